@@ -17,8 +17,8 @@
 #include "bare_rows.h"
 #include "base/str.h"
 #include "common.h"
-#include "store/keeper.h"
-#include "store/sqlite_entities.h"
+#include "store/commit_thread.h"
+#include "store/sqlite_store.h"
 
 static unsigned long writes = 20000, rounds = 5, entities_count = 1000, versions = 10000;
 static char scratch[BENCH_PATH_MAX - 32];

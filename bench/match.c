@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "common.h"
-#include "match/match.h"
+#include "engine/match/match.h"
 
 enum {
     KINDS = 5,

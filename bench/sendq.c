@@ -3,7 +3,7 @@
  * CPU per delivery of a fan-out: one event to each of many TCP streams over loopback, written
  *
  *     bare     by a loop of send(2), the same bytes to each
- *     plain    through send queues (base/sendq.h), the event copied into each, plain writes
+ *     plain    through send queues (base/net/sendq.h), the event copied into each, plain writes
  *     uring    the same with a ring
  *
  * The three take turns, one run of several events each, until each has had all its runs; figures
@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/sendq.h"
+#include "base/net/sendq.h"
 #include "common.h"
 
 enum { STREAMS_MAX = 20000, EVENT_MAX = 65536, EVENTS = 256, WAYS = 3, SIZES = 2 };

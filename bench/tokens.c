@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "auth/auth.h"
-#include "base/clock.h"
+#include "base/hash.h"
 #include "base/loop.h"
-#include "base/sha256.h"
+#include "base/time.h"
 #include "common.h"
+#include "security/auth.h"
 #include "support/jose.h"
 
 enum { TOKENS = 400, LINES = 4096 };

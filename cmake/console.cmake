@@ -1,5 +1,5 @@
-# Makes console_text.c of the files of the console's page (src/console). Run as a script:
-#   cmake -DFROM=src/console -DTO=console_text.c -P cmake/console.cmake
+# Makes console_text.c of the files of the console's page (src/server/console). Run as a script:
+#   cmake -DFROM=src/server/console -DTO=console_text.c -P cmake/console.cmake
 # The scripts share one scope, in the order below; each file is a chapter of it.
 set(scripts dom mcp live text schema_form overview peers resources changes try app)
 
@@ -28,7 +28,7 @@ string(SUBSTRING "${html}" ${from} ${len} before_script)
 math(EXPR from "${script_at} + 8")
 string(SUBSTRING "${html}" ${from} -1 after_script)
 
-set(out "#include \"console/console_text.h\"\n")
+set(out "#include \"server/console.h\"\n")
 foreach(part before_style style before_script script after_script)
   file(WRITE ${TO}.part "${${part}}")
   file(READ ${TO}.part hex HEX)

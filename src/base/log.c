@@ -17,10 +17,367 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/confined_file.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/str.h"
+#include "base/time.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Records as text, JSON, logfmt and datagrams of the journal. Values are written by one function in
+ * two ways of escaping: \xNN in text, which says which byte it was, \uNNNN where a parser has to
+ * understand it.
+ */
+
+/* Kept free for what ends a line that was cut: ` cut=true`, `,"cut":true}`. */
+#define CUT_ROOM 16u
+#define ELLIPSIS STR("\xE2\x80\xA6")
+
+static const char *const level_names[] = {"debug", "info",     "notice", "warn",
+                                          "error", "critical", "alert",  "emergency"};
+/* Of syslog and the journal. */
+static const char priorities[] = {'7', '6', '5', '4', '3', '2', '1', '0'};
+
+const char *const log_area_names[LOG_AREAS] = {
+    [LOG_SERVER] = "server",    [LOG_TRANSPORT] = "transport", [LOG_REQUEST] = "request",
+    [LOG_AUTH] = "auth",        [LOG_ACCESS] = "access",       [LOG_DELIVERY] = "delivery",
+    [LOG_STORE] = "store",      [LOG_NODES] = "nodes",         [LOG_FILES] = "files",
+    [LOG_PROVIDER] = "provider"};
+
+/* ---- characters ------------------------------------------------------------------------------ */
+
+/* Does a character begin it that ends a line, or turns the direction of writing: U+200E, U+200F,
+ * U+2028 to U+202E, U+2066 to U+2069? */
+static bool record_is_direction(struct tidings_str s)
+{
+    if (s.len < 3 || (unsigned char)s.ptr[0] != 0xE2) {
+        return false;
+    }
+    unsigned char second = (unsigned char)s.ptr[1], third = (unsigned char)s.ptr[2];
+    return (second == 0x80 &&
+            (third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE))) ||
+           (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+}
+
+/* The length of the character at the front; 0: the first byte is no part of UTF-8. */
+static size_t record_char_length(struct tidings_str s)
+{
+    if ((unsigned char)s.ptr[0] < 0x80) {
+        return 1;
+    }
+    for (size_t n = 2; n <= 4 && n <= s.len; n++) {
+        if (str_is_utf8(tidings_strn(s.ptr, n))) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+/* May the character of `n` bytes at the front be written as it is? */
+static bool record_is_printable(struct tidings_str s, size_t n)
+{
+    unsigned char c = (unsigned char)s.ptr[0];
+    if (n == 1) {
+        return c >= 0x20 && c != 0x7F;
+    }
+    bool is_c1 = c == 0xC2 && (unsigned char)s.ptr[1] < 0xA0; /* some terminals obey them */
+    return n > 1 && !is_c1 && !record_is_direction(s);
+}
+
+/* Of one to three bytes: those that are not printable have no more. */
+static unsigned record_code_point(struct tidings_str s, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)s.ptr;
+    return n == 1   ? b[0]
+           : n == 2 ? (b[0] & 0x1Fu) << 6 | (b[1] & 0x3Fu)
+           : n == 3 ? (b[0] & 0x0Fu) << 12 | (b[1] & 0x3Fu) << 6 | (b[2] & 0x3Fu)
+                    : 0xFFFDu;
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+static bool record_line_put(struct log_line *line, struct tidings_str s)
+{
+    if (s.len > LOG_MAX_LINE - CUT_ROOM - line->len) {
+        return false;
+    }
+    memcpy(line->bytes + line->len, s.ptr, s.len);
+    line->len += s.len;
+    return true;
+}
+
+/* What ends a line always has room. */
+static void record_line_end(struct log_line *line, struct tidings_str s)
+{
+    memcpy(line->bytes + line->len, s.ptr, s.len);
+    line->len += s.len;
+}
+
+static bool record_put_escape(struct log_line *line, struct tidings_str s, size_t n, bool is_text)
+{
+    char escaped[16];
+    if (is_text) {
+        size_t len = 0;
+        for (size_t i = 0; i < (n ? n : 1); i++) {
+            len += (size_t)snprintf(escaped + len, sizeof escaped - len, "\\x%02x",
+                                    (unsigned)(unsigned char)s.ptr[i]);
+        }
+        return record_line_put(line, tidings_strn(escaped, len));
+    }
+    snprintf(escaped, sizeof escaped, "\\u%04x", record_code_point(s, n));
+    return record_line_put(line, tidings_str(escaped));
+}
+
+/* `text` without quotes around it, cut behind a whole character. */
+static bool record_put_escaped(struct log_line *line, struct tidings_str text, bool is_text)
+{
+    size_t shown = 0;
+    while (shown < text.len) {
+        struct tidings_str rest = str_skip(text, shown);
+        size_t n = record_char_length(rest);
+        if (shown + (n ? n : 1) > LOG_SHOWN) {
+            return record_line_put(line, ELLIPSIS);
+        }
+        bool is_fine;
+        if (rest.ptr[0] == '"' || rest.ptr[0] == '\\') {
+            char pair[2] = {'\\', rest.ptr[0]};
+            is_fine = record_line_put(line, tidings_strn(pair, 2));
+        } else if (record_is_printable(rest, n)) {
+            is_fine = record_line_put(line, tidings_strn(rest.ptr, n));
+        } else {
+            is_fine = record_put_escape(line, rest, n, is_text);
+        }
+        if (!is_fine) {
+            return false;
+        }
+        shown += n ? n : 1;
+    }
+    return true;
+}
+
+static bool record_put_quoted(struct log_line *line, struct tidings_str text, bool is_text)
+{
+    return record_line_put(line, STR("\"")) && record_put_escaped(line, text, is_text) &&
+           record_line_put(line, STR("\""));
+}
+
+/* May it stand without quotes where blanks separate fields? */
+static bool record_is_bare(struct tidings_str text)
+{
+    static const char others[] = "-_.:/@%+,;*?&#~^!$()[]{}|<>";
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!is_word && (c == '\0' || !strchr(others, c))) {
+            return false;
+        }
+    }
+    return text.len > 0 && text.len <= LOG_SHOWN;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static bool record_put_value(struct log_line *line, const struct log_field *f,
+                             enum log_format format)
+{
+    char number[24];
+    if (f->kind == LOG_KIND_TEXT) {
+        if (format != LOG_FORMAT_JSON && record_is_bare(f->as.text)) {
+            return record_line_put(line, f->as.text);
+        }
+        return record_put_quoted(line, f->as.text,
+                                 format == LOG_FORMAT_TEXT || format == LOG_FORMAT_JOURNAL);
+    }
+    if (f->kind == LOG_KIND_BOOL) {
+        return record_line_put(line, f->as.count ? STR("true") : STR("false"));
+    }
+    if (f->kind == LOG_KIND_COUNT) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)f->as.count);
+    } else {
+        snprintf(number, sizeof number, "%lld", (long long)f->as.integer);
+    }
+    return record_line_put(line, tidings_str(number));
+}
+
+/* The whole field, or nothing of it. */
+static bool record_put_field(struct log_line *line, const struct log_field *f,
+                             enum log_format format)
+{
+    size_t before = line->len;
+    if (f->kind == LOG_KIND_TEXT && !f->as.text.ptr) {
+        return true;
+    }
+    bool is_json = format == LOG_FORMAT_JSON;
+    if (record_line_put(line, is_json      ? STR(",\"")
+                              : before > 0 ? STR(" ")
+                                           : STR("")) &&
+        record_line_put(line, tidings_str(f->name)) &&
+        record_line_put(line, is_json ? STR("\":") : STR("=")) &&
+        record_put_value(line, f, format)) {
+        return true;
+    }
+    line->len = before;
+    return false;
+}
+
+/* Those of the context, behind the others. */
+struct context_fields {
+    struct log_field all[4];
+};
+
+static const struct log_field *record_context_fields(const struct log_context *c,
+                                                     struct context_fields *out)
+{
+    size_t n = 0;
+    if (c && c->request_id[0]) {
+        out->all[n++] = log_field_string("request_id", c->request_id);
+    }
+    if (c && c->trace_id[0]) {
+        out->all[n++] = log_field_string("trace_id", c->trace_id);
+        out->all[n++] = log_field_string("span_id", c->span_id);
+    }
+    out->all[n] = NO_FIELDS;
+    return out->all;
+}
+
+static bool record_put_fields(struct log_line *line, const struct log_field *f,
+                              enum log_format format)
+{
+    bool is_whole = true;
+    for (; f && f->name; f++) {
+        is_whole = record_put_field(line, f, format) && is_whole;
+    }
+    return is_whole;
+}
+
+/* ---- formats --------------------------------------------------------------------------------- */
+
+/* `2026-07-28T10:00:00.000Z info server: listening` */
+static void record_begin_text(struct log_line *line, const struct log_record *r, const char *time)
+{
+    char head[64];
+    snprintf(head, sizeof head, "%s %s %s: ", time, level_names[r->level], log_area_names[r->area]);
+    (void)record_line_put(line, tidings_str(head));
+    (void)record_put_escaped(line, tidings_str(r->event), true);
+}
+
+static void record_begin_json(struct log_line *line, const struct log_record *r, const char *time)
+{
+    char head[96];
+    snprintf(head, sizeof head,
+             "{\"time\":\"%s\",\"level\":\"%s\",\"area\":\"%s\",\"message\":", time,
+             level_names[r->level], log_area_names[r->area]);
+    (void)record_line_put(line, tidings_str(head));
+    (void)record_put_quoted(line, tidings_str(r->event), false);
+}
+
+static void record_begin_logfmt(struct log_line *line, const struct log_record *r, const char *time)
+{
+    const struct log_field head[] = {
+        log_field_string("time", time),
+        log_field_string("level", level_names[r->level]),
+        log_field_string("area", log_area_names[r->area]),
+        log_field_string("message", r->event),
+        NO_FIELDS,
+    };
+    (void)record_put_fields(line, head, LOG_FORMAT_LOGFMT);
+}
+
+void log_record_line(const struct log_record *r, enum log_format format, struct log_line *line)
+{
+    char time[32];
+    struct context_fields context;
+    clock_format_iso(r->time_ms, time);
+    line->len = 0;
+    switch (format) {
+    case LOG_FORMAT_TEXT:
+        record_begin_text(line, r, time);
+        break;
+    case LOG_FORMAT_JSON:
+        record_begin_json(line, r, time);
+        break;
+    case LOG_FORMAT_LOGFMT:
+        record_begin_logfmt(line, r, time);
+        break;
+    case LOG_FORMAT_JOURNAL:
+        (void)record_put_escaped(line, tidings_str(r->event), true);
+        break;
+    }
+    bool is_whole = record_put_fields(line, r->fields, format);
+    is_whole =
+        record_put_fields(line, record_context_fields(r->context, &context), format) && is_whole;
+    if (!is_whole) {
+        record_line_end(line, format == LOG_FORMAT_JSON ? STR(",\"cut\":true") : STR(" cut=true"));
+    }
+    if (format == LOG_FORMAT_JSON) {
+        record_line_end(line, STR("}"));
+    }
+}
+
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+struct datagram {
+    char *bytes;
+    size_t len;
+};
+
+/* NAME=value and a newline; of values that hold one, NAME, a newline, the length in eight bytes,
+ * little end first, the value and a newline (systemd: Native Journal Protocol). */
+static void journal_put(struct datagram *d, const char *name, struct tidings_str value)
+{
+    size_t name_len = strlen(name);
+    if (name_len + value.len + 10 > LOG_JOURNAL_MAX - d->len) {
+        return;
+    }
+    bool is_long = value.len > 0 && memchr(value.ptr, '\n', value.len) != NULL;
+    memcpy(d->bytes + d->len, name, name_len);
+    d->len += name_len;
+    d->bytes[d->len++] = is_long ? '\n' : '=';
+    for (size_t i = 0; is_long && i < 8; i++) {
+        d->bytes[d->len++] = (char)(unsigned char)((uint64_t)value.len >> (8 * i));
+    }
+    if (value.len > 0) {
+        memcpy(d->bytes + d->len, value.ptr, value.len);
+    }
+    d->len += value.len;
+    d->bytes[d->len++] = '\n';
+}
+
+static void journal_put_fields(struct datagram *d, const struct log_field *f)
+{
+    for (; f && f->name; f++) {
+        struct log_line value = {.len = 0};
+        char name[64] = "TIDINGS_";
+        size_t at = strlen(name);
+        for (const char *c = f->name; *c && at + 1 < sizeof name; c++) {
+            name[at++] = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+        }
+        name[at] = '\0';
+        if (f->kind != LOG_KIND_TEXT) {
+            (void)record_put_value(&value, f, LOG_FORMAT_LOGFMT);
+            journal_put(d, name, tidings_strn(value.bytes, value.len));
+        } else if (f->as.text.ptr) {
+            size_t len = f->as.text.len < LOG_SHOWN ? f->as.text.len : LOG_SHOWN;
+            journal_put(d, name, tidings_strn(f->as.text.ptr, len));
+        }
+    }
+}
+
+size_t log_record_journal(const struct log_record *r, char out[LOG_JOURNAL_MAX])
+{
+    struct datagram d = {.bytes = out};
+    struct log_line line;
+    struct context_fields context;
+    log_record_line(r, LOG_FORMAT_JOURNAL, &line);
+    journal_put(&d, "MESSAGE", tidings_strn(line.bytes, line.len));
+    journal_put(&d, "PRIORITY", tidings_strn(&priorities[r->level], 1));
+    journal_put(&d, "SYSLOG_IDENTIFIER", STR("tidings"));
+    journal_put(&d, "TIDINGS_AREA", tidings_str(log_area_names[r->area]));
+    journal_put_fields(&d, r->fields);
+    journal_put_fields(&d, record_context_fields(r->context, &context));
+    return d.len;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 #define JOURNAL_PATH "/run/systemd/journal/socket"
 

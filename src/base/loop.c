@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The event loop: what happens in a turn, how it ends, and how other threads wake it. Descriptors
- * are in loop_poll.c, timers in loop_timer.c.
+ * The event loop: what happens in a turn, how it ends, and how other threads wake it. Then
+ * its descriptors and its timers.
  *
  * Invariant: user code runs only inside a turn, and discarded things are freed only between
  * callbacks: after the hooks (right before the wait), and after the callbacks of descriptors and
@@ -15,14 +15,337 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/loop_private.h"
 #include "base/mem.h"
+#include "base/time.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * What the parts of the event loop share: the loop itself (loop.c), its descriptors
+ * and its timers.
+ */
+
+/* The timers that run, as a binary heap: the first is the next one due. */
+struct loop_timers {
+    struct loop_timer **heap;
+    size_t count;     /* that run */
+    size_t open;      /* that exist */
+    size_t cap;       /* of the heap: at least `open`, so that starting one needs no memory */
+    uint64_t started; /* number of starts so far */
+};
+
+struct loop {
+    int epoll;
+    int wake_fd;             /* an eventfd, which nobody ever reads */
+    struct loop_poll wake;   /* on that */
+    atomic_bool is_woken;    /* somebody wrote to it, or is about to */
+    atomic_bool is_stopping; /* somebody called loop_stop */
+    bool has_wakeups;        /* one may be due: the loop must not sleep */
+    struct list wakeups;     /* all there are */
+    struct list wakeup_here; /* among them while they are called: those before it were */
+    struct list hooks;
+    struct list hook_here; /* the same among the hooks */
+    struct list discards;
+    struct loop_timers timers;
+    uint64_t now_ms;
+    uint64_t woken_ns; /* when the last wait was over; 0: never yet */
+    struct durations turns;
+    uint32_t turn;
+    size_t poll_count;
+    struct epoll_event *batch; /* what was reported and is not dispatched yet */
+    int batch_count;
+};
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+/* -------------------------------------------------------------------------------------------------
+ * The descriptors of an event loop: one epoll instance, asked once in a turn.
+ *
+ * A poll is in the instance from init to deinit, and the kernel knows its address. Invariant: what
+ * is not dispatched yet of the batch that was reported names only polls that are still there; so
+ * deinit forgets what the batch says of a poll, and a number or memory used again within the turn
+ * gets nothing of its predecessor.
+ *
+ * Level-triggered: what is still ready is reported again, behind the others.
+ */
+
+#define EVENTS_PER_TURN 256 /* the others stay ready: the kernel puts them in front next time */
+#define LOOP_CHANGED 16     /* besides enum loop_event: EPOLLPRI, with an error that is none */
+
+/* What loop_poll_open returns. */
+struct opened_poll {
+    struct loop_poll poll;
+    struct loop_discard discard;
+    int duplicate; /* of a shared descriptor that was watched already, or -1 */
+};
+
+/* What to ask the kernel for. It reports EPOLLERR and EPOLLHUP always: without interest at most
+ * once, to nobody, and then no more until it is asked again. */
+static uint32_t to_epoll(int wanted)
+{
+    uint32_t events = wanted ? 0 : (uint32_t)EPOLLONESHOT;
+    events |= wanted & LOOP_READ ? (uint32_t)EPOLLIN : 0;
+    events |= wanted & LOOP_WRITE ? (uint32_t)EPOLLOUT : 0;
+    events |= wanted & LOOP_HANGUP ? (uint32_t)EPOLLRDHUP : 0;
+    events |= wanted & LOOP_CHANGED ? (uint32_t)EPOLLPRI : 0;
+    return events;
+}
+
+static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
+{
+    int wanted = poll->wanted; /* by now; it may have changed since the kernel was asked */
+    int events = 0;
+    if (wanted & LOOP_CHANGED) {
+        events = wanted;
+    } else if (happened & EPOLLERR && wanted) {
+        (void)loop_poll_want(poll, 0); /* an error that stays must not wake the loop for ever */
+        events = LOOP_ERROR;
+    } else {
+        events |= happened & EPOLLIN ? LOOP_READ : 0;
+        events |= happened & EPOLLOUT ? LOOP_WRITE : 0;
+        events |= happened & EPOLLRDHUP ? LOOP_HANGUP : 0;
+        events &= wanted;
+        if (!events && happened & EPOLLHUP) {
+            events = wanted; /* a pipe without writers says only this: let the reader find out */
+        }
+    }
+    if (events) {
+        poll->fn(poll, events, poll->user);
+    }
+}
+
+/* Wait for at most `timeout_ms` (-1: for ever), then call back for what is ready. */
+static void loop_wait(struct loop *loop, int timeout_ms)
+{
+    struct epoll_event batch[EVENTS_PER_TURN];
+    if (loop->woken_ns > 0) {
+        durations_count(&loop->turns, (clock_monotonic_ns() - loop->woken_ns) / 1000);
+    }
+    int count = epoll_wait(loop->epoll, batch, EVENTS_PER_TURN, timeout_ms);
+    assert(count >= 0 || errno == EINTR); /* then the turn goes on: timers, and another wait */
+    loop->woken_ns = clock_monotonic_ns();
+    loop->now_ms = loop->woken_ns / 1000000;
+    loop->batch = batch;
+    loop->batch_count = count;
+    while (loop->batch_count > 0) {
+        struct epoll_event event = *loop->batch++;
+        loop->batch_count--;
+        if (event.data.ptr) {
+            poll_dispatch(event.data.ptr, event.events);
+        }
+    }
+    loop->batch = NULL;
+    loop->batch_count = 0;
+}
+
+/* Into the instance, for `events` of epoll's. The fields are set; returns an errno value. */
+static int poll_register(struct loop_poll *poll, uint32_t events)
+{
+    struct epoll_event interest = {.events = events, .data.ptr = poll};
+    if (epoll_ctl(poll->loop->epoll, EPOLL_CTL_ADD, poll->fd, &interest) < 0) {
+        return errno;
+    }
+    poll->loop->poll_count++;
+    return 0;
+}
+
+/* The descriptor of wake-ups into the instance: each write is reported once and wants no read.
+ * Returns an errno value. */
+static int loop_poll_init_wake(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn)
+{
+    *poll = (struct loop_poll){.loop = loop, .fn = fn, .fd = fd, .wanted = LOOP_READ};
+    return poll_register(poll, (uint32_t)EPOLLIN | (uint32_t)EPOLLET);
+}
+
+static int poll_fail(int errnum, int fd, struct tidings_error *err)
+{
+    if (errnum == EPERM) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "descriptor %d cannot be watched: only sockets, pipes, terminals and "
+                            "the like can, not files",
+                            fd);
+    }
+    return error_errno(err, errnum, "watch descriptor %d", fd);
+}
+
+int loop_poll_init(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                   struct tidings_error *err)
+{
+    *poll = (struct loop_poll){.loop = loop, .fn = fn, .user = user, .fd = fd};
+    int errnum = poll_register(poll, to_epoll(0));
+    if (errnum) {
+        *poll = (struct loop_poll){0};
+        return poll_fail(errnum, fd, err);
+    }
+    int on = 1;
+    if (ioctl(fd, FIONBIO, &on) < 0) {
+        errnum = errno;
+        loop_poll_deinit(poll);
+        return poll_fail(errnum, fd, err);
+    }
+    return 0;
+}
+
+void loop_poll_deinit(struct loop_poll *poll)
+{
+    if (!poll || !poll->loop) {
+        return;
+    }
+    struct loop *loop = poll->loop;
+    for (int i = 0; i < loop->batch_count; i++) {
+        if (loop->batch[i].data.ptr == poll) {
+            loop->batch[i].data.ptr = NULL;
+        }
+    }
+    /* Closing alone would not do: other processes may hold the descriptor open. */
+    (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, poll->fd, NULL);
+    loop->poll_count--;
+    *poll = (struct loop_poll){0};
+}
+
+static struct opened_poll *opened_create(struct tidings_error *err)
+{
+    struct opened_poll *o = mem_zalloc(sizeof *o);
+    if (!o) {
+        (void)tidings_fail(err, TIDINGS_E_NOMEM, "watch descriptor: out of memory");
+        return NULL;
+    }
+    o->duplicate = -1;
+    return o;
+}
+
+static void opened_free(void *thing)
+{
+    mem_free(thing);
+}
+
+struct loop_poll *loop_poll_open(struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                                 struct tidings_error *err)
+{
+    struct opened_poll *o = opened_create(err);
+    if (o && loop_poll_init(&o->poll, loop, fd, fn, user, err) < 0) {
+        mem_free(o);
+        return NULL;
+    }
+    return o ? &o->poll : NULL;
+}
+
+struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                                        struct tidings_error *err)
+{
+    struct opened_poll *o = opened_create(err);
+    if (!o) {
+        return NULL;
+    }
+    o->poll = (struct loop_poll){.loop = loop, .fn = fn, .user = user, .fd = fd};
+    int errnum = poll_register(&o->poll, to_epoll(0));
+    if (errnum == EEXIST) {
+        /* One socket for input and output: the kernel keeps one interest for each number. */
+        o->duplicate = o->poll.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        errnum = o->duplicate < 0 ? errno : poll_register(&o->poll, to_epoll(0));
+    }
+    if (!errnum) {
+        return &o->poll;
+    }
+    if (o->duplicate >= 0) {
+        close(o->duplicate);
+    }
+    (void)poll_fail(errnum, fd, err);
+    mem_free(o);
+    return NULL;
+}
+
+int loop_poll_want(struct loop_poll *poll, int events)
+{
+    events &= LOOP_READ | LOOP_WRITE | LOOP_HANGUP;
+    if (events == poll->wanted) {
+        return 0;
+    }
+    if (!poll->loop) {
+        return TIDINGS_E_INVALID; /* closed already */
+    }
+    struct epoll_event interest = {.events = to_epoll(events), .data.ptr = poll};
+    if (epoll_ctl(poll->loop->epoll, EPOLL_CTL_MOD, poll->fd, &interest) < 0 && events) {
+        return error_code_from_errno(errno);
+    }
+    poll->wanted = events;
+    return 0;
+}
+
+void loop_poll_close(struct loop_poll *poll)
+{
+    if (!poll || !poll->loop) {
+        return;
+    }
+    struct opened_poll *o = list_entry(poll, struct opened_poll, poll);
+    struct loop *loop = poll->loop;
+    loop_poll_deinit(poll);
+    if (o->duplicate >= 0) {
+        close(o->duplicate);
+    }
+    loop_discard(loop, &o->discard, opened_free, o);
+}
+
+/* ---- files that report a change by POLLPRI --------------------------------------------------- */
+
+struct loop_change_poll {
+    struct loop_poll poll;
+    struct loop_discard discard;
+    loop_change_fn fn;
+    void *user;
+};
+
+static void loop_on_changed(struct loop_poll *poll, int events, void *user)
+{
+    struct loop_change_poll *watch = user;
+    (void)poll;
+    (void)events;
+    watch->fn(watch->user);
+}
+
+struct loop_change_poll *loop_change_poll_open(struct loop *loop, int fd, loop_change_fn fn,
+                                               void *user)
+{
+    struct loop_change_poll *watch = mem_zalloc(sizeof *watch);
+    if (!watch) {
+        return NULL;
+    }
+    watch->fn = fn;
+    watch->user = user;
+    watch->poll = (struct loop_poll){
+        .loop = loop, .fn = loop_on_changed, .user = watch, .fd = fd, .wanted = LOOP_CHANGED};
+    /* At once: asking the kernel twice would take what has happened since the file was opened. */
+    if (poll_register(&watch->poll, to_epoll(LOOP_CHANGED)) != 0) {
+        mem_free(watch);
+        return NULL;
+    }
+    return watch;
+}
+
+static void change_poll_free(void *watch)
+{
+    mem_free(watch);
+}
+
+void loop_change_poll_close(struct loop_change_poll *watch)
+{
+    if (watch) {
+        struct loop *loop = watch->poll.loop;
+        loop_poll_deinit(&watch->poll);
+        loop_discard(loop, &watch->discard, change_poll_free, watch);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 /* The loop whose turn this thread is in. */
 static _Thread_local struct loop *current;
@@ -126,6 +449,10 @@ static void loop_end_turn(struct loop *loop)
     run_hooks(loop);
     loop_free_discarded(loop);
 }
+
+static int loop_timers_wait_ms(const struct loop *loop);
+
+static void loop_run_timers(struct loop *loop);
 
 static void run_turn(struct loop *loop, bool may_wait)
 {
@@ -269,4 +596,185 @@ void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void 
     node->fn = fn;
     node->thing = thing;
     list_append(&loop->discards, &node->link);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * The timers of an event loop: a binary heap of those that run, by the time they are due and, where
+ * that is the same, by the order in which they were started.
+ *
+ * Opening a timer makes room for it in the heap, so that starting one cannot fail. A timer knows
+ * its index in the heap; stopping it, also from inside any callback, takes it out at once.
+ */
+
+#define NOT_RUNNING SIZE_MAX
+
+struct loop_timer {
+    struct loop *loop;
+    loop_timer_fn fn;
+    void *user;
+    uint64_t due_ms;
+    uint64_t start; /* which start of the loop's timers it was */
+    uint64_t repeat_ms;
+    size_t index; /* in the heap, or NOT_RUNNING */
+    struct loop_discard discard;
+};
+
+static bool timer_is_before(const struct loop_timer *a, const struct loop_timer *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
+}
+
+static void timer_put(struct loop_timers *t, size_t index, struct loop_timer *timer)
+{
+    t->heap[index] = timer;
+    timer->index = index;
+}
+
+/* `timer` belongs at `index` or above it. */
+static void timer_sift_up(struct loop_timers *t, size_t index, struct loop_timer *timer)
+{
+    while (index > 0 && timer_is_before(timer, t->heap[(index - 1) / 2])) {
+        timer_put(t, index, t->heap[(index - 1) / 2]);
+        index = (index - 1) / 2;
+    }
+    timer_put(t, index, timer);
+}
+
+/* `timer` belongs at `index` or below it. */
+static void timer_sift_down(struct loop_timers *t, size_t index, struct loop_timer *timer)
+{
+    for (;;) {
+        size_t child = 2 * index + 1;
+        if (child >= t->count) {
+            break;
+        }
+        if (child + 1 < t->count && timer_is_before(t->heap[child + 1], t->heap[child])) {
+            child++;
+        }
+        if (timer_is_before(timer, t->heap[child])) {
+            break;
+        }
+        timer_put(t, index, t->heap[child]);
+        index = child;
+    }
+    timer_put(t, index, timer);
+}
+
+static void timer_start_at(struct loop_timer *timer, uint64_t due_ms)
+{
+    struct loop_timers *t = &timer->loop->timers;
+    assert(t->count < t->cap && timer->index == NOT_RUNNING);
+    timer->due_ms = due_ms;
+    timer->start = t->started++;
+    timer_sift_up(t, t->count++, timer);
+}
+
+/* Room for one more. The heap only grows: what a loop once needed it may need again. */
+static bool timers_reserve(struct loop_timers *t)
+{
+    if (t->open < t->cap) {
+        return true;
+    }
+    size_t cap = t->cap ? t->cap * 2 : 16;
+    struct loop_timer **heap = mem_realloc(t->heap, cap * sizeof(struct loop_timer *));
+    if (!heap) {
+        return false;
+    }
+    t->heap = heap;
+    t->cap = cap;
+    return true;
+}
+
+struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user)
+{
+    struct loop_timer *timer = mem_zalloc(sizeof *timer);
+    if (!timer || !timers_reserve(&loop->timers)) {
+        mem_free(timer);
+        return NULL;
+    }
+    loop->timers.open++;
+    timer->loop = loop;
+    timer->fn = fn;
+    timer->user = user;
+    timer->index = NOT_RUNNING;
+    return timer;
+}
+
+void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms)
+{
+    loop_timer_stop(timer);
+    uint64_t now = clock_monotonic_ms(); /* after a long turn more than the turn's own */
+    if (after_ms == 0 || now < timer->loop->now_ms) {
+        now = timer->loop->now_ms;
+    }
+    timer->repeat_ms = repeat_ms;
+    timer_start_at(timer, after_ms > UINT64_MAX - now ? UINT64_MAX : now + after_ms);
+}
+
+void loop_timer_stop(struct loop_timer *timer)
+{
+    struct loop_timers *t = &timer->loop->timers;
+    size_t index = timer->index;
+    if (index == NOT_RUNNING) {
+        return;
+    }
+    timer->index = NOT_RUNNING;
+    struct loop_timer *last = t->heap[--t->count];
+    if (last == timer) {
+        return;
+    }
+    if (index > 0 && timer_is_before(last, t->heap[(index - 1) / 2])) {
+        timer_sift_up(t, index, last);
+    } else {
+        timer_sift_down(t, index, last);
+    }
+}
+
+bool loop_timer_is_running(const struct loop_timer *timer)
+{
+    return timer->index != NOT_RUNNING;
+}
+
+static void timer_free(void *timer)
+{
+    mem_free(timer);
+}
+
+void loop_timer_close(struct loop_timer *timer)
+{
+    if (timer) {
+        loop_timer_stop(timer);
+        timer->loop->timers.open--;
+        loop_discard(timer->loop, &timer->discard, timer_free, timer);
+    }
+}
+
+static void loop_run_timers(struct loop *loop)
+{
+    struct loop_timers *t = &loop->timers;
+    /* What callbacks start waits for the next turn, else one could keep the others from theirs. It
+     * is behind all that is due now: not due earlier, and started later. */
+    uint64_t started = t->started;
+    while (t->count > 0 && t->heap[0]->due_ms <= loop->now_ms && t->heap[0]->start < started) {
+        struct loop_timer *timer = t->heap[0];
+        loop_timer_stop(timer);
+        if (timer->repeat_ms > 0) {
+            timer_start_at(timer, timer->repeat_ms > UINT64_MAX - loop->now_ms
+                                      ? UINT64_MAX
+                                      : loop->now_ms + timer->repeat_ms);
+        }
+        timer->fn(timer, timer->user);
+    }
+}
+
+/* Until the next is due: 0 when one is, -1 when none runs. */
+static int loop_timers_wait_ms(const struct loop *loop)
+{
+    const struct loop_timers *t = &loop->timers;
+    if (t->count == 0) {
+        return -1;
+    }
+    uint64_t due = t->heap[0]->due_ms, now = clock_monotonic_ms();
+    uint64_t wait = due > now ? due - now : 0;
+    return wait > INT_MAX ? INT_MAX : (int)wait;
 }

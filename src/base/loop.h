@@ -15,9 +15,9 @@
 
 #include <stdatomic.h>
 
-#include "base/list.h"
-
 #include <tidings/types.h>
+
+#include "base/list.h"
 
 struct loop;
 

@@ -118,17 +118,23 @@ int buf_check(const struct buf *b, const char *what, const char *advice, struct 
  * put in. `len` may be NULL. */
 char *buf_detach(struct buf *b, size_t *len);
 
-/* Standard base64 (RFC 4648 §4) and its URL-safe form without padding (§5). */
-int base64_put(struct buf *out, struct tidings_str in);
-/* The same for memory with room for base64_len bytes; returns the end. */
-static inline size_t base64_len(size_t bytes)
+/* -------------------------------------------------------------------------------------------------
+ * Is a text that comes in pieces UTF-8? Said as soon as it can be: at the first byte that no UTF-8
+ * has there, wherever the pieces end. As strict as str_is_utf8.
+ */
+
+/* Zeroed: nothing came yet. */
+struct utf8_pieces {
+    unsigned char missing;   /* bytes of the last character */
+    unsigned char low, high; /* the next of them is between these */
+};
+
+/* Another piece. False: with it the text is not UTF-8, whatever follows; then there is no next. */
+bool utf8_pieces_add(struct utf8_pieces *u, struct tidings_str piece);
+/* No character is left unfinished. */
+static inline bool utf8_pieces_end(const struct utf8_pieces *u)
 {
-    return (bytes + 2) / 3 * 4;
+    return u->missing == 0;
 }
-char *base64_write(char *at, struct tidings_str in);
-int base64url_put(struct buf *out, struct tidings_str in);
-/* Strict decoding: canonical padding, no blanks, no stray bits. TIDINGS_E_PARSE otherwise. */
-int base64_decode(struct buf *out, struct tidings_str in);
-int base64url_decode(struct buf *out, struct tidings_str in);
 
 #endif

@@ -1,26 +1,683 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client behind <tidings/client.h>: its life and its loop. client/state.h names its parts.
+ * The client behind <tidings/client.h>: its life and its loop. client/client_internal.h names its
+ * parts.
  */
+#include "client/client.h"
+
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/net/fetch.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "client/client_internal.h"
 #include "client/connection.h"
 #include "client/copy.h"
-#include "client/credentials.h"
 #include "client/events.h"
-#include "client/inbound.h"
-#include "client/question.h"
+#include "client/json_api.h"
+#include "client/questions.h"
 #include "client/requests.h"
-#include "client/state.h"
 #include "client/subscriptions.h"
-#include "client/tool_headers.h"
-#include "client/tool_schemas.h"
-#include "http_client/fetch.h"
+#include "client/tools.h"
+#include "formats/http_fields.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * The options of a client, checked and copied.
+ */
+
+static uint32_t or_default(uint32_t value, uint32_t preset)
+{
+    return value > 0 ? value : preset;
+}
+
+/* False: out of memory. */
+static bool client_settings_take(char **at, const char *text)
+{
+    *at = text ? str_dup(tidings_str(text)) : NULL;
+    return !text || *at;
+}
+
+void settings_drop_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++) {
+        str_free_secret(list[i]); /* headers and variables may be */
+    }
+    mem_free(list);
+}
+
+uint32_t settings_pause(const struct client_settings *s, unsigned failures)
+{
+    uint64_t pause = s->retry_min_ms;
+    for (unsigned i = 0; i < failures && pause < s->retry_max_ms; i++) {
+        pause *= 2;
+    }
+    pause = pause < s->retry_max_ms ? pause : s->retry_max_ms;
+    uint32_t least = failures == 0 ? 0 : (uint32_t)(pause / 2);
+    return least + random_upto((uint32_t)pause - least);
+}
+
+static char **settings_copy_list(const char *const *list)
+{
+    size_t count = 0;
+    while (list[count]) {
+        count++;
+    }
+    char **copy = mem_zalloc((count + 1) * sizeof(*copy));
+    for (size_t i = 0; copy && i < count; i++) {
+        copy[i] = str_dup(tidings_str(list[i]));
+        if (!copy[i]) {
+            settings_drop_list(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+/* "Name: value": a token, a colon, and nothing that would end the line. */
+static bool is_header(const char *line)
+{
+    const char *colon = strchr(line, ':');
+    bool ok = colon && colon > line && strlen(line) <= 8192;
+    for (const char *p = line; ok && *p; p++) {
+        unsigned char ch = (unsigned char)*p;
+        ok = p < colon ? ch > ' ' && ch < 0x7f : ch >= ' ' && ch != 0x7f;
+    }
+    return ok;
+}
+
+static int settings_check_version(const char *version, struct tidings_error *err)
+{
+    static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS};
+    bool is_known = false;
+    struct buf known;
+    buf_init(&known, 256);
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !is_known; i++) {
+        is_known = strcmp(version, versions[i]) == 0;
+        buf_putf(&known, "%s%s", i > 0 ? ", " : "", versions[i]);
+    }
+    int rc = is_known ? 0
+                      : tidings_fail(err, TIDINGS_E_INVALID,
+                                     "'%.40s' is no revision of the protocol (accepted: %s)",
+                                     version, known.ptr ? known.ptr : TIDINGS_PROTOCOL_MODERN);
+    buf_deinit(&known);
+    return rc;
+}
+
+static int settings_check(const struct tidings_client_options *o, struct tidings_error *err)
+{
+    int rc = o->version ? settings_check_version(o->version, err) : 0;
+    if (rc < 0) {
+        return rc;
+    }
+    for (size_t i = 0; o->headers && o->headers[i]; i++) {
+        if (i >= CLIENT_MAX_HEADERS || !is_header(o->headers[i])) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "'%.80s' cannot be sent as a header (accepted: up to %u lines "
+                                "'Name: value')",
+                                o->headers[i], CLIENT_MAX_HEADERS);
+        }
+    }
+    for (const char *p = o->token; p && *p; p++) {
+        if (*p <= ' ' || *p > '~') {
+            return tidings_fail(err, TIDINGS_E_INVALID, "a token is visible ASCII without blanks");
+        }
+    }
+    return 0;
+}
+
+static int settings_init(struct client_settings *s, const struct tidings_client_options *options,
+                         struct tidings_error *err)
+{
+    static const struct tidings_client_options none = {0};
+    const struct tidings_client_options *o = options ? options : &none;
+    *s = (struct client_settings){
+        .timeout_ms = or_default(o->timeout_ms, 30000),
+        .retry_min_ms = or_default(o->retry_min_ms, 1000),
+        .retry_max_ms = or_default(o->retry_max_ms, 30000),
+        .probe_ms = or_default(o->probe_ms, 5000),
+        .max_bytes = o->max_bytes > 0 ? o->max_bytes : (size_t)16 << 20,
+        .on_token = o->on_token,
+        .token_user = o->token_user,
+        .credentials = o->credentials,
+        .on_stderr = o->on_stderr,
+        .stderr_user = o->stderr_user,
+        .on_wire = o->on_wire,
+        .wire_user = o->wire_user,
+        .list_changes = o->list_changes,
+        .no_compare = o->no_compare,
+        .verify_ms = o->verify_ms,
+        .silence_ms = o->silence_ms,
+    };
+    (void)trace_read(tidings_str(o->traceparent ? o->traceparent : ""),
+                     tidings_str(o->tracestate ? o->tracestate : ""), &s->trace);
+    int rc = RESERVED_CHECK(o, err);
+    rc = rc == 0 ? settings_check(o, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    bool ok = client_settings_take(&s->name, o->name ? o->name : "tidings") &&
+              client_settings_take(&s->token, o->token) &&
+              client_settings_take(&s->version, o->version) &&
+              client_settings_take(&s->directory, o->directory) &&
+              client_settings_take(&s->ca_file, o->ca_file) &&
+              client_settings_take(&s->cert_file, o->cert_file) &&
+              client_settings_take(&s->key_file, o->key_file);
+    ok = ok && (!o->headers || (s->headers = settings_copy_list(o->headers)));
+    ok = ok && (!o->env || (s->env = settings_copy_list(o->env)));
+    return ok ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+/* `options` may be NULL. After a failure (TIDINGS_E_INVALID, TIDINGS_E_NOMEM) too there is
+ * something to deinit. */
+static void settings_deinit(struct client_settings *s)
+{
+    mem_free(s->name);
+    str_free_secret(s->token);
+    mem_free(s->version);
+    mem_free(s->directory);
+    mem_free(s->ca_file);
+    mem_free(s->cert_file);
+    mem_free(s->key_file);
+    settings_drop_list(s->headers);
+    settings_drop_list(s->env);
+    *s = (struct client_settings){0};
+}
+
+/* "Authorization: Bearer …", or nothing; NUL-terminated, as every struct buf. */
+static void settings_put_token(const struct client_settings *s, struct buf *out)
+{
+    char *fresh = s->on_token ? s->on_token(s->token_user) : NULL;
+    const char *token = s->on_token ? fresh : s->token;
+    bool is_fit = token && token[0];
+    for (const char *p = token; is_fit && *p; p++) {
+        is_fit = *p > ' ' && *p <= '~'; /* else it would be another header */
+    }
+    if (is_fit) {
+        buf_putf(out, "Authorization: Bearer %s", token);
+    }
+    str_free_secret(fresh);
+}
+
+/* The server refused the token in `line`: does the program have another one? It is there then. */
+static bool settings_renew_token(const struct client_settings *s, struct buf *line)
+{
+    struct buf fresh;
+    buf_init_secret(&fresh, CLIENT_MAX_TOKEN_LINE);
+    if (s->on_token) {
+        settings_put_token(s, &fresh);
+    }
+    bool is_another = fresh.len > 0 && !str_eq(buf_str(&fresh), buf_str(line));
+    if (is_another) {
+        buf_clear(line);
+        buf_puts(line, buf_str(&fresh));
+    }
+    buf_deinit(&fresh);
+    return is_another && !line->failed;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Asks the program's credentials what to show.
+ */
+
+#define CREDENTIALS_LINE_MAX 65536u
+
+void credentials_lines_init(struct credentials_lines *l)
+{
+    l->count = 0;
+    l->server = NULL;
+    for (size_t i = 0; i < CREDENTIALS_LINES; i++) {
+        buf_init_secret(&l->lines[i], CREDENTIALS_LINE_MAX);
+    }
+}
+
+void credentials_lines_deinit(struct credentials_lines *l)
+{
+    for (size_t i = 0; i < CREDENTIALS_LINES; i++) {
+        buf_deinit(&l->lines[i]);
+    }
+    l->count = 0;
+}
+
+static int credentials_put(void *to, const char *line)
+{
+    struct credentials_lines *l = to;
+    const char *colon = strchr(line, ':');
+    if (!colon || colon == line) {
+        return TIDINGS_E_INVALID;
+    }
+    for (const char *p = line; *p; p++) { /* nothing that would begin another header */
+        if (*p > '~' || *p < ' ' || (p < colon && *p == ' ')) {
+            return TIDINGS_E_INVALID;
+        }
+    }
+    if (l->count == CREDENTIALS_LINES) {
+        return TIDINGS_E_LIMIT;
+    }
+    buf_clear(&l->lines[l->count]);
+    int rc = buf_puts(&l->lines[l->count], tidings_str(line));
+    l->count += rc == 0;
+    return rc;
+}
+
+int credentials_lines_fill(struct credentials_lines *l, const struct client_settings *s,
+                           const char *method, const char *url)
+{
+    const struct tidings_credentials *c = s->credentials;
+    l->count = 0;
+    if (c) {
+        struct tidings_credentials_request request = {
+            .method = method, .url = url, .server = l->server};
+        return c->show ? c->show(c->user, &request, credentials_put, l) : 0;
+    }
+    buf_clear(&l->lines[0]);
+    settings_put_token(s, &l->lines[0]);
+    l->count = l->lines[0].len > 0;
+    return l->lines[0].failed;
+}
+
+bool credentials_lines_renew(struct credentials_lines *l, const struct client_settings *s)
+{
+    if (s->credentials || !settings_renew_token(s, &l->lines[0])) {
+        return false;
+    }
+    l->count = 1;
+    return true;
+}
+
+struct tidings_str credentials_lines_authorization(const struct credentials_lines *l)
+{
+    static const char name[] = "Authorization:";
+    for (size_t i = 0; i < l->count; i++) {
+        if (strncasecmp(l->lines[i].ptr, name, sizeof(name) - 1) == 0) {
+            return buf_str(&l->lines[i]);
+        }
+    }
+    return STR_EMPTY;
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+static void credentials_on_ready(void *user, uint32_t events)
+{
+    struct tidings_client *c = user;
+    const struct tidings_credentials *own = c->settings.credentials;
+    (void)events;
+    own->step(own->user);
+    uint64_t renewals = own->renewals ? own->renewals(own->user) : 0;
+    if (renewals != c->renewals) {
+        c->renewals = renewals;
+        subscriptions_renewed(c);
+    }
+}
+
+static int credentials_attach(struct tidings_client *c, struct tidings_error *err)
+{
+    const struct tidings_credentials *own = c->settings.credentials;
+    c->credentials = (struct poller_fd){.fd = -1, .fn = credentials_on_ready, .user = c};
+    if (!own || !own->fd) {
+        return 0;
+    }
+    int rc = poller_add(&c->poller, &c->credentials, own->fd(own->user), EPOLLIN);
+    return rc < 0 ? tidings_fail(err, rc, "wait for credentials: %s", tidings_code_text(rc)) : 0;
+}
+
+/* The program's credentials have their turns in those of the client. */
+static void credentials_detach(struct tidings_client *c)
+{
+    if (c->settings.credentials && c->settings.credentials->fd) {
+        poller_remove(&c->poller, &c->credentials);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Turns JSON-RPC errors and HTTP statuses of servers into codes of ours. The protocol has had more
+ * than one code for the same thing, and servers have their own.
+ */
+
+#define BODY_MAX 160u /* bytes of what a server says besides */
+
+/* 501: it never will. */
+static bool is_busy(long status)
+{
+    return status == 408 || status == 429 || (status >= 500 && status != 501);
+}
+
+/* Of http://HOST:PORT or http://HOST:PORT/. */
+static bool errors_has_no_path(const char *url)
+{
+    const char *host = strstr(url, "://");
+    const char *path = host ? strchr(host + 3, '/') : NULL;
+    return !path || path[1] == '\0';
+}
+
+int errors_from_status(const char *url, long status, struct tidings_str challenge,
+                       struct tidings_error *err)
+{
+    if (status == 401 || status == 403) {
+        return bearer_refused(status, challenge, err);
+    }
+    if (status == 404) {
+        return tidings_fail(
+            err, TIDINGS_E_NOTFOUND, "no MCP endpoint at that address (HTTP 404): %s",
+            url && errors_has_no_path(url) ? "name its path too, which is /mcp for most servers"
+                                           : "ask whoever runs the server for its path");
+    }
+    if (is_busy(status)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the server cannot answer now (HTTP %ld)", status);
+    }
+    return tidings_fail(err, TIDINGS_E_PARSE, "the answer is not one of an MCP server (HTTP %ld)",
+                        status);
+}
+
+/* The sentence of a JSON object, as servers and gateways name it; empty: none. */
+static struct tidings_str errors_sentence(struct json *root)
+{
+    static const char *const names[] = {"error_description", "message", "detail", "error", "title"};
+    struct json *inner = jv_get(root, "error");
+    struct tidings_str text = jv_str(jv_get(inner, "message"));
+    for (size_t i = 0; text.len == 0 && i < sizeof(names) / sizeof(names[0]); i++) {
+        text = jv_str(jv_get(root, names[i]));
+    }
+    return text;
+}
+
+static void errors_append(struct tidings_str text, struct tidings_error *err)
+{
+    char line[BODY_MAX + 1];
+    struct tidings_str rest;
+    text = str_trim(str_cut(text, '\n', &rest, NULL), " \t\r");
+    if (text.len == 0 || !str_is_utf8(text)) {
+        return;
+    }
+    size_t len = text.len < BODY_MAX ? text.len : BODY_MAX;
+    while (len < text.len && ((unsigned char)text.ptr[len] & 0xc0) == 0x80) {
+        len--; /* not within a character */
+    }
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        line[i] = c < ' ' || c == 0x7f ? '?' : text.ptr[i];
+    }
+    line[len] = '\0';
+    struct tidings_error told = *err;
+    tidings_fail(err, told.code, "%s: %s", told.text, line);
+}
+
+void errors_add_body(struct tidings_str body, struct tidings_error *err)
+{
+    struct json *root = NULL;
+    body = str_trim(body, " \t\r\n");
+    if (body.len == 0 || body.ptr[0] == '<' || body.ptr[0] == '[') {
+        return;
+    }
+    if (body.ptr[0] != '{') {
+        errors_append(body, err);
+    } else if (jv_parse_peer(body, &root, NULL, NULL) == 0) {
+        errors_append(errors_sentence(root), err);
+    }
+    jv_unref(root);
+}
+
+/* Our own servers, and others that took it up, say there what the codes of the protocol cannot. */
+int errors_from_reason(struct json *data)
+{
+    static const struct {
+        const char *reason;
+        int code;
+    } known[] = {
+        {"deleted", TIDINGS_E_GONE},         {"not_found", TIDINGS_E_NOTFOUND},
+        {"too_large", TIDINGS_E_LIMIT},      {"unknownEntity", TIDINGS_E_NOTFOUND},
+        {"unknownType", TIDINGS_E_NOTFOUND}, {"internal", TIDINGS_E_INTERNAL},
+        {"invalid", TIDINGS_E_INVALID},
+    };
+    struct tidings_str reason = jv_str(jv_get(data, "reason"));
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (str_eq(reason, tidings_str(known[i].reason))) {
+            return known[i].code;
+        }
+    }
+    return 0;
+}
+
+static bool mentions(struct tidings_str text, struct tidings_str what)
+{
+    for (size_t i = 0; i + what.len <= text.len; i++) {
+        if (strncasecmp(text.ptr + i, what.ptr, what.len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Servers on the official SDKs begin their messages with "MCP error -32601: "; the code is told
+ * anyway, so it stands once. */
+static struct tidings_str errors_message(struct json *error, int64_t code)
+{
+    struct tidings_str text = jv_str(jv_get(error, "message"));
+    char prefix[48];
+    int len = snprintf(prefix, sizeof(prefix), "MCP error %" PRId64 ": ", code);
+    struct tidings_str begin = tidings_strn(prefix, (size_t)len);
+    while (str_starts(text, begin) && text.len > begin.len) {
+        text = tidings_strn(text.ptr + begin.len, text.len - begin.len);
+    }
+    return text;
+}
+
+/* -32002 until 2025-11-25, -32602 since; -32001 and -32601 elsewhere. */
+static bool is_missing(struct json *error, int64_t code, long status)
+{
+    struct json *data = jv_get(error, "data");
+    struct tidings_str text = jv_str(jv_get(error, "message"));
+    bool says_so = mentions(text, STR("not found"));
+    bool names_uri = jv_get(data, "uri") && !jv_get(data, "reason");
+    return code == -32002 || (code == -32001 && (status == 0 || status == 200)) ||
+           (code == -32601 &&
+            (mentions(text, STR("resource not found")) || mentions(text, STR("unknown tool")) ||
+             mentions(text, STR("unknown prompt")))) ||
+           (code == -32602 && (says_so || names_uri));
+}
+
+int errors_from_response(struct json *error, long status, struct tidings_error *err)
+{
+    int64_t code = jv_int(jv_get(error, "code"));
+    struct tidings_str text = errors_message(error, code);
+    int reason = errors_from_reason(jv_get(error, "data"));
+    int own = reason < 0                         ? reason
+              : is_busy(status)                  ? TIDINGS_E_BUSY
+              : status == 401 || status == 403   ? TIDINGS_E_DENIED
+              : is_missing(error, code, status)  ? TIDINGS_E_NOTFOUND
+              : code == -32601 || code == -32022 ? TIDINGS_E_UNSUPPORTED
+              : code == -32603                   ? TIDINGS_E_BUSY
+                                                 : TIDINGS_E_INVALID;
+    return tidings_fail(err, own, "%.*s (%" PRId64 ")", STR_ARG(text), code);
+}
+
+void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err)
+{
+    static const struct {
+        const char *methods, *capability;
+    } known[] = {
+        {"resources/", "resources"},
+        {"prompts/", "prompts"},
+        {"tools/", "tools"},
+        {"completion/", "completions"},
+    };
+    struct json *all = NULL;
+    if (jv_parse_peer(tidings_str(capabilities), &all, NULL, NULL) < 0) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        bool is_it = str_starts(tidings_str(method), tidings_str(known[i].methods));
+        if (is_it && !jv_get(all, known[i].capability)) {
+            tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server offers no %s (-32601)",
+                         known[i].capability);
+        }
+    }
+    jv_unref(all);
+}
+
+bool errors_want_tls(struct tidings_str text)
+{
+    return mentions(text, STR("TLS")) || mentions(text, STR("HTTPS"));
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Asks a server for its log and tells the program.
+ */
+
+#define LEVEL_KEY "io.modelcontextprotocol/logLevel"
+
+/* By enum tidings_log_level. */
+static const char *const server_log_levels[] = {"debug", "info",     "notice", "warning",
+                                                "error", "critical", "alert",  "emergency"};
+
+int tidings_client_on_log(struct tidings_client *c, enum tidings_log_level least,
+                          tidings_client_log_fn fn, void *user, struct tidings_error *err)
+{
+    int rc = client_check(c, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if ((unsigned)least > TIDINGS_LOG_OFF) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no level %d of a log", (int)least);
+    }
+    if (c->is_open || c->has_info) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "whether a client wants the server's log is said before it connects");
+    }
+    c->on_log = least == TIDINGS_LOG_OFF ? NULL : fn;
+    c->log_user = user;
+    c->log_least = least;
+    return 0;
+}
+
+bool server_log_is_asked(const struct tidings_client *c, char params[SERVER_LOG_PARAMS])
+{
+    if (!c->on_log || !c->can_log || c->era != TIDINGS_ERA_LEGACY || c->is_resumed) {
+        return false; /* the level is the session's */
+    }
+    snprintf(params, SERVER_LOG_PARAMS, "{\"level\":\"%s\"}", server_log_levels[c->log_least]);
+    return true;
+}
+
+void server_log_put_level(const struct tidings_client *c, const struct json *meta, struct jw *w)
+{
+    if (c->on_log && c->era != TIDINGS_ERA_LEGACY && !jv_get(meta, LEVEL_KEY)) {
+        jw_put_string(w, STR(LEVEL_KEY), tidings_str(server_log_levels[c->log_least]));
+    }
+}
+
+void server_log_received(struct tidings_client *c, struct json *params)
+{
+    struct tidings_str level = jv_str(jv_get(params, "level"));
+    unsigned at = 0;
+    while (at < TIDINGS_LOG_OFF && !str_eq(level, tidings_str(server_log_levels[at]))) {
+        at++;
+    }
+    if (!c->on_log || at == TIDINGS_LOG_OFF || at < c->log_least || client_is_stopping(c)) {
+        return;
+    }
+    struct json *data = jv_get(params, "data");
+    char *text = data ? json_text_of(c, data, NULL) : NULL;
+    c->on_log(c->log_user, (enum tidings_log_level)at, jv_str(jv_get(params, "logger")),
+              tidings_str(text ? text : "null"));
+    mem_free(text);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Counting the comments and pings of a server, and the timer that ends a silent connection.
+ */
+
+uint64_t heartbeat_limit(const struct tidings_client *c)
+{
+    const struct heartbeat *s = &c->heartbeat;
+    if (c->settings.silence_ms > 0) {
+        return c->settings.silence_ms;
+    }
+    return s->beats >= HEARTBEAT_BEATS ? 3 * s->longest + HEARTBEAT_MORE_MS : 0;
+}
+
+/* What is heard often does not set the timer each time: it looks again when it is due. */
+static void heartbeat_arm(struct tidings_client *c)
+{
+    struct heartbeat *s = &c->heartbeat;
+    uint64_t limit = heartbeat_limit(c);
+    if (s->is_listening && limit > 0 && !poller_is_set(&s->timer)) {
+        uint64_t past = clock_monotonic_ms() - s->heard_at;
+        poller_set(&c->poller, &s->timer, past < limit ? limit - past : 0);
+    }
+}
+
+static void heartbeat_on_timer(void *user)
+{
+    struct tidings_client *c = user;
+    struct heartbeat *s = &c->heartbeat;
+    struct tidings_error why;
+    uint64_t limit = heartbeat_limit(c);
+    if (!s->is_listening || c->stage != STAGE_READY) {
+        return;
+    }
+    if (clock_monotonic_ms() - s->heard_at < limit) {
+        heartbeat_arm(c);
+        return;
+    }
+    tidings_fail(&why, TIDINGS_E_TIMEOUT, "nothing was heard of the server for %" PRIu64 " ms",
+                 limit);
+    if (c->transport->ops->hang_up) {
+        c->transport->ops->hang_up(c->transport);
+    }
+    connection_lose(c, &why);
+}
+
+void heartbeat_init(struct tidings_client *c)
+{
+    poller_timer_init(&c->heartbeat.timer, heartbeat_on_timer, c);
+}
+
+void heartbeat_begin(struct tidings_client *c)
+{
+    if (!c->heartbeat.is_listening) {
+        c->heartbeat.is_listening = true;
+        c->heartbeat.heard_at = clock_monotonic_ms();
+    }
+    heartbeat_arm(c);
+}
+
+void heartbeat_end(struct tidings_client *c)
+{
+    struct heartbeat *s = &c->heartbeat;
+    poller_unset(&s->timer);
+    s->is_listening = false;
+    s->beats = 0;
+    s->longest = 0;
+}
+
+void heartbeat_heard(struct tidings_client *c, bool is_beat)
+{
+    struct heartbeat *s = &c->heartbeat;
+    if (!s->is_listening) {
+        return;
+    }
+    uint64_t now = clock_monotonic_ms(), past = now - s->heard_at;
+    s->heard_at = now;
+    if (is_beat && past >= HEARTBEAT_SHORTEST_MS) {
+        s->beats += s->beats < HEARTBEAT_BEATS;
+        s->longest = past > s->longest ? past : s->longest;
+        s->all_max = past > s->all_max ? past : s->all_max;
+        c->info.public.beats = ++s->all;
+        c->info.public.beat_ms = s->all_max;
+    }
+    heartbeat_arm(c);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

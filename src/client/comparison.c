@@ -8,14 +8,95 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "client/client_internal.h"
 #include "client/events.h"
 #include "client/requests.h"
-#include "client/snapshot.h"
-#include "client/state.h"
-#include "client/watch.h"
-#include "json/write.h"
+#include "client/subscriptions.h"
+#include "formats/json_write.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Digests of resources, by URI.
+ */
+
+static struct snapshot *snapshot_create(void)
+{
+    struct snapshot *v = mem_zalloc(sizeof(*v));
+    if (v) {
+        map_init(&v->entries);
+    }
+    return v;
+}
+
+/* NULL is fine */
+static void snapshot_destroy(struct snapshot *v)
+{
+    struct snapshot_entry *e;
+    if (!v) {
+        return;
+    }
+    for (size_t at = 0; (e = map_next(&v->entries, &at)) != NULL;) {
+        mem_free(e);
+    }
+    map_deinit(&v->entries);
+    mem_free(v);
+}
+
+/* NULL: out of memory */
+static struct snapshot_entry *snapshot_find(const struct snapshot *v, struct tidings_str uri)
+{
+    return map_find(&v->entries, uri);
+}
+
+/* The one of `uri`, made if need be; NULL: out of memory. */
+static struct snapshot_entry *snapshot_add(struct snapshot *v, struct tidings_str uri)
+{
+    struct snapshot_entry *e = snapshot_find(v, uri);
+    if (e) {
+        return e;
+    }
+    e = mem_zalloc(sizeof(*e) + uri.len);
+    if (!e) {
+        return NULL;
+    }
+    memcpy(e->text, uri.ptr, uri.len);
+    e->uri = (struct tidings_str){e->text, uri.len};
+    if (map_put(&v->entries, e->uri, e, NULL) < 0) {
+        mem_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+static void snapshot_remove(struct snapshot *v, struct tidings_str uri)
+{
+    mem_free(map_remove(&v->entries, uri));
+}
+
+static int snapshot_put(struct snapshot *v, struct tidings_str uri, const struct json *value,
+                        size_t max_bytes)
+{
+    struct buf text;
+    struct jw w;
+    struct sha256 s;
+    buf_init(&text, 2 * max_bytes);
+    jw_init(&w, &text);
+    jw_value(&w, value);
+    struct snapshot_entry *e = text.failed ? NULL : snapshot_add(v, uri);
+    if (e) {
+        sha256_init(&s);
+        sha256_put(&s, buf_str(&text).ptr, text.len);
+        sha256_end(&s, e->digest);
+        e->is_known = true;
+    }
+    buf_deinit(&text);
+    return e ? 0 : TIDINGS_E_NOMEM;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 static void comparison_ask_page(struct tidings_client *c, struct tidings_str cursor);
 

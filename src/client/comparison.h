@@ -14,6 +14,10 @@
 
 #include <tidings/types.h>
 
+#include "base/hash.h"
+#include "base/map.h"
+#include "formats/json.h"
+
 #define COMPARISON_MAX_ENTRIES 10000u /* resources of one watch … */
 #define COMPARISON_MAX_ALL 100000u    /* … and of a client; beyond: a gap */
 #define COMPARISON_MAX_PAGES 1000u    /* of a list */
@@ -35,5 +39,25 @@ void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidi
  * until it is delivered. */
 void comparison_missed(struct tidings_client *c, const char *why);
 void comparison_forget(struct tidings_client *c, struct watch *w); /* it ends */
+
+/* -------------------------------------------------------------------------------------------------
+ * How the resources under one watched URI were when they were last seen: a digest of each.
+ */
+
+struct snapshot_entry {
+    struct tidings_str uri;
+    unsigned char digest[SHA256_BYTES];
+    bool is_known;       /* … what the digest is */
+    uint64_t updated_at; /* the server told of it, and it was not looked at since; 0: no */
+    char text[];
+};
+
+struct snapshot {
+    struct map entries; /* by URI */
+    uint64_t read_at;   /* clock_monotonic_ms */
+    /* The connection was lost within COMPARISON_NOTICE_MS of that: it may have a change in it that
+     * the server had not notified yet. */
+    bool may_lack_notice;
+};
 
 #endif

@@ -16,16 +16,12 @@ void connection_info_deinit(struct client_info *info);
 
 /* Something is wanted: connect, unless it is under way. */
 void connection_need(struct tidings_client *c);
-/* Now, whatever was before. */
-void connection_begin(struct tidings_client *c);
 /* The present connection is of no use: report, and come back after a pause when that may help. */
 void connection_lose(struct tidings_client *c, const struct tidings_error *why);
 /* Running it makes no sense; asking may. */
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why);
 /* It has turned out not to be modern after all. */
 void connection_fall_back(struct tidings_client *c);
-/* Legacy: the stream that was waited for is there, or there is none: ready. */
-void connection_go_on(struct tidings_client *c);
 /* End in order, and be as before the first attempt. */
 void connection_leave(struct tidings_client *c);
 

@@ -15,11 +15,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/json_text.h"
-#include "client/state.h"
-#include "client/watch.h"
-#include "json/merge_patch.h"
-#include "json/write.h"
+#include "client/client_internal.h"
+#include "client/json_api.h"
+#include "client/subscriptions.h"
+#include "formats/json.h"
+#include "formats/json_write.h"
 
 #define MAX_INSTANT 40u
 #define MAX_URI 8000u

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "client/settings.h"
-#include "json/json.h"
+#include "client/client.h"
+#include "formats/json.h"
 
 #define ENTRY_WORDS 256u          /* arguments, variables */
 #define ENTRY_MAX (1u << 20)      /* bytes of an entry */

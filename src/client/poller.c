@@ -10,8 +10,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/time.h"
 
 #define EVENTS_PER_TURN 64 /* then timers get their turn */
 

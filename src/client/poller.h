@@ -12,9 +12,9 @@
 
 #include <sys/epoll.h>
 
-#include "base/list.h"
-
 #include <tidings/types.h>
+
+#include "base/list.h"
 
 struct poller_fd {
     int fd; /* negative: not there */

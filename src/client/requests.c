@@ -9,17 +9,23 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/time.h"
+#include "client/client.h"
+#include "client/client_internal.h"
+#include "client/comparison.h"
 #include "client/connection.h"
-#include "client/errors.h"
-#include "client/question.h"
-#include "client/round.h"
-#include "client/server_log.h"
-#include "client/state.h"
-#include "client/tool_headers.h"
-#include "json/write.h"
+#include "client/events.h"
+#include "client/poller.h"
+#include "client/questions.h"
+#include "client/subscriptions.h"
+#include "client/tools.h"
+#include "formats/json.h"
+#include "formats/json_write.h"
+#include "formats/rpc.h"
+
+/* ---------------------------------------------------------------------------------------------- */
 
 #define REQUESTS_FIELDS_MAX 16384u /* bytes of arguments that are header fields too */
 #define LONGEST 10u /* progress prolongs the time for an answer, up to so many times */
@@ -61,6 +67,8 @@ static void take_out(struct request *r)
         map_remove(&r->client->requests, requests_key_of(&r->wire));
     }
 }
+
+static void round_free(struct round *r);
 
 static void requests_request_free(struct request *r)
 {
@@ -104,6 +112,8 @@ static void requests_put_members(struct jw *w, struct json *object, struct tidin
         }
     }
 }
+
+static void round_put(const struct round *r, struct jw *w);
 
 /* {"jsonrpc":"2.0","id":…,"method":…,"params":{"_meta":{…},…}}; `id` 0: a notification. */
 static void requests_put_message(struct buf *out, const struct tidings_client *c,
@@ -422,7 +432,8 @@ void requests_forget(struct tidings_client *c, int64_t id)
     }
 }
 
-bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream)
+/* Is an answer to this number awaited; of a stream, which may take as long as it likes, or not? */
+static bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream)
 {
     const struct request *r = requests_find(c, id);
     return r && r->is_sent && r->wire == id && r->is_stream == is_stream;
@@ -460,6 +471,16 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
     }
 }
 
+static int round_begin_visits(struct tidings_client *c, struct round **at, int64_t request,
+                              struct json *error, struct tidings_error *err);
+
+static bool round_is_wanted(const struct json *result);
+
+static bool round_is_of(const char *method);
+
+static int round_begin(struct tidings_client *c, struct round **at, int64_t request,
+                       struct json *result, struct tidings_error *err);
+
 /* The server wants something first: true, and the request goes on, or has ended. */
 static bool requests_begin_round(struct request *r, const struct response *a)
 {
@@ -480,7 +501,8 @@ static bool requests_begin_round(struct request *r, const struct response *a)
     return rc != 0 || is_wanted;
 }
 
-bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
+/* A response came, `root` is the message; false: to nothing we asked. */
+static bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
 {
     struct request *r = requests_find(c, id);
     if (!r || !r->is_sent || r->wire != id) {
@@ -520,7 +542,8 @@ unsigned requests_count_question(struct tidings_client *c, int64_t exchange)
     return r ? ++r->asked : 0;
 }
 
-void requests_resend(struct tidings_client *c, int64_t id)
+/* Send it once more, under another number on the wire, with what its round has by now. */
+static void requests_resend(struct tidings_client *c, int64_t id)
 {
     struct request *r = requests_find(c, id);
     struct response failed = {0};
@@ -553,7 +576,7 @@ void requests_resend(struct tidings_client *c, int64_t id)
     }
 }
 
-void requests_progressed(struct tidings_client *c, struct json *params)
+static void requests_progressed(struct tidings_client *c, struct json *params)
 {
     struct json *token = jv_get(params, "progressToken");
     struct request *r = jv_is(token, JV_INT) ? requests_find(c, jv_int(token)) : NULL;
@@ -566,4 +589,354 @@ void requests_progressed(struct tidings_client *c, struct json *params)
         poller_set(&c->poller, &r->deadline, left < r->timeout_ms ? left : r->timeout_ms);
     }
     r->on_progress(r->user, params);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Handles a message of the server: a response, a notification or a request. A connection is worth
+ * more than one bad message on it: what cannot be read fails the request that it answers, or is a
+ * gap in what is watched; what is no message of JSON-RPC at all is passed over.
+ */
+
+static void take_notification(struct tidings_client *c, const struct rpc_message *m,
+                              struct json *root, size_t bytes, int64_t exchange)
+{
+    if (str_eq(m->method, STR("notifications/progress"))) {
+        requests_progressed(c, m->params);
+    } else if (str_eq(m->method, STR("notifications/subscriptions/acknowledged"))) {
+        subscriptions_acknowledged(c, m->params, exchange);
+    } else if (str_eq(m->method, STR("notifications/tools/list_changed"))) {
+        tool_schemas_forget(c);
+        tool_headers_forget(c);
+    } else if (str_eq(m->method, STR("notifications/cancelled"))) {
+        subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
+        question_cancelled(c, jv_get(m->params, "requestId"));
+    } else if (str_eq(m->method, STR("notifications/message"))) {
+        server_log_received(c, m->params);
+    }
+    events_put_notification(c, root, bytes);
+}
+
+/* A program that sends back what it is sent, as cat does: no server asks these. */
+static bool is_echo(struct tidings_client *c, const struct rpc_message *m)
+{
+    if (!str_eq(m->method, STR("server/discover")) && !str_eq(m->method, STR("initialize"))) {
+        return false;
+    }
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_PARSE, "this is no MCP server: it sends back what it is sent");
+    requests_fail(c, jv_is(m->id, JV_INT) ? jv_int(m->id) : 0, 0, &why);
+    return true;
+}
+
+static void fail_answer(struct tidings_client *c, int64_t id, long status,
+                        struct tidings_error *why)
+{
+    c->transport->ops->forget(c->transport, id, true);
+    error_wrap(why, why->code, "the answer of the server cannot be read");
+    requests_fail(c, id, status, why);
+}
+
+static void count_unread(struct tidings_client *c)
+{
+    c->info.public.unread = ++c->unread;
+}
+
+/* A text that is not JSON, or holds what cannot be kept. Log lines among the messages, and pages of
+ * proxies, are no messages: of those the transport says more. */
+static void take_unread(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                        long status, struct tidings_error *why)
+{
+    static const char sign[] = "\"jsonrpc\"";
+    if (why->code == TIDINGS_E_NOMEM || !memmem(text.ptr, text.len, sign, sizeof(sign) - 1)) {
+        return;
+    }
+    struct tidings_str method = json_peek(text, STR("method")), id = json_peek(text, STR("id"));
+    int64_t number = 0;
+    count_unread(c);
+    if (method.len > 1 && id.len > 0) {
+        struct json *asked = NULL;
+        if (jv_parse(id, 1, &asked, NULL) == 0) {
+            requests_reply_error(c, asked, -32700, "the request cannot be read");
+        }
+        jv_unref(asked);
+    } else if (method.len > 1) {
+        if (events_is_update(tidings_strn(method.ptr + 1, method.len - 2))) {
+            comparison_missed(c, why->text);
+        }
+    } else if (str_to_i64(id, &number) && requests_awaits(c, number, false)) {
+        fail_answer(c, number, status, why);
+    } else if (requests_awaits(c, exchange, false)) {
+        fail_answer(c, exchange, status, why);
+    } else {
+        comparison_missed(c, why->text);
+    }
+}
+
+static void take_object(struct tidings_client *c, struct json *root, size_t bytes, int64_t exchange,
+                        long status)
+{
+    struct rpc_message m;
+    struct tidings_error why = {0};
+    if (rpc_read(root, &m, &why) < 0) {
+        if (requests_awaits(c, jv_int(m.id), false) && jv_get(root, "jsonrpc") &&
+            !jv_get(root, "method")) {
+            count_unread(c);
+            fail_answer(c, jv_int(m.id), status, &why);
+        }
+        return;
+    }
+    if (m.kind == RPC_REQUEST && is_echo(c, &m)) {
+        return;
+    }
+    if (m.kind == RPC_REQUEST) {
+        if (str_eq(m.method, STR("ping"))) {
+            heartbeat_heard(c, true);
+            requests_reply(c, m.id, STR("{}"));
+        } else {
+            question_asked(c, m.method, m.id, m.params, exchange);
+        }
+    } else if (m.kind == RPC_NOTIFICATION) {
+        take_notification(c, &m, root, bytes, exchange);
+    } else if (!m.id) {
+        if (!requests_answered(c, exchange, root, status)) { /* it answers what came that way */
+            struct tidings_str text = jv_str(jv_get(jv_get(root, "error"), "message"));
+            snprintf(c->stray_error, sizeof(c->stray_error), "%.*s", STR_ARG(text));
+        }
+    } else if (jv_is(m.id, JV_INT)) {
+        (void)requests_answered(c, jv_int(m.id), root, status);
+    }
+}
+
+void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat)
+{
+    if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
+        heartbeat_heard(c, is_beat);
+    }
+}
+
+void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                     long status)
+{
+    struct json *root = NULL;
+    struct jv_mended mended;
+    struct tidings_error why = {0};
+    if (jv_parse_peer(text, &root, &mended, &why) < 0) {
+        take_unread(c, text, exchange, status, &why);
+        return;
+    }
+    c->info.public.replaced = c->replaced += mended.halves;
+    c->info.public.repeated = c->repeated += mended.repeated;
+    if (jv_is(root, JV_ARRAY)) { /* 2025-03-26 */
+        for (size_t i = 0; i < jv_count(root); i++) {
+            take_object(c, jv_at(root, i), text.len / jv_count(root), exchange, status);
+        }
+    } else {
+        take_object(c, root, text.len, exchange, status);
+    }
+    jv_unref(root);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Rounds of a request that wants input: from `input_required` to the same request with answers.
+ */
+
+#define ROUND_MAX_STATE (1u << 20) /* bytes of a requestState */
+#define ROUND_PAUSE_MS 500u /* before a request whose answer was a state alone is sent again, … */
+#define ROUND_PAUSE_MAX_MS 10000u /* … doubled each time */
+
+struct round_item {
+    char *key;
+    char *result; /* JSON; NULL: not answered yet */
+};
+
+struct round {
+    struct tidings_client *client;
+    int64_t request;
+    unsigned rounds;
+    unsigned asked; /* questions in all rounds */
+    unsigned waits; /* rounds in a row that asked nothing */
+    struct round_item items[QUESTIONS_OPEN];
+    size_t count, open;
+    struct json *state; /* a string, a reference; NULL: none */
+    bool are_visits;    /* to addresses: the request goes again as it was */
+    bool is_declined;   /* … and one of them will not be visited */
+    struct poller_timer pause;
+};
+
+/* May a result of this method ask for input? Nothing else may. */
+static bool round_is_of(const char *method)
+{
+    return strcmp(method, "tools/call") == 0 || strcmp(method, "prompts/get") == 0 ||
+           strcmp(method, "resources/read") == 0;
+}
+
+/* Is it a result that wants input first? */
+static bool round_is_wanted(const struct json *result)
+{
+    return str_eq(jv_str(jv_get(result, "resultType")), STR("input_required"));
+}
+
+static void round_forget(struct round *r)
+{
+    question_withdraw_round(r->client, r);
+    for (size_t i = 0; i < r->count; i++) {
+        mem_free(r->items[i].key);
+        mem_free(r->items[i].result);
+    }
+    r->count = r->open = 0;
+    jv_unref(r->state);
+    r->state = NULL;
+    r->are_visits = r->is_declined = false;
+    poller_unset(&r->pause);
+}
+
+/* Withdraws its questions; NULL is fine */
+static void round_free(struct round *r)
+{
+    if (r) {
+        round_forget(r);
+        mem_free(r);
+    }
+}
+
+static void round_on_pause(void *user)
+{
+    struct round *r = user;
+    requests_resend(r->client, r->request);
+}
+
+static int round_prepare(struct tidings_client *c, struct round **at, int64_t request,
+                         struct tidings_error *err)
+{
+    struct round *r = *at ? *at : mem_zalloc(sizeof(*r));
+    if (!r) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (!*at) {
+        *r = (struct round){.client = c, .request = request};
+        poller_timer_init(&r->pause, round_on_pause, r);
+        *at = r;
+    }
+    round_forget(r);
+    if (r->rounds++ >= c->handlers.max_questions) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "the server asks again and again: more than %u times",
+                            c->handlers.max_questions);
+    }
+    return 0;
+}
+
+struct tidings_client *round_client(const struct round *r)
+{
+    return r->client;
+}
+
+static int round_add(struct round *r, struct tidings_str key, struct tidings_str method,
+                     struct json *params, struct tidings_error *err)
+{
+    if (r->count >= QUESTIONS_OPEN || r->asked++ >= r->client->handlers.max_questions) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "the server asks more than %u things",
+                            r->client->handlers.max_questions);
+    }
+    struct round_item *item = &r->items[r->count];
+    *item = (struct round_item){.key = str_dup(key)};
+    if (!item->key) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    r->open++;
+    return question_add(r, r->count++, method, params, err);
+}
+
+/* Begin a round of the request: 0, and requests_resend or requests_fail follows, perhaps from
+ * inside. `*at`, NULL at first, is the request's; round_free releases it. */
+static int round_begin(struct tidings_client *c, struct round **at, int64_t request,
+                       struct json *result, struct tidings_error *err)
+{
+    struct json *asked = jv_get(result, "inputRequests"), *state = jv_get(result, "requestState");
+    struct json *one;
+    struct tidings_str key;
+    int rc = round_prepare(c, at, request, err);
+    struct round *r = *at;
+    if (rc == 0 && state && !jv_is(state, JV_STRING)) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the server's requestState is no string");
+    } else if (rc == 0 && jv_str(state).len > ROUND_MAX_STATE) {
+        rc = tidings_fail(err, TIDINGS_E_LIMIT, "the server's requestState is above %u bytes",
+                          ROUND_MAX_STATE);
+    } else if (rc == 0 && !state && jv_count(asked) == 0) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the server wants input and does not say which");
+    }
+    for (void *next = NULL; rc == 0 && (next = jv_next(asked, next, &key, &one)) != NULL;) {
+        rc = round_add(r, key, jv_str(jv_get(one, "method")), jv_get(one, "params"), err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    r->state = jv_ref(state);
+    r->waits = r->count > 0 ? 0 : r->waits + 1;
+    if (r->count == 0) { /* it is not ready yet */
+        uint64_t pause = (uint64_t)ROUND_PAUSE_MS << (r->waits < 8 ? r->waits - 1 : 7);
+        poller_set(&c->poller, &r->pause, pause < ROUND_PAUSE_MAX_MS ? pause : ROUND_PAUSE_MAX_MS);
+    }
+    return 0;
+}
+
+static int round_begin_visits(struct tidings_client *c, struct round **at, int64_t request,
+                              struct json *error, struct tidings_error *err)
+{
+    struct json *list = jv_get(jv_get(error, "data"), "elicitations");
+    if (jv_int(jv_get(error, "code")) != -32042 || jv_count(list) == 0 || !c->handlers.on_url) {
+        return 0;
+    }
+    int rc = round_prepare(c, at, request, err);
+    for (size_t i = 0; rc == 0 && i < jv_count(list); i++) {
+        rc = round_add(*at, STR_EMPTY, STR("elicitation/create"), jv_at(list, i), err);
+    }
+    if (rc == 0) {
+        (*at)->are_visits = true;
+    }
+    return rc < 0 ? rc : 1;
+}
+
+/* The members that the next request of the round has: answers and state; `r` NULL: none. */
+static void round_put(const struct round *r, struct jw *w)
+{
+    if (r && !r->are_visits && r->count > 0) {
+        jw_key(w, STR("inputResponses"));
+        jw_begin_object(w);
+        for (size_t i = 0; i < r->count; i++) {
+            jw_put_raw(w, tidings_str(r->items[i].key), tidings_str(r->items[i].result));
+        }
+        jw_end_object(w);
+    }
+    if (r && r->state) {
+        jw_put_string(w, STR("requestState"), jv_str(r->state));
+    }
+}
+
+void round_answered(struct round *r, size_t index, struct tidings_str result)
+{
+    struct tidings_error why = {0};
+    struct round_item *item = &r->items[index];
+    item->result = str_dup(result);
+    r->is_declined = r->is_declined || !str_eq(result, STR("{\"action\":\"accept\"}"));
+    if (!item->result) {
+        tidings_fail(&why, TIDINGS_E_NOMEM, "out of memory");
+    } else if (--r->open > 0) {
+        return;
+    } else if (r->are_visits && r->is_declined) {
+        tidings_fail(&why, TIDINGS_E_CANCELLED, "the user did not visit what the server wants");
+    }
+    if (why.code < 0) {
+        requests_fail(r->client, r->request, 0, &why); /* frees the round */
+    } else {
+        requests_resend(r->client, r->request);
+    }
+}
+
+void round_refused(struct round *r, const char *reason)
+{
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_CANCELLED, "what the server asked was not answered: %.150s",
+                 reason);
+    requests_fail(r->client, r->request, 0, &why);
 }

@@ -6,9 +6,10 @@
 #ifndef CLIENT_REQUESTS_H
 #define CLIENT_REQUESTS_H
 
-#include "json/json.h"
-
 #include <tidings/types.h>
+
+#include "formats/json.h"
+#include "formats/json_write.h"
 
 struct tidings_client;
 
@@ -32,7 +33,7 @@ struct request_options {
     uint32_t timeout_ms; /* 0: the client's */
     bool is_stream;      /* no time limit */
     bool is_connecting;  /* part of getting ready, so it does not wait for that */
-    bool can_ask;        /* the server may want input first: the program is asked (round.h) */
+    bool can_ask;        /* the server may want input first: the program is asked */
 };
 
 /* Its number, or an error. It goes out at once or when the client is ready. */
@@ -49,8 +50,6 @@ void requests_fail(struct tidings_client *c, int64_t id, long status,
                    const struct tidings_error *why);
 /* Whose it is, when `fn` hears of it; else NULL. */
 void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn);
-/* Is an answer to this number awaited; of a stream, which may take as long as it likes, or not? */
-bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream);
 /* Whatever was waited for is over: each has its time again. */
 void requests_prolong(struct tidings_client *c);
 /* What waited for the client to become ready. */
@@ -61,15 +60,10 @@ enum requests_kind {
     REQUESTS_SENT = 2,
 };
 void requests_fail_all(struct tidings_client *c, const struct tidings_error *why, unsigned kinds);
-/* A response came, `root` is the message; false: to nothing we asked. */
-bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status);
-void requests_progressed(struct tidings_client *c, struct json *params);
 
 /* ---- when the server asks ---------------------------------------------------------------------
  */
 
-/* Send it once more, under another number on the wire, with what its round has by now. */
-void requests_resend(struct tidings_client *c, int64_t id);
 /* The server asks something because of the request that has this exchange (0, or another: of the
  * oldest that waits): how many questions that makes; 0: there is no such request. */
 unsigned requests_count_question(struct tidings_client *c, int64_t exchange);
@@ -79,5 +73,33 @@ void requests_reply_error(struct tidings_client *c, const struct json *id, int c
                           const char *message);
 /* A notification without parameters. */
 void requests_notify(struct tidings_client *c, const char *method);
+
+/* -------------------------------------------------------------------------------------------------
+ * Dispatches messages of the server, from the transport to the request, stream or watch they
+ * concern (struct transport_events).
+ */
+
+void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                     long status);
+void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat);
+
+/* -------------------------------------------------------------------------------------------------
+ * Rounds of a request of the modern era: its result says `input_required`, the questions in it are
+ * answered, and it is sent again with the answers and with the server's `requestState`. Also the
+ * error of 2025-11-25 that wants addresses visited first (-32042).
+ *
+ * A request has one struct round for all its rounds. How many there are, how many questions a round
+ * has and how long a state is are bounded.
+ */
+
+struct round;
+
+/* The same for an error: 1: it was -32042, and a round has begun; 0: it is another. */
+struct tidings_client *round_client(const struct round *r);
+
+/* ---- told by its questions ------------------------------------------------------------------- */
+
+void round_answered(struct round *r, size_t index, struct tidings_str result);
+void round_refused(struct round *r, const char *reason);
 
 #endif

@@ -11,13 +11,14 @@
 
 #include <tidings/client.h>
 
+#include "base/encode.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "client/ask.h"
-#include "client/state.h"
-#include "uri/skill.h"
-#include "json/front_matter.h"
-#include "json/write.h"
+#include "client/calls.h"
+#include "client/client_internal.h"
+#include "formats/json_write.h"
+#include "formats/uri.h"
+#include "formats/yaml.h"
 
 #define SHOWN 120u /* bytes of a URI in an error */
 

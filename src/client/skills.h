@@ -6,7 +6,7 @@
 #ifndef CLIENT_SKILLS_H
 #define CLIENT_SKILLS_H
 
-#include "json/json.h"
+#include "formats/json.h"
 
 struct tidings_client;
 

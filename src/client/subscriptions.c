@@ -1,25 +1,295 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subscriptions of a program: a watch per URI, a subscription per handler. Updates are routed
- * in subscriptions_update.c; how a server is asked is in subscriptions_modern.c and
- * subscriptions_legacy.c.
+ * The subscriptions of a program: a watch per URI, a subscription per handler. It
+ * also routes updates. How a server is asked is in subscriptions_wire.c.
  *
  * A subscription that ends inside a callback is only marked: lists that are being walked stay as
  * they are until subscriptions_sweep.
  */
 #include "client/subscriptions.h"
 
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
 #include <tidings/json.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/text.h"
+#include "base/time.h"
+#include "client/client.h"
+#include "client/client_internal.h"
 #include "client/comparison.h"
 #include "client/connection.h"
 #include "client/events.h"
-#include "client/heartbeat.h"
-#include "client/state.h"
-#include "client/subscriptions_private.h"
+#include "formats/json_write.h"
+#include "formats/pattern.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Subscriptions that a server refuses for the moment, because what it needs is away or a rate is
+ * reached, and says when to ask again (retryAfterMs in the data of the refusal). They are asked for
+ * again then. Until then a watch is not judged, so the connection is kept.
+ */
+
+#define LATER_MIN_MS 100
+#define LATER_MAX_MS 60000
+
+static void subscriptions_on_later(void *user)
+{
+    struct tidings_client *c = user;
+    if (c->stage != STAGE_READY) {
+        return; /* everything is asked for when it is again */
+    }
+    if (c->era == TIDINGS_ERA_MODERN) {
+        modern_changed(c);
+        return;
+    }
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->is_later) {
+            legacy_ask(c, w);
+        }
+    }
+}
+
+void subscriptions_later_init(struct tidings_client *c)
+{
+    poller_timer_init(&c->later, subscriptions_on_later, c);
+}
+
+bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data)
+{
+    struct json *after = jv_get(data, "retryAfterMs");
+    int64_t ms = jv_is(after, JV_INT) ? jv_int(after) : 0;
+    w->is_later = ms > 0;
+    if (w->is_later && !poller_is_set(&c->later)) {
+        ms = ms < LATER_MIN_MS ? LATER_MIN_MS : ms > LATER_MAX_MS ? LATER_MAX_MS : ms;
+        poller_set(&c->poller, &c->later, (uint64_t)ms);
+    }
+    return w->is_later;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Streams that go on with renewed credentials: a server ends a stream with the token it was begun
+ * with, so it is begun anew before. In the modern era the one before is ended when the new one is
+ * acknowledged; in the legacy era there is one at a time, which goes on after its last event.
+ */
+
+void subscriptions_renewed(struct tidings_client *c)
+{
+    const struct transport_ops *ops = c->transport->ops;
+    struct tidings_error err = {0};
+    if (c->stage != STAGE_READY || !ops->has_exchanges) {
+        return; /* a connection shows what it began with */
+    }
+    if (c->listen > 0 || c->coming > 0) {
+        modern_changed(c);
+    } else if (c->era == TIDINGS_ERA_LEGACY && c->is_streaming) {
+        ops->hang_up(c->transport);
+        if (ops->stream(c->transport, &err) < 0) {
+            connection_lose(c, &err);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Finds the watch of a URI, and says whether a watch may cover one.
+ */
+
+struct watch *watch_find(struct tidings_client *c, struct tidings_str uri)
+{
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (str_eq(tidings_str(w->uri), uri)) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+bool watch_covers(const struct watch *w, struct tidings_str uri)
+{
+    struct tidings_str own = tidings_str(w->uri);
+    if (strchr(w->uri, '?') || (w->options && strstr(w->options, "\"match\""))) {
+        return true;
+    }
+    return pattern_matches(PATTERN_CONTAINER, own, uri) ||
+           (strchr(w->uri, '{') && pattern_matches(PATTERN_TEMPLATE, own, uri)) ||
+           (strpbrk(w->uri, "*[") && pattern_matches(PATTERN_GLOB, own, uri));
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Keeping the cursor of a stream and the versions that were told. Cursors are texts without a
+ * meaning to us.
+ */
+
+struct seen {
+    struct list link; /* in order */
+    struct tidings_str key;
+    uint64_t life; /* of the connection it was told on */
+    uint8_t version_len;
+    bool has_epoch;
+    char text[]; /* the key, then the version */
+};
+
+void resume_init(struct resume *r)
+{
+    *r = (struct resume){0};
+    map_init(&r->seen);
+    list_init(&r->order);
+    resume_interrupted(r);
+}
+
+static void resume_drop(struct resume *r, struct seen *s)
+{
+    map_remove(&r->seen, s->key);
+    list_remove(&s->link);
+    mem_free(s);
+}
+
+void resume_deinit(struct resume *r)
+{
+    list_each (it, next, &r->order) {
+        resume_drop(r, list_entry(it, struct seen, link));
+    }
+    map_deinit(&r->seen);
+}
+
+void resume_interrupted(struct resume *r)
+{
+    r->lives++;
+}
+
+bool resume_is_cursor(struct tidings_str text)
+{
+    return text.len > 0 && text.len < RESUME_MAX_CURSOR && !memchr(text.ptr, '\0', text.len);
+}
+
+void resume_take(struct resume *r, struct tidings_str cursor)
+{
+    if (resume_is_cursor(cursor)) {
+        memcpy(r->cursor, cursor.ptr, cursor.len);
+        r->cursor[cursor.len] = '\0';
+    }
+}
+
+/* ---- what was told --------------------------------------------------------------------------- */
+
+/* `epoch.number`; of what has no such form nothing, which is the same as no other. */
+static struct tidings_str epoch_of(struct tidings_str version, struct tidings_str *ret_number)
+{
+    bool found;
+    struct tidings_str epoch = str_cut(version, '.', ret_number, &found);
+    uint64_t n;
+    return found && str_to_u64(*ret_number, &n) ? epoch : STR_EMPTY;
+}
+
+static bool is_newer(const struct resume *r, const struct seen *last, struct tidings_str version,
+                     bool has_epoch)
+{
+    struct tidings_str told = tidings_strn(last->text + last->key.len, last->version_len), a, b;
+    if (last->has_epoch != has_epoch) {
+        return true;
+    }
+    if (has_epoch) {
+        struct tidings_str epoch = epoch_of(version, &a);
+        bool is_same = epoch.len > 0 && str_eq(epoch, epoch_of(told, &b));
+        return !is_same || version_compare(a, b) == VERSION_NEWER;
+    }
+    enum version_order order = version_compare(version, told);
+    return last->life != r->lives || order == VERSION_NEWER || order == VERSION_UNKNOWN;
+}
+
+/* Out of memory costs a repetition at worst. */
+static void resume_remember(struct resume *r, struct tidings_str key, struct tidings_str version,
+                            bool has_epoch)
+{
+    struct seen *s = mem_alloc(sizeof(*s) + key.len + version.len);
+    void *old = NULL;
+    if (!s) {
+        return;
+    }
+    char *at = s->text;
+    s->key = str_pack(&at, key);
+    (void)str_pack(&at, version);
+    s->version_len = (uint8_t)version.len;
+    s->has_epoch = has_epoch;
+    s->life = r->lives;
+    if (map_put(&r->seen, s->key, s, &old) < 0) {
+        mem_free(s);
+        return;
+    }
+    list_append(&r->order, &s->link);
+    if (old) {
+        list_remove(&((struct seen *)old)->link);
+        mem_free(old);
+    } else if (r->seen.count > RESUME_MAX_SEEN) {
+        resume_drop(r, list_entry(r->order.next, struct seen, link));
+    }
+}
+
+bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
+                   struct tidings_str version, bool has_epoch)
+{
+    struct buf key;
+    if (version.len == 0 || version.len > VERSION_MAX) {
+        return true;
+    }
+    buf_init(&key, uri.len + 24);
+    buf_putf(&key, "%" PRIu64 " ", watch);
+    buf_puts(&key, uri);
+    const struct seen *last = key.failed ? NULL : map_find(&r->seen, buf_str(&key));
+    bool is_new = !last || is_newer(r, last, version, has_epoch);
+    if (is_new && !key.failed) {
+        resume_remember(r, buf_str(&key), version, has_epoch);
+    }
+    buf_deinit(&key);
+    return is_new;
+}
+
+/* ---- asking again ---------------------------------------------------------------------------- */
+
+bool resume_has_baseline(const char *options)
+{
+    return options && strstr(options, "\"baseline\"");
+}
+
+void resume_put_options(const char *options, const char *since, bool bookmarks, struct buf *out)
+{
+    struct json *root = NULL;
+    struct tidings_str key;
+    struct json *value;
+    struct jw w;
+    bool has_since = since[0] != '\0' && !resume_has_baseline(options);
+    if (!has_since && !bookmarks) {
+        buf_puts(out, options ? tidings_str(options) : STR_EMPTY);
+        return;
+    }
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    if (options && jv_parse(tidings_str(options), JSON_MAX_DEPTH, &root, NULL) == 0) {
+        for (void *at = jv_next(root, NULL, &key, &value); at;
+             at = jv_next(root, at, &key, &value)) {
+            /* What there is now was told when it was accepted first. */
+            bool is_over = str_eq(key, STR("since")) || str_eq(key, STR("initial"));
+            if (!(has_since && is_over) && !(bookmarks && str_eq(key, STR("bookmarks")))) {
+                jw_key(&w, key);
+                jw_value(&w, value);
+            }
+        }
+        jv_unref(root);
+    }
+    if (has_since) {
+        jw_put_string(&w, STR("since"), tidings_str(since));
+    }
+    if (bookmarks) {
+        jw_put_bool(&w, STR("bookmarks"), true);
+    }
+    jw_end_object(&w);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 void subscriptions_init(struct tidings_client *c)
 {
@@ -351,8 +621,9 @@ void subscriptions_lost(struct tidings_client *c)
     }
 }
 
-void subscriptions_report(struct tidings_client *c, const struct watch *w, enum tidings_state state,
-                          const struct tidings_error *why)
+/* Queue a state event for the subscriptions of a watch. */
+static void subscriptions_report(struct tidings_client *c, const struct watch *w,
+                                 enum tidings_state state, const struct tidings_error *why)
 {
     struct tidings_state_event e = {
         .state = state,
@@ -450,4 +721,202 @@ void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
             s->on_state(s->user, &own);
         }
     }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Reads an update and routes it to the subscriptions it concerns.
+ *
+ * An update without `uri` says that something changed, not what: profile `gateway` sends one when
+ * anything may have changed. It becomes an update of each subscription it may concern, for the URI
+ * subscribed to and `truncated`, so that the program reads again.
+ */
+
+/* ---- routing --------------------------------------------------------------------------------- */
+
+/* By which version an update is judged to be new. */
+enum guard {
+    GUARD_NONE,    /* it is told in any case */
+    GUARD_EPOCH,   /* `epoch.number` */
+    GUARD_VERSION, /* as people write it */
+};
+
+/* What the server told before is not told again (ER-28). */
+static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct tidings_update *u,
+                               enum guard guard)
+{
+    if (guard != GUARD_NONE &&
+        !resume_is_new(&c->resume, w->number, u->uri, u->version, guard == GUARD_EPOCH)) {
+        return;
+    }
+    if (!u->synthetic) {
+        comparison_on_update(c, w, u->uri, u->kind == TIDINGS_CHANGE_DELETED);
+    }
+    list_each (it, next, &w->subscriptions) {
+        struct client_subscription *s = list_entry(it, struct client_subscription, link);
+        if (!s->is_ended && !client_is_stopping(c)) {
+            u->subscription = &s->base;
+            s->fn(s->user, u);
+        }
+    }
+}
+
+/* Those it names; else that very URI; else whoever may cover it. */
+static void route(struct tidings_client *c, struct tidings_update *u, enum guard guard)
+{
+    struct watch *w =
+        u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
+    if (w && !w->is_ending) {
+        subscriptions_tell(c, w, u, guard);
+        legacy_on_update(c, w, u->cursor);
+    } else if (u->subscribed_uri.len == 0) {
+        list_each (it, next, &c->watches) {
+            w = list_entry(it, struct watch, link);
+            if (watch_covers(w, u->uri)) {
+                subscriptions_tell(c, w, u, guard);
+            }
+        }
+    }
+}
+
+/* Those it names; else every subscription that the server accepted. */
+static void route_without_uri(struct tidings_client *c, const struct tidings_update *about)
+{
+    struct watch *named =
+        about->subscribed_uri.len > 0 ? watch_find(c, about->subscribed_uri) : NULL;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        bool is_meant = named ? w == named : w->is_accepted;
+        if (is_meant && !w->is_ending && (named || about->subscribed_uri.len == 0)) {
+            struct tidings_update u = *about;
+            u.uri = u.subscribed_uri = tidings_str(w->uri);
+            u.kind = TIDINGS_CHANGE_UPDATED;
+            u.version = STR_EMPTY;
+            u.truncated = true;
+            subscriptions_tell(c, w, &u, GUARD_NONE);
+            legacy_on_update(c, w, u.cursor);
+        }
+    }
+}
+
+static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
+{
+    return a.len > 0 ? a : b;
+}
+
+/* A text, or a number as some servers count. */
+static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24],
+                                     enum guard *ret_guard)
+{
+    struct tidings_str ours = jv_str(jv_get(meta, "dev.tidings/version"));
+    struct json *plain = jv_get(metadata, "version");
+    bool is_number = jv_is(plain, JV_INT);
+    *ret_guard = ours.len > 0 && !is_number ? GUARD_EPOCH : GUARD_VERSION;
+    if (is_number) {
+        snprintf(number, 24, "%" PRId64, jv_int(plain));
+        return tidings_str(number);
+    }
+    return first_of(ours, jv_str(plain));
+}
+
+/* What the server calls it; a word that is not known is a change like others. */
+static enum tidings_change_kind subscriptions_kind_of(struct tidings_str method,
+                                                      struct tidings_str word)
+{
+    static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_CREATED, TIDINGS_CHANGE_DELETED,
+                                                     TIDINGS_CHANGE_MOVED};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (str_eq(word, tidings_str(tidings_change_name(kinds[i])))) {
+            return kinds[i];
+        }
+    }
+    bool is_deleted = word.len == 0 && str_ends(method, STR("deleted"));
+    return is_deleted ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED;
+}
+
+static unsigned merged_of(const struct json *merged)
+{
+    int64_t count = jv_is(merged, JV_INT) ? jv_int(merged) : 1;
+    return count > 0 && count <= UINT_MAX ? (unsigned)count : 1;
+}
+
+/* Empty: there is none, or no memory. */
+static struct tidings_str subscriptions_text(const struct tidings_client *c,
+                                             const struct json *value, struct buf *out)
+{
+    struct jw w;
+    buf_init(out, 2 * c->settings.max_bytes);
+    if (value) {
+        jw_init(&w, out);
+        jw_value(&w, value);
+    }
+    return value && !out->failed ? buf_str(out) : STR_EMPTY;
+}
+
+/* Two streams are heard while one replaces the other: only the one that stays says how far. */
+static bool is_of_current_listen(const struct tidings_client *c, struct json *meta)
+{
+    struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
+    return !jv_is(named, JV_INT) || jv_int(named) == c->cursor_listen;
+}
+
+static void subscriptions_take_cursor(struct tidings_client *c, struct json *meta)
+{
+    struct tidings_str cursor = jv_str(jv_get(meta, "dev.tidings/cursor"));
+    if (is_of_current_listen(c, meta) && resume_is_cursor(cursor)) {
+        resume_take(&c->resume, cursor);
+        c->cursor_at = clock_monotonic_ms();
+    }
+}
+
+void subscriptions_bookmark(struct tidings_client *c, struct json *params)
+{
+    subscriptions_take_cursor(c, jv_get(params, "_meta"));
+}
+
+void subscriptions_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
+                           bool is_synthetic)
+{
+    char number[24];
+    enum guard guard = GUARD_NONE;
+    struct json *params = jv_get(message, "params");
+    struct json *meta = jv_get(params, "_meta");
+    struct json *metadata = jv_get(params, "metadata");
+    struct tidings_update u = {
+        .uri = jv_str(jv_get(params, "uri")),
+        .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
+                                   jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
+        .kind = subscriptions_kind_of(jv_str(jv_get(message, "method")),
+                                      jv_str(jv_get(meta, "dev.tidings/change"))),
+        .from = jv_str(jv_get(meta, "dev.tidings/from")),
+        .merged = merged_of(jv_get(meta, "dev.tidings/merged")),
+        .caught_up = jv_is_true(jv_get(meta, "dev.tidings/caughtUp")),
+        .initial = jv_is_true(jv_get(meta, "dev.tidings/initial")),
+        .version = version_of(meta, metadata, number, &guard),
+        .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
+        .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
+        .received_ms = received_ms,
+        .synthetic = is_synthetic,
+    };
+    struct buf text, about, value;
+    u.params = subscriptions_text(c, params, &text);
+    u.params = u.params.len > 0 ? u.params : STR("{}");
+    u.metadata =
+        subscriptions_text(c, metadata ? metadata : jv_get(meta, "dev.tidings/metadata"), &about);
+    u.value = subscriptions_text(c, jv_get(meta, "dev.tidings/data"), &value);
+    bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
+    if (u.uri.len > 0) {
+        route(c, &u, is_suspended || u.initial || u.truncated ? GUARD_NONE : guard);
+    } else {
+        route_without_uri(c, &u);
+    }
+    subscriptions_take_cursor(c, meta);
+    struct watch *over = is_suspended ? watch_find(c, first_of(u.subscribed_uri, u.uri)) : NULL;
+    if (over && over->is_accepted) {
+        over->is_accepted = false;
+        const struct tidings_error why = {TIDINGS_E_CLOSED, "the server ended the subscription"};
+        subscriptions_report(c, over, TIDINGS_STATE_LOST, &why);
+    }
+    buf_deinit(&text);
+    buf_deinit(&about);
+    buf_deinit(&value);
 }

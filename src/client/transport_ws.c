@@ -6,11 +6,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/byte_stream.h"
-#include "client/credentials.h"
-#include "client/errors.h"
-#include "client/state.h"
-#include "wire/ws_client.h"
+#include "client/client.h"
+#include "client/client_internal.h"
+#include "client/transport.h"
+#include "formats/websocket.h"
 
 #define WS_MAX_REFUSALS 4u
 

@@ -2,22 +2,331 @@
  *
  * The value of the configuration: defaults, taking a value into its field, giving it back. Who won
  * a field is kept beside it, so that sources may speak in any order. Reading files, the environment
- * and arguments is in config_file.c and config_args.c; text to value in config_value.c.
+ * and arguments is in config_file.c.
  */
 #include "server/config.h"
 
-#include <stdio.h>
-
+#include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/units.h"
-#include "base/url_redact.h"
-#include "server/config_private.h"
-#include "store/postgres_rows.h"
-#include "json/write.h"
+#include "base/text.h"
+#include "cluster/postgres_store.h"
+#include "formats/http_fields.h"
+#include "formats/json_write.h"
+#include "formats/pattern.h"
+#include "formats/uri.h"
+#include "formats/url.h"
+#include "server/auth_setup.h"
+#include "server/config_internal.h"
+#include "server/option_rules.h"
+#include "sources/file.h"
+#include "sources/system.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * One value of the configuration as text: parse it, judge it, write it back. What is written here
+ * is read back to the same value. Nothing is stored and nothing is allocated but the buffers'
+ * growth.
+ */
+
+#define SOCKET_PATH_MAX 107u /* what the kernel takes */
+
+int config_put_accepted(struct buf *out, const struct config_row *row)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        return buf_puts(out, STR("true or false"));
+    case CONFIG_NUMBER:
+        return buf_putf(out, "%" PRIu64 " to %" PRIu64, row->min, row->max);
+    case CONFIG_SIZE:
+        units_put_size(out, row->min);
+        buf_puts(out, STR(" to "));
+        units_put_size(out, row->max);
+        return buf_puts(out, STR(", in bytes or with k, m, g"));
+    case CONFIG_DURATION:
+        units_put_duration(out, row->min);
+        buf_puts(out, STR(" to "));
+        units_put_duration(out, row->max);
+        return buf_puts(out, STR(", in seconds or with ms, s, m, h"));
+    case CONFIG_CHOICE:
+        for (size_t i = 0; row->choices[i]; i++) {
+            buf_putf(out, "%s%s", i > 0 ? ", " : "", row->choices[i]);
+        }
+        return out->failed;
+    case CONFIG_LEVELS:
+        return buf_puts(out, STR("off, error, warn, info, debug; also info,store=debug"));
+    case CONFIG_TEXT:
+        return buf_puts(out, STR("text"));
+    case CONFIG_PATH:
+    case CONFIG_FILES:
+        return buf_puts(out, STR("paths of files"));
+    case CONFIG_MODE:
+        return buf_puts(out, STR("permissions in octal such as 0660"));
+    case CONFIG_ADDRESS:
+    case CONFIG_ADDRESSES:
+        return buf_puts(out, STR("ADDR:PORT such as 127.0.0.1:7777 or [::1]:7777"));
+    case CONFIG_GLOBS:
+        return buf_puts(out, STR("globs such as *.tmp"));
+    case CONFIG_ORIGINS:
+        return buf_puts(out, STR("origins such as https://app.example:8443"));
+    case CONFIG_HOSTS:
+        return buf_puts(out, STR("host names, with a port or without"));
+    case CONFIG_RULES:
+        return buf_puts(out, STR("objects with uri, options and limits"));
+    case CONFIG_ACCESS:
+        return buf_puts(out, STR("objects with principal, by, scope, uri, match and allow"));
+    case CONFIG_PREFIXES:
+        return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
+    case CONFIG_PATHS:
+        return buf_puts(out, STR("paths such as /run/tidings/mcp.sock"));
+    case CONFIG_WORDS:
+        return buf_puts(out, STR("words of visible ASCII without quotes"));
+    case CONFIG_MOUNTS:
+        return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
+    }
+    return 0;
+}
+
+/* The failure of a row: the value and what would have done. */
+static int reject(const struct config_row *row, struct tidings_str s, const char *why,
+                  struct tidings_error *err)
+{
+    char shown[CONFIG_QUOTE_MAX];
+    struct buf accepted;
+    buf_init(&accepted, 160);
+    config_put_accepted(&accepted, row);
+    tidings_fail(err, TIDINGS_E_INVALID, "'%s' %s (accepted: %s)", config_quote(s, shown), why,
+                 accepted.ptr ? accepted.ptr : "");
+    buf_deinit(&accepted);
+    return TIDINGS_E_INVALID;
+}
+
+static int config_parse_bool(struct tidings_str s, bool *out, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_BOOL};
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (str_eq_nocase(s, tidings_str(words[i]))) {
+            *out = i % 2 == 1;
+            return 0;
+        }
+    }
+    return reject(&row, s, "is neither true nor false", err);
+}
+
+static int config_parse_number(const struct config_row *row, struct tidings_str s, uint64_t *out,
+                               struct tidings_error *err)
+{
+    uint64_t n;
+    bool ok;
+    const char *noun;
+    if (row->type == CONFIG_SIZE) {
+        ok = units_parse_size(s, &n);
+        noun = "is not a size";
+    } else if (row->type == CONFIG_DURATION) {
+        ok = units_parse_duration(s, &n);
+        noun = "is not a duration";
+    } else {
+        ok = str_to_u64(s, &n);
+        noun = "is not a number";
+    }
+    if (!ok) {
+        return reject(row, s, noun, err);
+    }
+    if (n < row->min || n > row->max) {
+        return reject(row, s, "is out of range", err);
+    }
+    *out = n;
+    return 0;
+}
+
+static int config_parse_choice(const struct config_row *row, struct tidings_str s, unsigned *out,
+                               struct tidings_error *err)
+{
+    for (unsigned i = 0; row->choices[i]; i++) {
+        if (str_eq(s, tidings_str(row->choices[i]))) {
+            *out = i;
+            return 0;
+        }
+    }
+    return reject(row, s, "is none of the choices", err);
+}
+
+/* Split "host:port", "[host]:port" or "port". False: not of these forms. */
+static bool split_address(struct tidings_str s, struct tidings_str *host, struct tidings_str *port)
+{
+    if (s.len > 0 && s.ptr[0] == '[') {
+        ptrdiff_t close = str_find(s, ']');
+        if (close < 0 || (size_t)close + 1 >= s.len || s.ptr[close + 1] != ':') {
+            return false;
+        }
+        *host = tidings_strn(s.ptr + 1, (size_t)close - 1);
+        *port = str_skip(s, (size_t)close + 2);
+        return true;
+    }
+    bool found;
+    struct tidings_str rest;
+    struct tidings_str first = str_cut(s, ':', &rest, &found);
+    *host = found ? first : STR("127.0.0.1");
+    *port = found ? rest : first;
+    return host->len > 0;
+}
+
+int config_parse_address(struct tidings_str s, struct config_address *out,
+                         struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_ADDRESS};
+    struct tidings_str host, port;
+    struct config_address a = {0};
+    uint64_t number;
+    if (!split_address(s, &host, &port)) {
+        return reject(&row, s, "is not an address", err);
+    }
+    if (!str_to_u64(port, &number) || number > 65535) {
+        return reject(&row, s, "has no port from 0 to 65535", err);
+    }
+    if (str_eq_nocase(host, STR("localhost"))) {
+        host = STR("127.0.0.1");
+    }
+    if (host.len >= sizeof(a.host)) {
+        return reject(&row, s, "has no numeric address", err);
+    }
+    memcpy(a.host, host.ptr, host.len);
+    struct in6_addr bits;
+    bool bracketed = s.ptr[0] == '[';
+    if (memchr(host.ptr, '\0', host.len) ||
+        inet_pton(bracketed ? AF_INET6 : AF_INET, a.host, &bits) != 1) {
+        return reject(&row, s, "has no numeric address", err);
+    }
+    a.port = (uint16_t)number;
+    *out = a;
+    return 0;
+}
+
+static int config_parse_mode(struct tidings_str s, unsigned *out, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_MODE};
+    unsigned mode = 0;
+    bool ok = s.len > 0 && s.len <= 4;
+    for (size_t i = 0; ok && i < s.len; i++) {
+        ok = s.ptr[i] >= '0' && s.ptr[i] <= '7';
+        mode = mode * 8 + (unsigned)(s.ptr[i] - '0');
+    }
+    if (!ok || mode > 0777) {
+        return reject(&row, s, "is not a mode", err);
+    }
+    *out = mode;
+    return 0;
+}
+
+bool config_address_is_loopback(const struct config_address *a)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, a->host, &four) == 1) {
+        return (ntohl(four.s_addr) >> 24) == 127;
+    }
+    return inet_pton(AF_INET6, a->host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+static bool is_visible(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return s.len > 0;
+}
+
+/* "host" or "host:port" or "[v6]:port": nothing that belongs to a path or a user. */
+static bool config_value_is_host(struct tidings_str s)
+{
+    static const char banned[] = "/\\@?#,*";
+    for (size_t i = 0; i < s.len; i++) {
+        if (strchr(banned, s.ptr[i])) {
+            return false;
+        }
+    }
+    return is_visible(s);
+}
+
+static bool is_origin(struct tidings_str s)
+{
+    for (size_t i = 0; i + 3 < s.len; i++) {
+        if (memcmp(s.ptr + i, "://", 3) == 0) {
+            return i > 0 && is_visible(tidings_strn(s.ptr, i)) &&
+                   config_value_is_host(str_skip(s, i + 3));
+        }
+    }
+    return false;
+}
+
+/* Spelled canonically, so that it can be compared with what lies below it. */
+static int check_prefix(struct tidings_str s, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_PREFIXES};
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(s, &canonical, err);
+    if (rc == 0 && !str_ends(buf_str(&canonical), STR("/"))) {
+        rc = reject(&row, s, "is not a prefix", err);
+    } else if (rc == 0 && !str_eq(s, buf_str(&canonical))) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' must be written '%.*s'", STR_ARG(s),
+                          STR_ARG(buf_str(&canonical)));
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err)
+{
+    const struct config_row row = {.type = type};
+    if (type == CONFIG_HOSTS && !config_value_is_host(s)) {
+        return reject(&row, s, "is not a host", err);
+    }
+    if (type == CONFIG_ORIGINS && !is_origin(s)) {
+        return reject(&row, s, "is not an origin", err);
+    }
+    if (type == CONFIG_RULES) {
+        return rule_check(s, err);
+    }
+    if (type == CONFIG_WORDS && !bearer_is_scope(s)) {
+        return reject(&row, s, "is not a word", err);
+    }
+    if (type == CONFIG_ACCESS) {
+        return access_rule_check(s, err);
+    }
+    if (type == CONFIG_ADDRESSES) {
+        struct config_address address;
+        return config_parse_address(s, &address, err);
+    }
+    if (type == CONFIG_PATHS && (memchr(s.ptr, '\0', s.len) || s.len > SOCKET_PATH_MAX)) {
+        return reject(&row, s, "is longer than the path of a socket may be", err);
+    }
+    if (type == CONFIG_FILES && memchr(s.ptr, '\0', s.len)) {
+        return reject(&row, s, "is not a path", err);
+    }
+    if (type == CONFIG_PREFIXES) {
+        return check_prefix(s, err);
+    }
+    if (type == CONFIG_GLOBS) {
+        char shown[CONFIG_QUOTE_MAX];
+        int rc = glob_check(s, err);
+        return rc < 0 ? error_wrap(err, rc, "'%s'", config_quote(s, shown)) : 0;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 static void *config_field(struct config *c, const struct config_row *row)
 {
@@ -208,6 +517,8 @@ int config_init(struct config *c, struct tidings_error *err)
     }
     return 0;
 }
+
+static void config_mounts_clear(struct config *c);
 
 void config_deinit(struct config *c)
 {
@@ -550,4 +861,305 @@ int config_json(const struct config *c, struct buf *out)
         buf_deinit(&origin);
     }
     return buf_puts(out, STR("}}"));
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Mounts of the configuration: a URI prefix and what serves it, for files a directory. Both are
+ * made absolute here so that nothing later depends on the working directory. Nothing is opened, and
+ * a provider's own settings are not judged: that is the provider's, which says more when it fails.
+ */
+
+static const struct config_row *mount_row(void)
+{
+    return config_find(STR("mount"), CONFIG_AS_NAME);
+}
+
+static void mount_deinit(struct config_mount *m)
+{
+    mem_free(m->uri);
+    mem_free(m->path);
+    mem_free(m->options);
+    mem_free(m->limits);
+    mem_free(m->settings);
+    config_list_deinit(&m->exclude);
+}
+
+static void config_mounts_clear(struct config *c)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        mount_deinit(&c->mounts[i]);
+    }
+    mem_free(c->mounts);
+    c->mounts = NULL;
+    c->mount_count = 0;
+}
+
+static int put_working_directory(struct buf *out, struct tidings_error *err)
+{
+    char cwd[PATH_MAX];
+    if (!getcwd(cwd, sizeof(cwd))) {
+        return error_errno(err, errno, "find the working directory");
+    }
+    return buf_puts(out, tidings_str(cwd));
+}
+
+/* Append the segments of `path` one by one, without empty ones and ".". *ret_up: one was "..". */
+static int put_segments(struct buf *out, struct tidings_str path, bool *ret_up)
+{
+    struct tidings_str rest = path;
+    while (rest.len > 0) {
+        struct tidings_str segment = str_cut(rest, '/', &rest, NULL);
+        if (segment.len == 0 || str_eq(segment, STR("."))) {
+            continue;
+        }
+        *ret_up = *ret_up || str_eq(segment, STR(".."));
+        buf_putc(out, '/');
+        buf_puts(out, segment);
+    }
+    return out->failed;
+}
+
+/* Symbolic links keep their name (a client asks for what the user typed), except where ".." makes
+ * their target matter: then the system resolves the path, which must exist. */
+static int config_mount_resolve(struct buf *path, struct tidings_error *err)
+{
+    char *real = realpath(path->ptr, NULL);
+    if (!real) {
+        return error_errno(err, errno, "'%s'", path->ptr);
+    }
+    buf_clear(path);
+    int rc = buf_puts(path, tidings_str(real));
+    free(real);
+    return rc;
+}
+
+static int absolute_path(const struct config_mount_spec *spec, struct buf *out,
+                         struct tidings_error *err)
+{
+    bool up = false;
+    int rc = 0;
+    bool is_absolute = spec->path.len > 0 && spec->path.ptr[0] == '/';
+    bool base_is_absolute = spec->base.len > 0 && spec->base.ptr[0] == '/';
+    if (!is_absolute && !base_is_absolute) {
+        struct buf cwd;
+        buf_init(&cwd, PATH_MAX);
+        rc = put_working_directory(&cwd, err);
+        if (rc == 0) {
+            put_segments(out, buf_str(&cwd), &up);
+        }
+        buf_deinit(&cwd);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!is_absolute) {
+        put_segments(out, spec->base, &up);
+    }
+    put_segments(out, spec->path, &up);
+    if (out->len == 0 && !out->failed) {
+        buf_putc(out, '/');
+    }
+    if (out->failed) {
+        return tidings_fail(err, out->failed, "a path longer than %u bytes", CONFIG_VALUE_MAX);
+    }
+    return up ? config_mount_resolve(out, err) : 0;
+}
+
+static int config_mount_prefix_of(const struct config_mount_spec *spec, struct tidings_str path,
+                                  struct buf *out, struct tidings_error *err)
+{
+    char shown[CONFIG_QUOTE_MAX];
+    struct buf raw;
+    buf_init(&raw, (size_t)4 * CONFIG_VALUE_MAX);
+    if (spec->uri.len > 0) {
+        buf_puts(&raw, spec->uri);
+    } else if (spec->ops == &provider_system_ops) {
+        buf_puts(&raw, STR(PROVIDER_SYSTEM_PREFIX));
+    } else if (spec->ops) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "uri: a mount of this type needs one");
+    } else {
+        buf_puts(&raw, STR("file://"));
+        uri_encode_path(&raw, path);
+    }
+    if (raw.len > 0 && raw.ptr[raw.len - 1] != '/') {
+        buf_putc(&raw, '/');
+    }
+    int rc = raw.failed ? tidings_fail(err, raw.failed, "too long") : 0;
+    if (rc == 0) {
+        rc = uri_canonical(buf_str(&raw), out, err);
+    }
+    if (rc == 0 && str_find(buf_str(out), '?') >= 0) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a URI prefix has no query");
+    }
+    buf_deinit(&raw);
+    if (rc < 0) {
+        struct tidings_str what = spec->uri.len > 0 ? spec->uri : path;
+        return error_wrap(err, rc, "'%s'", config_quote(what, shown));
+    }
+    return 0;
+}
+
+static int copy_list(struct config_list *to, const struct config_list *from,
+                     struct tidings_error *err)
+{
+    for (size_t i = 0; from && i < from->count; i++) {
+        int rc = config_list_add(to, tidings_str(from->items[i]), err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int put_object(struct json *v, char **ret, struct tidings_error *err)
+{
+    struct buf text;
+    struct jw w;
+    if (!v) {
+        return 0;
+    }
+    buf_init(&text, CONFIG_VALUE_MAX);
+    jw_init(&w, &text);
+    jw_value(&w, v);
+    int failed = text.failed;
+    *ret = buf_detach(&text, NULL);
+    buf_deinit(&text);
+    return failed ? tidings_fail(err, failed, "longer than %u bytes", CONFIG_VALUE_MAX) : 0;
+}
+
+static int copy_rule(struct config_mount *to, const struct config_mount_spec *spec,
+                     struct tidings_error *err)
+{
+    int rc = put_object(spec->options, &to->options, err);
+    if (rc == 0) {
+        rc = put_object(spec->limits, &to->limits, err);
+    }
+    return rc == 0 ? rule_check_parts(to->options, to->limits, err) : rc;
+}
+
+static int config_mount_append(struct config *c, struct config_mount *m, struct tidings_error *err)
+{
+    char shown[CONFIG_QUOTE_MAX];
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (str_eq(tidings_str(c->mounts[i].uri), tidings_str(m->uri))) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is mounted twice",
+                                config_quote(tidings_str(m->uri), shown));
+        }
+    }
+    if (c->mount_count >= CONFIG_ITEMS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u mounts", CONFIG_ITEMS_MAX);
+    }
+    struct config_mount *mounts = mem_realloc(c->mounts, (c->mount_count + 1) * sizeof(*mounts));
+    if (!mounts) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    c->mounts = mounts;
+    c->mounts[c->mount_count++] = *m;
+    return 0;
+}
+
+int config_mount_add(struct config *c, const struct config_mount_spec *spec,
+                     struct config_origin origin, struct tidings_error *err)
+{
+    struct config_origin *current = &c->origins[mount_row() - config_rows];
+    struct config_mount m = {0};
+    struct buf path, uri;
+    buf_init(&path, CONFIG_VALUE_MAX);
+    buf_init(&uri, CONFIG_VALUE_MAX);
+    int rc = spec->ops ? 0 : absolute_path(spec, &path, err);
+    if (rc == 0) {
+        rc = config_mount_prefix_of(spec, buf_str(&path), &uri, err);
+    }
+    if (rc < 0 || origin.source < current->source) {
+        goto done;
+    }
+    rc = copy_list(&m.exclude, spec->exclude, err);
+    if (rc == 0) {
+        rc = copy_rule(&m, spec, err);
+    }
+    m.nodes = spec->nodes;
+    m.ops = spec->ops ? spec->ops : &provider_file_ops;
+    m.path = buf_detach(&path, NULL);
+    m.uri = buf_detach(&uri, NULL);
+    m.settings = spec->ops ? str_dup(spec->settings) : NULL;
+    if (rc == 0 && spec->ops && !m.settings) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        if (origin.source > current->source) {
+            config_mounts_clear(c);
+            *current = origin;
+        }
+        rc = config_mount_append(c, &m, err);
+    }
+    if (rc < 0) {
+        mount_deinit(&m);
+    }
+done:
+    buf_deinit(&path);
+    buf_deinit(&uri);
+    return rc;
+}
+
+int config_mount_skills(struct config *c, struct tidings_error *err)
+{
+    struct config_mount_spec spec = {.uri = STR(SKILL_SCHEME "://"),
+                                     .path = tidings_str(c->skills)};
+    struct buf path;
+    if (spec.path.len == 0) {
+        return 0;
+    }
+    buf_init(&path, CONFIG_VALUE_MAX);
+    int rc = absolute_path(&spec, &path, err);
+    bool is_there = false;
+    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
+        is_there = is_there || (str_eq(tidings_str(c->mounts[i].uri), spec.uri) &&
+                                str_eq(tidings_str(c->mounts[i].path), buf_str(&path)));
+    }
+    buf_deinit(&path);
+    if (rc == 0 && !is_there) { /* beside the other mounts, wherever those are from */
+        rc = config_mount_add(c, &spec, c->origins[mount_row() - config_rows], err);
+    }
+    return rc < 0 ? error_wrap(err, rc, "--skills") : 0;
+}
+
+/* The longest prefix counts; of the same one, what was said apart from the mount. */
+enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri)
+{
+    const struct {
+        const struct config_list *list;
+        enum mount_nodes nodes;
+    } lists[] = {{&c->shared, MOUNT_SHARED}, {&c->owned, MOUNT_OWNED}};
+    enum mount_nodes found = MOUNT_LOCAL;
+    size_t longest = 0;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_str prefix = tidings_str(c->mounts[i].uri);
+        if (prefix.len > longest && str_starts(uri, prefix)) {
+            longest = prefix.len;
+            found = c->mounts[i].nodes;
+        }
+    }
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        for (size_t i = 0; i < lists[k].list->count; i++) {
+            struct tidings_str prefix = tidings_str(lists[k].list->items[i]);
+            if (prefix.len >= longest && str_starts(uri, prefix)) {
+                longest = prefix.len;
+                found = lists[k].nodes;
+            }
+        }
+    }
+    return found;
+}
+
+int config_add_dir(struct config *c, const char *dir, enum config_source source,
+                   struct tidings_error *err)
+{
+    struct config_mount_spec spec = {.path = tidings_str(dir)};
+    if (spec.path.len == 0 || spec.path.len > CONFIG_VALUE_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a directory needs a name of 1 to %u bytes",
+                            CONFIG_VALUE_MAX);
+    }
+    int rc = config_mount_add(c, &spec, (struct config_origin){source, 0}, err);
+    char shown[CONFIG_QUOTE_MAX];
+    return rc < 0 ? error_wrap(err, rc, "directory '%s'", config_quote(spec.path, shown)) : 0;
 }

@@ -24,7 +24,7 @@
 #include <tidings/provider.h>
 
 #include "base/str.h"
-#include "catalog/provider.h"
+#include "engine/catalog/provider.h"
 
 #define CONFIG_OWNED_MAX 64u     /* mounts that are owned: each asks the database once a second */
 #define CONFIG_ROWS_MAX 128u     /* rows in the table, asserted */
@@ -115,7 +115,7 @@ struct config {
     uint64_t max_all_subscriptions; /* 0: any number */
     uint64_t fair_share;            /* percent */
     uint64_t max_uris_per_listen;
-    /* Of one client; 0: any number, and server/server_quotas.c for what holds when nobody says so.
+    /* Of one client; 0: any number, and server/setup.c for what holds when nobody says so.
      */
     uint64_t max_client_connections, max_client_sessions;
     uint64_t connection_rate, connection_burst;
@@ -136,7 +136,7 @@ struct config {
     unsigned detail;                     /* likewise; 0: full, 1: slim */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
     struct config_list subscriptions;    /* rules as JSON objects, see server/option_rules.h */
-    struct config_list access;           /* likewise, see server/access_loader.h */
+    struct config_list access;           /* likewise, see server/auth_setup.h */
     char *access_file;
     uint64_t max_breadth;
     uint64_t max_value;

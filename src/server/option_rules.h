@@ -10,7 +10,7 @@
 #define SERVER_OPTION_RULES_H
 
 #include "base/map.h"
-#include "delivery/options.h"
+#include "engine/delivery/options.h"
 #include "server/config.h"
 
 struct rules {

@@ -1,15 +1,452 @@
 /* SPDX-License-Identifier: MIT
  *
- * `struct tidings_server`: created, configured and destroyed. What it serves is registered in
- * server_registry.c; it is made ready in server_setup.c and runs in server_run.c.
+ * `struct tidings_server`: created, configured and destroyed. It
+ * also runs here. What it serves is registered in registry.c; setup.c makes it ready.
  */
+#include "server/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
 #include <tidings/server.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "server/log_setup.h"
-#include "server/server_private.h"
+#include "server/server_internal.h"
+#include "server/setup.h"
+#include "store/commit_thread.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Finds out whether the server can serve now, and if not, why.
+ */
+
+size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS])
+{
+    size_t n = 0;
+    enum server_state state = server_state(s);
+    bool is_stopping = __atomic_load_n(&s->stopping, __ATOMIC_RELAXED);
+    if (is_stopping || state == SERVER_ENDED) {
+        ret[n++] = "draining: the server is ending";
+    } else if (state < SERVER_RUNNING) {
+        ret[n++] = "starting: it does not serve yet";
+    }
+    if (hub_is_store_unreachable(s->hub)) {
+        ret[n++] = "store: the database cannot be reached";
+    }
+    if (s->keeper && keeper_is_failing(s->keeper)) {
+        ret[n++] = "store: the last commit failed";
+    }
+    return n;
+}
+
+int server_health_text(const struct tidings_server *s, bool is_live, bool is_detailed,
+                       char out[HEALTH_TEXT])
+{
+    const char *reasons[HEALTH_REASONS];
+    size_t count = is_live ? 0 : server_health_reasons(s, reasons), at = 0;
+    for (size_t i = 0; i < count; i++) {
+        int whole = (int)strlen(reasons[i]), word = (int)strcspn(reasons[i], ":");
+        at += (size_t)snprintf(out + at, HEALTH_TEXT - at, "%.*s\n", is_detailed ? whole : word,
+                               reasons[i]);
+    }
+    if (count == 0) {
+        snprintf(out, HEALTH_TEXT, "ok\n");
+    }
+    return count == 0 ? 200 : 503;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Runs a server: on threads of our own, or stepped by the program.
+ *
+ *     NEW --run--> RUNNING ----> ENDED            tidings_server_run, which blocks
+ *     NEW --start--> STEPPED --stop, turns, finish--> ENDED
+ *
+ * A start that fails leads back to NEW. The state is claimed with one exchange, so of two threads
+ * that start a server one is refused. Ending has two parts in both modes: the workers end their
+ * listens and finish their answers while the hub still runs for them; then everything is taken
+ * apart. When stepped, the first part is spread over turns, and the second waits, over turns too,
+ * for requests that the program's callbacks have not answered yet.
+ */
+
+enum server_state server_state(const struct tidings_server *s)
+{
+    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+}
+
+int server_check(const struct tidings_server *s, struct tidings_error *err)
+{
+    return s ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "there is no server: it is NULL");
+}
+
+int server_check_new(const struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    return server_state(s) == SERVER_NEW
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "a server is configured before it starts");
+}
+
+int server_check_open(const struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    return server_state(s) != SERVER_ENDED
+               ? 0
+               : tidings_fail(err, TIDINGS_E_CLOSED, "the server has ended");
+}
+
+static void set_state(struct tidings_server *s, enum server_state state)
+{
+    __atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
+}
+
+void tidings_server_on_ready(struct tidings_server *s, tidings_ready_fn fn, void *user)
+{
+    if (s) {
+        s->ready = fn;
+        s->ready_user = user;
+    }
+}
+
+void tidings_server_stop(struct tidings_server *s)
+{
+    if (s) {
+        __atomic_store_n(&s->stopping, true, __ATOMIC_RELEASE);
+        loop_stop(s->loop);
+    }
+}
+
+void tidings_server_stop_now(struct tidings_server *s)
+{
+    if (s) {
+        __atomic_store_n(&s->hurries, true, __ATOMIC_RELEASE);
+        tidings_server_stop(s);
+    }
+}
+
+bool server_is_stopping(const struct tidings_server *s)
+{
+    return __atomic_load_n(&s->stopping, __ATOMIC_ACQUIRE);
+}
+
+static void server_timers_start(struct tidings_server *s);
+
+/* ---- beginning and ending, whoever turns the loops ------------------------------------------- */
+
+static int server_run_begin(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
+{
+    enum server_state expected = SERVER_NEW;
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (!__atomic_compare_exchange_n(&s->state, &expected, SERVER_STARTING, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            expected == SERVER_ENDED ? "a server runs once; create another"
+                                                     : "the server has been started already");
+    }
+    hub_hold(s->hub);
+    process_probe_open(&s->process);
+    int rc = sandbox_enter(&s->sandbox, &s->config, server_has_listener(s, LISTENER_HTTP), err);
+    rc = rc < 0 ? rc : server_setup(s, is_stepped, err);
+    if (rc == 0) {
+        sandbox_seal(&s->sandbox, &s->config);
+        hub_set_running(s->hub, true);
+        server_timers_start(s);
+    } else {
+        process_probe_close(&s->process);
+        set_state(s, SERVER_NEW);
+    }
+    hub_release(s->hub);
+    return rc;
+}
+
+/* Standard error has the greeting of the program; elsewhere the log says it. */
+static void log_serving(struct tidings_server *s)
+{
+    char all[512];
+    size_t len = 0;
+    const char *url;
+    for (size_t i = 0; len < sizeof(all) && (url = tidings_server_address(s, i)) != NULL; i++) {
+        len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", i > 0 ? " " : "", url);
+    }
+    log_info(LOG_SERVER, "serving", KV("addresses", len > 0 ? all : NULL));
+}
+
+static void tell_ready(struct tidings_server *s)
+{
+    if (s->is_program && !log_is_on_stderr()) {
+        log_serving(s);
+    }
+    if (!s->ready) {
+        return;
+    }
+    s->ready(s->ready_user, tidings_server_address(s, 0));
+}
+
+static void worker_ended(struct worker_thread *w, void *user)
+{
+    (void)w;
+    struct tidings_server *s = user;
+    if (__atomic_sub_fetch(&s->running_workers, 1, __ATOMIC_ACQ_REL) == 0) {
+        loop_stop(s->loop);
+    }
+}
+
+static void server_timers_stop(struct tidings_server *s);
+
+/* Workers end their listens and finish their answers while the hub still runs for them. */
+static void wind_down(struct tidings_server *s)
+{
+    server_listeners_close(s);
+    s->is_winding_down = true;
+    server_timers_stop(s);
+    __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);
+    for (size_t i = 0; i < s->worker_count; i++) {
+        worker_thread_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
+    }
+}
+
+/* They have been given time, and it is taken back. */
+static void server_run_hurry(struct tidings_server *s)
+{
+    if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
+        s->has_hurried = true;
+        for (size_t i = 0; i < s->worker_count; i++) {
+            worker_thread_hurry(s->workers[i]);
+        }
+    }
+}
+
+static bool workers_have_ended(const struct tidings_server *s)
+{
+    return s->is_winding_down && __atomic_load_n(&s->running_workers, __ATOMIC_ACQUIRE) == 0;
+}
+
+static void server_run_end(struct tidings_server *s)
+{
+    hub_hold(s->hub);
+    hub_set_running(s->hub, false);
+    hub_detach_all(s->hub);
+    hub_release(s->hub);
+    server_teardown(s);
+    set_state(s, SERVER_ENDED);
+}
+
+/* ---- on threads of our own ------------------------------------------------------------------- */
+
+int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
+{
+    struct tidings_error why = {0, ""};
+    int rc = server_run_begin(s, false, &why);
+    if (rc == TIDINGS_E_CLOSED && server_is_stopping(s)) {
+        return 0; /* asked to stop while it started: as if a moment later */
+    }
+    if (rc < 0) {
+        if (err) {
+            *err = why;
+        }
+        return rc;
+    }
+    set_state(s, SERVER_RUNNING);
+    for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
+        rc = worker_thread_start(s->workers[i], err);
+    }
+    if (rc == 0) {
+        tell_ready(s);
+        while (!server_is_stopping(s)) {
+            loop_run(s->loop);
+            server_reload_when_asked(s);
+        }
+    }
+    wind_down(s);
+    server_run_hurry(s);
+    while (!workers_have_ended(s)) {
+        loop_run(s->loop);
+        server_run_hurry(s);
+    }
+    for (size_t i = 0; i < s->worker_count; i++) {
+        worker_thread_join(s->workers[i]);
+    }
+    server_run_end(s);
+    return rc;
+}
+
+/* ---- stepped --------------------------------------------------------------------------------- */
+
+int tidings_server_start(struct tidings_server *s, struct tidings_error *err)
+{
+    int rc = server_run_begin(s, true, err);
+    if (rc < 0) {
+        return rc;
+    }
+    s->stepper = pthread_self();
+    set_state(s, SERVER_STEPPED);
+    tell_ready(s);
+    loop_turn(s->loop); /* so that the descriptor knows of everything that may become ready */
+    return 0;
+}
+
+int tidings_server_fd(struct tidings_server *s)
+{
+    return s ? loop_fd(s->loop) : -1;
+}
+
+int tidings_server_timeout_ms(struct tidings_server *s)
+{
+    if (!s || server_state(s) != SERVER_STEPPED) {
+        return -1;
+    }
+    return server_is_stopping(s) && !s->is_winding_down ? 0 : loop_timeout_ms(s->loop);
+}
+
+/* Nothing is under way any more, or those who still work have had their time. */
+static bool have_jobs_ended(struct tidings_server *s)
+{
+    if (!workers_have_ended(s)) {
+        return false;
+    }
+    struct worker_thread *w = s->workers[0];
+    if (!s->is_awaiting_jobs) {
+        s->is_awaiting_jobs = true;
+        worker_thread_await_jobs(w);
+    }
+    return worker_thread_jobs_are_done(w);
+}
+
+int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    enum server_state state = server_state(s);
+    if (state == SERVER_ENDED) {
+        return 0;
+    }
+    if (state != SERVER_STEPPED) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "only a server begun with tidings_server_start takes turns");
+    }
+    if (!pthread_equal(s->stepper, pthread_self())) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a server takes its turns on the thread that started it");
+    }
+    if (s->is_turning) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "tidings_server_turn was called inside a turn");
+    }
+    s->is_turning = true;
+    loop_turn(s->loop);
+    server_reload_when_asked(s);
+    if (server_is_stopping(s) && !s->is_winding_down) {
+        wind_down(s);
+    }
+    if (s->is_winding_down && !workers_have_ended(s)) {
+        server_run_hurry(s);
+    }
+    bool is_over = have_jobs_ended(s);
+    s->is_turning = false;
+    if (is_over) {
+        server_run_end(s);
+    }
+    return is_over ? 0 : 1;
+}
+
+int tidings_server_finish(struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (server_state(s) == SERVER_NEW) {
+        return 0;
+    }
+    tidings_server_stop(s);
+    int rc;
+    while ((rc = tidings_server_turn(s, err)) > 0) {
+        struct pollfd ready = {.fd = tidings_server_fd(s), .events = POLLIN};
+        (void)poll(&ready, 1, tidings_server_timeout_ms(s));
+    }
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * tidings_server_every: functions of the program that are called periodically, on the thread that
+ * runs the server.
+ */
+
+#define TIMERS_MAX 64u
+
+struct server_timer {
+    struct list link;
+    struct loop_timer *timer;
+    uint64_t ms;
+    tidings_timer_fn fn;
+    void *user;
+};
+
+static void on_time(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct server_timer *t = user;
+    t->fn(t->user);
+}
+
+int tidings_server_every(struct tidings_server *s, uint64_t ms, tidings_timer_fn fn, void *user,
+                         struct tidings_error *err)
+{
+    int rc = server_check_new(s, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (ms == 0 || !fn || s->timer_count == TIMERS_MAX) {
+        return tidings_fail(err, s->timer_count == TIMERS_MAX ? TIDINGS_E_LIMIT : TIDINGS_E_INVALID,
+                            "a timer needs a period and a function; there may be %u", TIMERS_MAX);
+    }
+    struct server_timer *t = mem_zalloc(sizeof(*t));
+    struct loop_timer *timer = t ? loop_timer_open(s->loop, on_time, t) : NULL;
+    if (!timer) {
+        mem_free(t);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    *t = (struct server_timer){.timer = timer, .ms = ms, .fn = fn, .user = user};
+    list_append(&s->timers, &t->link);
+    s->timer_count++;
+    return 0;
+}
+
+static void server_timers_start(struct tidings_server *s)
+{
+    list_each (it, next, &s->timers) {
+        struct server_timer *t = list_entry(it, struct server_timer, link);
+        loop_timer_start(t->timer, t->ms, t->ms);
+    }
+}
+
+static void server_timers_stop(struct tidings_server *s)
+{
+    list_each (it, next, &s->timers) {
+        loop_timer_stop(list_entry(it, struct server_timer, link)->timer);
+    }
+}
+
+/* server.c: those of tidings_server_every, from the first turn until it winds down. */
+static void server_timers_close(struct tidings_server *s)
+{
+    list_each (it, next, &s->timers) {
+        struct server_timer *t = list_entry(it, struct server_timer, link);
+        loop_timer_close(t->timer);
+        mem_free(t);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 extern char **environ;
 
@@ -237,4 +674,115 @@ void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user
 {
     log_set_level(least);
     log_set_sink(fn, user);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * tidings_server_main: a small program around one server, with its signals and messages. The only
+ * place of the library that prints and handles signals: because it was asked to.
+ */
+
+/* A signal handler has no other way to know. */
+static struct tidings_server *serving; /* atomic */
+static volatile sig_atomic_t has_been_asked;
+static bool has_terminal;
+
+static void on_signal(int number)
+{
+    int kept = errno;
+    struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
+    if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
+        tidings_server_reload(server);
+    } else if (server && number == SIGUSR1) {
+        tidings_server_reopen_log(server);
+    } else if (server && has_been_asked) {
+        tidings_server_stop_now(server);
+    } else if (server) { /* also when the terminal hung up */
+        has_been_asked = 1;
+        tidings_server_stop(server);
+    }
+    errno = kept;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void on_ready(void *user, const char *url)
+{
+    struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
+    fprintf(stderr, "%s: serving on", (const char *)user);
+    for (size_t i = 0; url; url = tidings_server_address(server, ++i)) {
+        bool is_pipe = strcmp(url, "stdio") == 0;
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
+    }
+    fputc('\n', stderr);
+}
+
+static int serve(struct tidings_server *server, struct tidings_error *err)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    enum { COUNT = sizeof(numbers) / sizeof(numbers[0]) };
+    struct tidings_server *nobody = NULL;
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[COUNT];
+    if (!__atomic_compare_exchange_n(&serving, &nobody, server, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "tidings_server_main runs already");
+    }
+    has_been_asked = 0;
+    sigemptyset(&act.sa_mask);
+    has_terminal = tcgetpgrp(STDERR_FILENO) >= 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        sigaction(numbers[i], &act, &before[i]);
+    }
+    int rc = tidings_server_run(server, err);
+    for (size_t i = 0; i < COUNT; i++) {
+        sigaction(numbers[i], &before[i], NULL);
+    }
+    __atomic_store_n(&serving, NULL, __ATOMIC_RELEASE);
+    return rc;
+}
+
+/* `--help` and `--version`, wherever they stand before `--`: printed instead of serving. */
+static bool server_main_explain(const struct tidings_server *server, const char *name, int argc,
+                                char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            char *options = tidings_config_help(0);
+            printf("usage: %s [OPTION…] [DIR…]\n\n%s", name, options ? options : "");
+            tidings_free(options);
+            return true;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            struct tidings_str version = server->info.version;
+            printf("%s %.*s%slibtidings %s%s\n", name, (int)version.len, version.ptr,
+                   version.len > 0 ? " (" : "", tidings_version(), version.len > 0 ? ")" : "");
+            return true;
+        }
+    }
+    return false;
+}
+
+int tidings_server_main(struct tidings_server *server, int argc, char **argv)
+{
+    struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
+    const char *name = argc > 0 ? base_name(argv[0]) : "tidings";
+    if (server && server_main_explain(server, name, argc, argv)) {
+        return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+    }
+    int rc =
+        server ? tidings_server_args(server, argc > 0 ? argc - 1 : 0, argv + 1, &err) : err.code;
+    if (server && __atomic_load_n(&server->has_unheard, __ATOMIC_ACQUIRE)) {
+        fprintf(stderr, "%s: %s\n", name, server->unheard.text);
+    }
+    if (rc == 0) {
+        tidings_server_on_ready(server, on_ready, (void *)(uintptr_t)name);
+        rc = serve(server, &err);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "%s: %s\n", name, err.text);
+    }
+    return tidings_code_exit(rc);
 }

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "catalog/job.h"
-#include "delivery/hub.h"
+#include "engine/catalog/job.h"
+#include "engine/delivery/hub.h"
 
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define AWAIT_JOBS_MS 5000u /* for providers and handlers that have not answered yet */

@@ -8,11 +8,10 @@
 
 #include <pthread.h>
 
-#include "core/core.h"
-#include "protocol/session_moving.h"
+#include "engine/engine.h"
+#include "engine/protocol/session_move.h"
 #include "transport/http.h"
-#include "transport/socket.h"
-#include "transport/stdio.h"
+#include "transport/lines.h"
 
 struct worker_thread {
     struct core core;

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "json/write.h"
+#include "base/time.h"
+#include "formats/json_write.h"
 
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
 {

@@ -3,7 +3,7 @@
  * One change of one resource, numbered by the hub: immutable, shared by all threads, encoded once.
  *
  * `uri_json` and `meta_json` are the pieces of a notification that are the same for everybody; a
- * subscriber's own are spliced between them when it is flushed (dialect/dialect).
+ * subscriber's own are spliced between them when it is flushed (engine/protocol/dialect).
  */
 #ifndef STORE_CHANGE_H
 #define STORE_CHANGE_H

@@ -5,13 +5,230 @@
  */
 #include "store/entities.h"
 
-#include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/entities_private.h"
-#include "store/shared.h"
-#include "json/merge_patch.h"
-#include "json/write.h"
+#include "base/time.h"
+#include "formats/json.h"
+#include "formats/json_write.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * The digest of a write request, by which an idempotency key tells the same request from another.
+ * Every part is preceded by its length, so that no two requests are written alike.
+ */
+
+#define VALUE_MAX (256u << 20)
+
+static void put_number(struct sha256 *s, int64_t n)
+{
+    unsigned char bytes[8];
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bytes[i] = (unsigned char)((uint64_t)n >> (8 * i));
+    }
+    sha256_put(s, bytes, sizeof(bytes));
+}
+
+static void entities_digest_put_text(struct sha256 *s, struct tidings_str text)
+{
+    put_number(s, (int64_t)text.len);
+    sha256_put(s, text.ptr, text.len);
+}
+
+static int entities_digest_put_value(struct sha256 *s, const struct json *value)
+{
+    struct buf text;
+    struct jw w;
+    buf_init(&text, VALUE_MAX);
+    jw_init(&w, &text);
+    if (value) {
+        jw_value(&w, value);
+    }
+    entities_digest_put_text(s, buf_str(&text));
+    int rc = text.failed;
+    buf_deinit(&text);
+    return rc;
+}
+
+int entity_digest(const struct entity_write *writes, size_t count, char out[ENTITY_DIGEST_TEXT])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char sum[SHA256_BYTES];
+    struct sha256 s;
+    int rc = 0;
+    sha256_init(&s);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        const struct entity_write *w = &writes[i];
+        put_number(&s, w->op);
+        entities_digest_put_text(&s, w->id);
+        entities_digest_put_text(&s, w->type);
+        entities_digest_put_text(&s, w->type_version);
+        rc = entities_digest_put_value(&s, w->value);
+        rc = rc == 0 ? entities_digest_put_value(&s, w->patch) : rc;
+        put_number(&s, w->has_parent);
+        entities_digest_put_text(&s, w->parent);
+        entities_digest_put_text(&s, w->changed_by);
+        put_number(&s, w->baseline);
+        put_number(&s, w->valid_from);
+        put_number(&s, w->must_be_new);
+        put_number(&s, w->must_exist);
+        put_number(&s, w->rebase);
+    }
+    sha256_end(&s, sum);
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        out[2 * i] = digits[sum[i] >> 4];
+        out[2 * i + 1] = digits[sum[i] & 15];
+    }
+    out[2 * SHA256_BYTES] = '\0';
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Held versions of entities: an array for each entity, by time; most have one or two.
+ */
+
+struct hold {
+    int64_t from;
+    size_t count;
+};
+
+struct holds {
+    struct hold *at; /* ascending */
+    size_t count, cap;
+    int64_t offered; /* TIMELINE_NEVER: none */
+    size_t id_len;
+    char id[];
+};
+
+void entity_holds_init(struct entity_holds *h)
+{
+    map_init(&h->by_id);
+}
+
+static void holds_free(struct holds *x)
+{
+    mem_free(x->at);
+    mem_free(x);
+}
+
+void entity_holds_deinit(struct entity_holds *h)
+{
+    size_t pos = 0;
+    struct holds *x;
+    while ((x = map_next(&h->by_id, &pos)) != NULL) {
+        holds_free(x);
+    }
+    map_deinit(&h->by_id);
+}
+
+/* The first that does not begin before `from`. */
+static size_t entity_holds_find(const struct holds *x, int64_t from)
+{
+    size_t low = 0, high = x->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (x->at[middle].from < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool is_at(const struct holds *x, size_t i, int64_t from)
+{
+    return i < x->count && x->at[i].from == from;
+}
+
+static struct holds *find_or_make(struct entity_holds *h, struct tidings_str id)
+{
+    struct holds *x = map_find(&h->by_id, id);
+    if (x) {
+        return x;
+    }
+    x = mem_zalloc(sizeof(*x) + id.len);
+    if (!x) {
+        return NULL;
+    }
+    memcpy(x->id, id.ptr, id.len);
+    x->id_len = id.len;
+    x->offered = TIMELINE_NEVER;
+    if (map_put(&h->by_id, tidings_strn(x->id, x->id_len), x, NULL) < 0) {
+        mem_free(x);
+        return NULL;
+    }
+    return x;
+}
+
+static void entity_holds_drop_if_empty(struct entity_holds *h, struct holds *x)
+{
+    if (x->count == 0) {
+        map_remove(&h->by_id, tidings_strn(x->id, x->id_len));
+        holds_free(x);
+    }
+}
+
+int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from)
+{
+    struct holds *x = find_or_make(h, id);
+    if (!x) {
+        return TIDINGS_E_NOMEM;
+    }
+    size_t i = entity_holds_find(x, from);
+    if (is_at(x, i, from)) {
+        x->at[i].count++;
+        return 0;
+    }
+    if (x->count == x->cap) {
+        size_t cap = x->cap ? 2 * x->cap : 2;
+        struct hold *more = mem_realloc(x->at, cap * sizeof(*more));
+        if (!more) {
+            entity_holds_drop_if_empty(h, x);
+            return TIDINGS_E_NOMEM;
+        }
+        x->at = more;
+        x->cap = cap;
+    }
+    memmove(&x->at[i + 1], &x->at[i], (x->count - i) * sizeof(x->at[0]));
+    x->at[i] = (struct hold){.from = from, .count = 1};
+    x->count++;
+    return 0;
+}
+
+void entity_holds_remove(struct entity_holds *h, struct tidings_str id, int64_t from)
+{
+    struct holds *x = map_find(&h->by_id, id);
+    size_t i = x ? entity_holds_find(x, from) : 0;
+    if (!x || !is_at(x, i, from) || --x->at[i].count > 0) {
+        return;
+    }
+    x->count--;
+    memmove(&x->at[i], &x->at[i + 1], (x->count - i) * sizeof(x->at[0]));
+    entity_holds_drop_if_empty(h, x);
+}
+
+int64_t entity_holds_oldest(const struct entity_holds *h, struct tidings_str id)
+{
+    const struct holds *x = map_find(&h->by_id, id);
+    return x ? x->at[0].from : TIMELINE_FOREVER;
+}
+
+void entity_holds_offer(struct entity_holds *h, struct tidings_str id, int64_t from)
+{
+    struct holds *x = map_find(&h->by_id, id);
+    if (x) {
+        x->offered = from;
+    }
+}
+
+bool entity_holds_has(const struct entity_holds *h, struct tidings_str id, int64_t from)
+{
+    const struct holds *x = map_find(&h->by_id, id);
+    return x && (x->offered == from || is_at(x, entity_holds_find(x, from), from));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err)
 {
@@ -280,6 +497,8 @@ int entities_list(struct entities *e, const struct entity_scope *scope, struct t
     return e->rows->ops->list(e->rows, scope, after, fn, user, err);
 }
 
+static int entity_aging_step(struct entities *e, struct tidings_error *err);
+
 int entities_idle(struct entities *e, struct tidings_error *err)
 {
     int rc = e->rows->ops->idle(e->rows, err);
@@ -293,4 +512,94 @@ void entities_each_type(struct entities *e, entity_type_fn fn, void *user)
             break;
         }
     }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Forgetting old versions of entities that are not written any more: all entities are looked at in
+ * turn, some at a time, and again after a while. Those that are written lose their old versions
+ * then (store/entities_write.c).
+ */
+
+#define AT_A_TIME 64u
+#define AGAIN_MS 60000
+
+struct aging_pass {
+    struct entities *e;
+    struct arena arena;
+    struct {
+        struct tidings_str id;
+        int64_t max_age_ms;
+    } found[AT_A_TIME];
+    size_t count, seen;
+    struct tidings_str last;
+    bool failed;
+};
+
+static bool has_age(struct entities *e)
+{
+    bool found = false;
+    list_each (it, next, &e->types) {
+        found = found || list_entry(it, struct entity_type, link)->keeping.max_age_ms > 0;
+    }
+    return found;
+}
+
+static bool entities_aging_take(void *user, const struct entity_version *v)
+{
+    struct aging_pass *a = user;
+    const struct entity_type *t = entity_types_find(a->e, v->type, v->type_version);
+    a->seen++;
+    if (v->id.len > ENTITY_ID_MAX) {
+        return true; /* none of ours */
+    }
+    a->last = arena_dup(&a->arena, v->id);
+    a->failed = !a->last.ptr;
+    if (!a->failed && t && t->keeping.max_age_ms > 0) {
+        a->found[a->count].id = a->last;
+        a->found[a->count++].max_age_ms = t->keeping.max_age_ms;
+    }
+    return !a->failed && a->seen < AT_A_TIME;
+}
+
+static int entities_aging_forget(struct aging_pass *a, int64_t now, struct tidings_error *err)
+{
+    int rc = entities_begin(a->e, err);
+    if (rc < 0) {
+        return rc;
+    }
+    for (size_t i = 0; rc == 0 && i < a->count; i++) {
+        rc = entity_forget(a->e, a->found[i].id, now - a->found[i].max_age_ms, err);
+    }
+    if (rc < 0) {
+        entities_rollback(a->e);
+        return rc;
+    }
+    return entities_commit(a->e, err);
+}
+
+/* Forget what has grown old, of some entities. 1: there are more to look at. */
+static int entity_aging_step(struct entities *e, struct tidings_error *err)
+{
+    int64_t now = entities_now(e);
+    bool is_begun = e->aged[0] != '\0';
+    if ((!is_begun && now < e->aging_ms) || !has_age(e)) {
+        return 0;
+    }
+    struct aging_pass a = {.e = e};
+    const struct entity_scope everything = {.deleted = true};
+    arena_init(&a.arena, AT_A_TIME * (ENTITY_ID_MAX + 16u));
+    int rc = e->rows->ops->list(e->rows, &everything, tidings_str(e->aged), entities_aging_take, &a,
+                                err);
+    rc = rc == 0 && a.failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : rc;
+    rc = rc == 0 && a.count > 0 ? entities_aging_forget(&a, now, err) : rc;
+    bool is_over = rc < 0 || a.seen < AT_A_TIME;
+    if (is_over) {
+        e->aging_ms = now + AGAIN_MS;
+        e->aged[0] = '\0';
+    } else {
+        memcpy(e->aged, a.last.ptr, a.last.len);
+        e->aged[a.last.len] = '\0';
+    }
+    arena_deinit(&a.arena);
+    return rc < 0 ? rc : !is_over;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Entities: typed JSON values with their whole history. What may be written, and what a write does;
- * where it is kept is behind store/entity_rows.h.
+ * where it is kept is behind store/store.h.
  *
  * An entity has an id, a type (name and version), a value, perhaps a parent, and versions that tile
  * time. Its id is unique whatever its type. Deleting it writes one more version that says so;
@@ -17,9 +17,13 @@
 #ifndef STORE_ENTITIES_H
 #define STORE_ENTITIES_H
 
-#include "base/arena.h"
-#include "store/entity_rows.h"
-#include "json/json.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "formats/json.h"
+#include "formats/schema.h"
+#include "store/entity_cache.h"
+#include "store/store.h"
 
 #define ENTITY_ID_MAX 256u
 #define ENTITY_NAME_MAX 128u           /* of a type, of a version */
@@ -66,8 +70,8 @@ struct entity_type_spec {
     uint64_t *steps;      /* for compiling, as in a transaction */
 };
 
-/* Steps (json/schema.h, some 2 ns each) for judging all writes of a transaction by their schemas;
- * for compiling both schemas of a type. */
+/* Steps (formats/schema.h, some 2 ns each) for judging all writes of a transaction by their
+ * schemas; for compiling both schemas of a type. */
 #define ENTITY_STEPS 7000000u
 
 /* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, too much), and what
@@ -177,7 +181,7 @@ int entity_digest(const struct entity_write *writes, size_t count, char out[ENTI
 
 int entities_begin(struct entities *e, struct tidings_error *err);
 /* The same without the lock of a store that others write to, if that is possible now
- * (begin_unlocked, store/shared.h). */
+ * (begin_unlocked, store/store.h). */
 bool entities_begin_unlocked(struct entities *e);
 int entities_commit(struct entities *e, struct tidings_error *err);
 void entities_rollback(struct entities *e);
@@ -204,7 +208,7 @@ void entities_note_followed(struct entities *e, const struct entity_version *v);
 /* Nothing is certain any more. */
 void entities_drop_cached(struct entities *e);
 /* Any thread: what another node wrote a moment ago, and is current as far as this one has followed;
- * or NULL (store/entity_recent.h). */
+ * or NULL (store/entity_cache.h). */
 struct recent_version;
 const struct recent_version *entities_recent(const struct entities *e, struct tidings_str id);
 
@@ -232,5 +236,85 @@ void entities_release(struct entities *e, struct tidings_str id, int64_t from);
 /* When there is nothing else to do, and now and then: work that was put off, and versions that have
  * grown too old by the clock. 1: there is more of it. */
 int entities_idle(struct entities *e, struct tidings_error *err);
+
+/* -------------------------------------------------------------------------------------------------
+ * Versions of entities that subscribers hold and that patches will be made from. Compaction keeps
+ * the oldest one of an entity that is held, and everything after it. In memory: who needs a version
+ * has to say so again after a restart.
+ */
+
+struct entity_holds {
+    struct map by_id;
+};
+
+void entity_holds_init(struct entity_holds *h);
+void entity_holds_deinit(struct entity_holds *h);
+
+/* The version of `id` that begins at `from`, counted. TIDINGS_E_NOMEM. */
+int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from);
+void entity_holds_remove(struct entity_holds *h, struct tidings_str id, int64_t from);
+/* Where the oldest held version of `id` begins; TIMELINE_FOREVER: none is. */
+int64_t entity_holds_oldest(const struct entity_holds *h, struct tidings_str id);
+/* A patch to that version is on its way to somebody, who will hold it before letting go of what the
+ * patch begins at: of entities of which something is held, the last such version counts as held. */
+void entity_holds_offer(struct entity_holds *h, struct tidings_str id, int64_t from);
+bool entity_holds_has(const struct entity_holds *h, struct tidings_str id, int64_t from);
+
+/* -------------------------------------------------------------------------------------------------
+ * What the files of store/entities.h share: the registry of types (store/entities_types.c), writing
+ * (store/entities_write.c), and the rest (store/entities.c).
+ */
+
+struct entity_type {
+    struct list link;
+    struct tidings_str label; /* "name@version" */
+    struct entity_type_row row;
+    struct json_schema *full, *patch;
+    struct json *patch_pointers; /* for schema_patch_explain */
+    char *unusable; /* what is wrong with the schema, which is stored all the same; or NULL */
+    struct entity_keeping keeping;
+    bool is_added; /* in the batch under way */
+    char text[];
+};
+
+struct entities {
+    struct entity_rows *rows;
+    struct list types; /* by name, then by version */
+    struct map by_label;
+    struct map newest;            /* name -> its newest version */
+    bool has_added_types;         /* in this batch */
+    int64_t aging_ms;             /* when all entities are looked at next (store/entities.c) */
+    char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
+    struct entity_holds holds;
+    struct entity_read_cache read_cache; /* of a store that others share … */
+    struct entity_recent *recent;        /* … too; else NULL */
+    bool in_batch;
+    bool is_unreachable; /* it cannot be reached */
+};
+
+/* In a batch: forget the versions of `id` that ended at or before `end`, up to the first that
+ * somebody holds. */
+int entity_forget(struct entities *e, struct tidings_str id, int64_t end,
+                  struct tidings_error *err);
+
+/* From the rows. */
+int entity_types_load(struct entities *e, struct tidings_error *err);
+/* Says which have a schema that cannot be used. */
+void entity_types_warn(struct entities *e);
+void entity_types_clear(struct entities *e);
+/* Those that the batch added stay, or go with it. Nothing is read for that. */
+void entity_types_end_batch(struct entities *e, bool is_committed);
+struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
+                                      struct tidings_str version);                    /* or NULL */
+struct entity_type *entity_types_newest(struct entities *e, struct tidings_str name); /* or NULL */
+
+/* Copies of the texts in the arena; false: it is full. */
+bool entity_version_keep(struct entity_version *v, struct arena *arena);
+/* A value as compact text in the arena. TIDINGS_E_LIMIT, TIDINGS_E_NOMEM. */
+int entity_text(const struct json *v, struct arena *arena, struct tidings_str *ret,
+                struct tidings_error *err);
+/* The merge patch between two JSON texts; *ret empty when none can say it. */
+int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *arena,
+                struct tidings_str *ret, struct tidings_error *err);
 
 #endif

@@ -11,10 +11,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/version.h"
-#include "store/entities_private.h"
-#include "json/schema_patch.h"
-#include "json/write.h"
+#include "base/text.h"
+#include "formats/json_write.h"
+#include "formats/schema_patch.h"
+#include "store/entities.h"
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static bool is_name(struct tidings_str s, size_t max, bool dots)

@@ -7,25 +7,153 @@
  */
 #include "store/sqlite.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
 #include "base/error.h"
 #include "base/library.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/url_redact.h"
-#include "store/commit_mark.h"
-#include "store/sqlite_log_lock.h"
+#include "base/time.h"
+#include "formats/url.h"
+#include "store/sqlite_damage.h"
+#include "store/sqlite_internal.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Two bytes of the log: the first is locked by the owner as long as it lives, the second by the
+ * owner while it copies (alone) and by backups while they read (together).
+ */
+
+enum log_lock_byte { OWNED, COPIED };
+
+struct log_lock {
+    int fd;
+};
+
+static int log_lock_set(int fd, int command, short kind, enum log_lock_byte byte)
+{
+    struct flock lock = {.l_type = kind, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, command, &lock);
+}
+
+/* Be the owner of the log at `path`, which exists. NULL where the file system has no locks: then
+ * there are no backups while it is in use. */
+static struct log_lock *log_lock_create(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct log_lock *lock = NULL;
+    if (fd >= 0 && log_lock_set(fd, F_OFD_SETLK, F_WRLCK, OWNED) == 0) {
+        lock = mem_zalloc(sizeof(*lock));
+    }
+    if (!lock) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    lock->fd = fd;
+    return lock;
+}
+
+/* NULL is fine */
+static void log_lock_destroy(struct log_lock *lock)
+{
+    if (!lock) {
+        return;
+    }
+    close(lock->fd);
+    mem_free(lock);
+}
+
+/* May the log be copied into the database now? Then `give` afterwards. False: a backup reads. NULL:
+ * always. */
+static bool log_lock_take(struct log_lock *lock)
+{
+    return !lock || log_lock_set(lock->fd, F_OFD_SETLK, F_WRLCK, COPIED) == 0;
+}
+
+static void log_lock_give(struct log_lock *lock)
+{
+    if (lock) {
+        (void)log_lock_set(lock->fd, F_OFD_SETLK, F_UNLCK, COPIED);
+    }
+}
+
+/* Is it among the files that this process has open? */
+static bool log_lock_is_open_here(const char *path)
+{
+    struct stat wanted, st;
+    bool is_found = false;
+    DIR *all = stat(path, &wanted) == 0 ? opendir("/proc/self/fd") : NULL;
+    for (struct dirent *one; all && !is_found && (one = readdir(all));) {
+        char *end;
+        long fd = strtol(one->d_name, &end, 10);
+        is_found = end != one->d_name && fstat((int)fd, &st) == 0 && st.st_dev == wanted.st_dev &&
+                   st.st_ino == wanted.st_ino;
+    }
+    if (all) {
+        closedir(all);
+    }
+    return is_found;
+}
+
+/* Does somebody own it? */
+static bool log_lock_is_owned(int fd)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = OWNED, .l_len = 1};
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool log_lock_is_held(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool is_held = fd >= 0 && log_lock_is_owned(fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_held;
+}
+
+int log_lock_share(const char *path, struct tidings_error *err)
+{
+    struct stat st, now;
+    if (log_lock_is_open_here(path)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "this very program has it open: ask another");
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        int rc = error_errno(err, errno, "open '%.200s'", path);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return rc;
+    }
+    int rc = 0;
+    if (log_lock_set(fd, F_OFD_SETLKW, F_RDLCK, COPIED) < 0) {
+        rc = error_errno(err, errno, "lock '%.200s'", path);
+    } else if (stat(path, &now) < 0 || now.st_dev != st.st_dev || now.st_ino != st.st_ino) {
+        rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.200s' is another file now", path);
+    } else if (!log_lock_is_owned(fd)) {
+        rc = tidings_fail(err, TIDINGS_E_BUSY,
+                          "a program that is no tidings server has it open: end it first");
+    }
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 #define LOG_SUFFIX "-wal"
 
@@ -226,7 +354,9 @@ static int check_opened(const struct opened_file *p, struct tidings_error *err)
                         "while it was in use: put it back, or start the server again");
 }
 
-int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
+/* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
+ */
+static int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 {
     int rc = check_opened(&db->file, err);
     return rc == 0 ? check_opened(&db->log, err) : rc;
@@ -286,6 +416,8 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     return 0;
 }
 
+static void sqlite_mark(struct sqlite *db, int64_t position);
+
 int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position, struct tidings_error *err)
 {
     char path[PATH_MAX + sizeof COMMIT_MARK_SUFFIX];
@@ -312,7 +444,7 @@ int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position, struct
     return rc;
 }
 
-void sqlite_mark(struct sqlite *db, int64_t position)
+static void sqlite_mark(struct sqlite *db, int64_t position)
 {
     if (db->log_pages > db->log_padding) {
         commit_marker_put(db->marker, (uint64_t)position,
@@ -396,7 +528,9 @@ void sqlite_roll_back(struct sqlite *db)
     }
 }
 
-bool sqlite_has_not_written(struct sqlite *db)
+/* After a commit that failed: is it certain that it is not in the file, since writing failed and
+ * not what came after it? */
+static bool sqlite_has_not_written(struct sqlite *db)
 {
     int code = api.extended_errcode(db->handle);
     return code == SQLITE_FULL || code == SQLITE_IOERR_WRITE;
@@ -497,4 +631,76 @@ int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error 
     int rc = sqlite_step(db, st, err);
     sqlite_reset(st);
     return rc < 0 ? rc : 0;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Committing batches of entities to SQLite, and making certain what became of one whose commit
+ * failed.
+ *
+ * A commit appends to FILE-wal and syncs it. When appending fails the end of the batch is not in
+ * the file, so it has not happened. When only the sync fails it has not happened as far as this
+ * connection is concerned, but it is in the file: after a crash it would be found there. So before
+ * it is said that it was refused, what holds is copied into the database, the log is cut off, and a
+ * commit that changes nothing writes (and syncs) a new beginning of the log, which makes whatever
+ * was behind it worthless. If that fails too nobody knows: the batch ends with TIDINGS_E_UNKNOWN,
+ * and nothing is written before it has been made certain.
+ *
+ * A file that somebody removed or replaced is written to by nobody: before each commit the path is
+ * compared with what was opened.
+ */
+
+/* What a failed commit may have left behind is gone when this returns 0. */
+static int make_certain(struct sqlite_entities *s, struct tidings_error *err)
+{
+    int rc = s->is_uncertain ? sqlite_cut_log(s->db, err) : 0;
+    rc = rc == 0 && s->is_uncertain ? sqlite_exec(s->db, "UPDATE main.state SET keys=keys", err)
+                                    : rc;
+    s->is_uncertain = s->is_uncertain && rc < 0;
+    return rc;
+}
+
+int sqlite_entities_begin(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    s->now_ms = clock_wall_ms();
+    s->seq_before = s->last_seq;
+    s->fresh_before = s->n_fresh;
+    int rc = make_certain(s, err);
+    return rc == 0 ? sqlite_statement_run(s, BEGIN, err) : rc;
+}
+
+void sqlite_entities_rollback(struct entity_rows *rows)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    sqlite_roll_back(s->db);
+    heads_clear(&s->heads);
+    s->max_keys = 0;
+    s->last_seq = s->seq_before;
+    s->n_fresh = s->fresh_before;
+}
+
+int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int rc = sqlite_check_file(s->db, err);
+    if (rc == 0) {
+        rc = sqlite_statement_run(s, COMMIT, err);
+        s->is_uncertain = rc < 0 && !sqlite_has_not_written(s->db);
+    }
+    if (rc < 0) {
+        sqlite_entities_rollback(rows);
+        return make_certain(s, NULL) == 0
+                   ? rc
+                   : error_wrap(err, TIDINGS_E_UNKNOWN,
+                                "whether it was kept is not known; read before you try again");
+    }
+    sqlite_mark(s->db, s->last_seq);
+    /* Behind by too much: now, so that memory stays bounded. A failure is tried again later. */
+    if (s->n_fresh >= SQLITE_MAX_FRESH) {
+        (void)sqlite_apply(s, NULL);
+    }
+    return 0;
 }

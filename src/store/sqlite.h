@@ -18,13 +18,12 @@ struct sqlite3_stmt;
 /* `path`, or ":memory:". TIDINGS_E_UNSUPPORTED when the library is missing, TIDINGS_E_BUSY when
  * another program has it open. */
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err);
-/* Keep a mark beside the file of how much of it is committed (store/commit_mark.h), until it is
+/* Keep a mark beside the file of how much of it is committed (store/sqlite_damage.h), until it is
  * closed. `epoch` is committed already, and is in the database itself afterwards. Outside of
  * transactions. */
 int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position,
                      struct tidings_error *err);
 /* After each commit: that is the newest position. */
-void sqlite_mark(struct sqlite *db, int64_t position);
 void sqlite_close(struct sqlite *db); /* NULL is fine; statements must be gone */
 
 /* Open a file only to look at it: nothing is written, made or locked, and what is in its log
@@ -44,7 +43,7 @@ struct sqlite_layout {
 /* The application id that marks a database as ours ("tidi"; file(1) shows it). */
 #define SQLITE_APPLICATION_ID 0x74696469
 
-/* store/sqlite_layout.c: before the file is opened. TIDINGS_E_INVALID, with what it is, when it is
+/* store/sqlite_schema.c: before the file is opened. TIDINGS_E_INVALID, with what it is, when it is
  * a database of another program, TIDINGS_E_UNSUPPORTED when a newer tidings made it; it has not
  * been touched then. Whatever else is wrong with it, opening says. */
 int sqlite_check_ours(const char *path, const struct sqlite_layout *layout,
@@ -52,10 +51,6 @@ int sqlite_check_ours(const char *path, const struct sqlite_layout *layout,
 /* Is everything in it that its layout has, and nothing else? TIDINGS_E_INVALID. */
 int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
                        struct tidings_error *err);
-/* Bring it up to date and mark it as ours, all or nothing. One that is newer than `layout` is
- * refused, as is one of another program. */
-int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout,
-                   struct tidings_error *err);
 
 /* Several statements without results. */
 int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err);
@@ -64,15 +59,9 @@ int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err);
  * wrote. */
 void sqlite_roll_back(struct sqlite *db);
 
-/* After a commit that failed: is it certain that it is not in the file, since writing failed and
- * not what came after it? */
-bool sqlite_has_not_written(struct sqlite *db);
 /* Copy what is committed into the database, sync that, and cut the log of writes off. Outside of
  * transactions. TIDINGS_E_BUSY while a backup is made. */
 int sqlite_cut_log(struct sqlite *db, struct tidings_error *err);
-/* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
- */
-int sqlite_check_file(struct sqlite *db, struct tidings_error *err);
 
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
                    struct tidings_error *err);
@@ -91,5 +80,24 @@ int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error
 void sqlite_reset(struct sqlite3_stmt *st);
 /* Step and reset a statement without results. */
 int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err);
+
+/* -------------------------------------------------------------------------------------------------
+ * What a server and a backup agree on over the log of a SQLite database (FILE-wal): while a backup
+ * reads the two files, the server goes on to append to the log and copies nothing from it into the
+ * database. So the database as it stood, with the log behind it, is the store at one instant.
+ *
+ * These are advisory locks on two bytes of the log, of open files (fcntl(2), F_OFD_SETLK): SQLite
+ * locks only the database itself. Whoever dies holds them no more.
+ */
+
+struct log_lock;
+
+/* Does a server own the log at `path` now? */
+bool log_lock_is_held(const char *path);
+
+/* Keep the owner of the log at `path`, another process, from copying it, until the descriptor
+ * returned is closed; waits while it does. TIDINGS_E_NOTFOUND: the log is gone, since the owner
+ * ended. TIDINGS_E_BUSY: who uses it does not know of this, or is this very process. */
+int log_lock_share(const char *path, struct tidings_error *err);
 
 #endif

@@ -11,11 +11,11 @@
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
 
-#include "delivery/delivery.h"
-#include "transport/origin_check.h"
-#include "transport/worker_inbox.h"
-
 #include <tidings/http.h>
+
+#include "engine/delivery/delivery.h"
+#include "transport/http_check.h"
+#include "transport/listener.h"
 
 struct http_auth;
 

@@ -3,20 +3,20 @@
  * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. Where a mount has an
  * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it, with
  * conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is allowed.
- * What is asked goes to catalog/resource_io; here are the fields of HTTP on both sides of it.
+ * What is asked goes to engine/catalog/resource_io; here are the fields of HTTP on both sides of
+ * it.
  *
  * What a resource holds may be a stranger's page or script, and comes from the address of the
  * endpoint: it is sent in a sandbox, so that a browser gives it no part in this origin.
  */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "catalog/resource_io.h"
-#include "transport/http_private.h"
-#include "wire/http_conditions.h"
-#include "wire/http_date.h"
-#include "wire/http_fields.h"
-#include "json/write.h"
+#include "base/time.h"
+#include "engine/catalog/resource_io.h"
+#include "formats/http.h"
+#include "formats/http_fields.h"
+#include "formats/json_write.h"
+#include "transport/http_internal.h"
 
 #define AFTER "after"
 #define BUSY_RETRY_S 1u

@@ -5,16 +5,539 @@
 #include "transport/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/allowance.h"
-#include "access/share.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "security/cpu_budget.h"
+#include "security/limits.h"
+#include "transport/connection.h"
 #include "transport/peer_identity.h"
-#include "transport/socket_address.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Binds and listens at an address or a path, or checks a socket that was passed in.
+ */
+
+#define BACKLOG 1024
+
+static int open_socket(struct endpoint *e, int family, struct tidings_error *err)
+{
+    e->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return e->fd < 0 ? error_errno(err, errno, "socket") : 0;
+}
+
+/* What it is bound to, as the kernel says. */
+static int read_name(struct endpoint *e, struct tidings_error *err)
+{
+    union socket_address a = {0};
+    socklen_t len = sizeof(a);
+    if (getsockname(e->fd, &a.any, &len) < 0) {
+        return error_errno(err, errno, "the address of a listening socket");
+    }
+    if (a.any.sa_family == AF_INET) {
+        e->port = ntohs(a.v4.sin_port);
+        inet_ntop(AF_INET, &a.v4.sin_addr, e->host, sizeof(e->host));
+    } else if (a.any.sa_family == AF_INET6) {
+        e->port = ntohs(a.v6.sin6_port);
+        inet_ntop(AF_INET6, &a.v6.sin6_addr, e->host, sizeof(e->host));
+    } else if (a.any.sa_family == AF_UNIX) {
+        e->is_unix = true;
+        size_t text = len - offsetof(struct sockaddr_un, sun_path);
+        if (text > 0 && a.local.sun_path[0] != '\0') {
+            snprintf(e->path, sizeof(e->path), "%.*s", (int)text, a.local.sun_path);
+        }
+    } else {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a listening socket must be of the internet or a Unix socket");
+    }
+    return 0;
+}
+
+/* ---- internet -------------------------------------------------------------------------------- */
+
+static int make_address(const struct endpoint_address *at, union socket_address *ret,
+                        socklen_t *len, struct tidings_error *err)
+{
+    if (inet_pton(AF_INET, at->host, &ret->v4.sin_addr) == 1) {
+        ret->v4.sin_family = AF_INET;
+        ret->v4.sin_port = htons(at->port);
+        *len = sizeof(ret->v4);
+        return 0;
+    }
+    if (inet_pton(AF_INET6, at->host, &ret->v6.sin6_addr) == 1) {
+        ret->v6.sin6_family = AF_INET6;
+        ret->v6.sin6_port = htons(at->port);
+        *len = sizeof(ret->v6);
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is not a numeric address", at->host);
+}
+
+static int open_internet(struct endpoint *e, const struct endpoint_address *at,
+                         struct tidings_error *err)
+{
+    union socket_address a = {0};
+    socklen_t len = 0;
+    int one = 1, rc = make_address(at, &a, &len, err);
+    if (rc == 0) {
+        rc = open_socket(e, a.any.sa_family, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    setsockopt(e->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(e->fd, &a.any, len) == 0 && listen(e->fd, BACKLOG) == 0) {
+        return 0;
+    }
+    if (errno == EADDRINUSE) {
+        return tidings_fail(err, TIDINGS_E_EXISTS,
+                            "address %s:%u is in use; is another server running? choose another "
+                            "with %s (port 0: any free one)",
+                            at->host, at->port, at->option);
+    }
+    return error_errno(err, errno, "listen on %s:%u", at->host, at->port);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+static bool is_answered(const union socket_address *a)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int rc = fd < 0 ? -1 : connect(fd, &a->any, sizeof(a->local));
+    bool refused = rc < 0 && errno == ECONNREFUSED;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return !refused; /* not known: rather not */
+}
+
+/* What a server that is gone left behind goes; anything else stays. */
+static int clear_path(const struct endpoint_address *at, const union socket_address *a,
+                      struct tidings_error *err)
+{
+    struct stat st;
+    if (lstat(at->path, &st) < 0) {
+        return 0;
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        return tidings_fail(err, TIDINGS_E_EXISTS,
+                            "'%s' exists and is not a socket; remove it, or choose another path "
+                            "with %s",
+                            at->path, at->option);
+    }
+    if (is_answered(a)) {
+        return tidings_fail(
+            err, TIDINGS_E_EXISTS,
+            "a server is listening on '%s'; stop it, or choose another path with %s", at->path,
+            at->option);
+    }
+    return unlink(at->path) == 0 || errno == ENOENT
+               ? 0
+               : error_errno(err, errno, "remove the socket '%s' of a server that is gone",
+                             at->path);
+}
+
+static int path_failed(const struct endpoint_address *at, int errnum, struct tidings_error *err)
+{
+    const char *slash = strrchr(at->path, '/');
+    int len = slash ? (int)(slash - at->path) : 1;
+    const char *folder = slash ? (len > 0 ? at->path : "/") : ".";
+    len = len > 0 ? len : 1;
+    if (errnum == ENOENT || errnum == ENOTDIR) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND,
+                            "socket '%s': there is no directory '%.*s'; create it, or choose "
+                            "another path with %s",
+                            at->path, len, folder, at->option);
+    }
+    if (errnum == EACCES || errnum == EPERM || errnum == EROFS) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "socket '%s': no permission to create it in '%.*s'; choose another "
+                            "path with %s",
+                            at->path, len, folder, at->option);
+    }
+    return error_errno(err, errnum, "listen on '%s'", at->path);
+}
+
+static int open_path(struct endpoint *e, const struct endpoint_address *at,
+                     struct tidings_error *err)
+{
+    union socket_address a = {0};
+    struct stat st;
+    size_t len = strlen(at->path);
+    if (len == 0 || len > ENDPOINT_PATH_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the path of a socket has 1 to %u bytes, '%.40s…' has %zu",
+                            ENDPOINT_PATH_MAX, at->path, len);
+    }
+    a.local.sun_family = AF_UNIX;
+    memcpy(a.local.sun_path, at->path, len + 1);
+    int rc = clear_path(at, &a, err);
+    if (rc == 0) {
+        rc = open_socket(e, AF_UNIX, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (bind(e->fd, &a.any, sizeof(a.local)) < 0) {
+        return path_failed(at, errno, err);
+    }
+    e->owns_path = true;
+    memcpy(e->path, at->path, len + 1);
+    /* Until it listens nobody can connect, so that nobody does with other permissions. */
+    if (chmod(at->path, (mode_t)at->mode) < 0 || lstat(at->path, &st) < 0 ||
+        listen(e->fd, BACKLOG) < 0) {
+        return path_failed(at, errno, err);
+    }
+    e->device = st.st_dev;
+    e->inode = st.st_ino;
+    return 0;
+}
+
+/* ---- passed ---------------------------------------------------------------------------------- */
+
+int endpoint_check_passed(int fd, struct tidings_error *err)
+{
+    int type = 0, listens = 0;
+    socklen_t size = sizeof(type);
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_STREAM) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "descriptor %d is not a stream socket", fd);
+    }
+    size = sizeof(listens);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "descriptor %d does not listen", fd);
+    }
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+        return error_errno(err, errno, "descriptor %d", fd);
+    }
+    return 0;
+}
+
+static int open_copy(struct endpoint *e, int fd, struct tidings_error *err)
+{
+    int rc = endpoint_check_passed(fd, err);
+    if (rc < 0) {
+        return rc;
+    }
+    e->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return e->fd < 0 ? error_errno(err, errno, "descriptor %d", fd) : 0;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct tidings_error *err)
+{
+    *e = (struct endpoint){.fd = -1};
+    int rc = at->path   ? open_path(e, at, err)
+             : at->host ? open_internet(e, at, err)
+                        : open_copy(e, at->fd, err);
+    if (rc == 0) {
+        rc = read_name(e, err);
+    }
+    if (rc < 0) {
+        endpoint_close(e);
+    }
+    return rc;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+    struct stat st;
+    if (e->owns_path && lstat(e->path, &st) == 0 &&
+        (e->inode == 0 || (st.st_dev == e->device && st.st_ino == e->inode))) {
+        unlink(e->path);
+    }
+    if (e->fd >= 0) {
+        close(e->fd);
+    }
+    *e = (struct endpoint){.fd = -1};
+}
+
+bool endpoint_is_local(const struct endpoint *e)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (e->is_unix) {
+        return true;
+    }
+    if (inet_pton(AF_INET, e->host, &four) == 1) {
+        return (ntohl(four.s_addr) >> 24) == 127;
+    }
+    return inet_pton(AF_INET6, e->host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Hands connections to workers and counts those that each worker has.
+ */
+
+void handover_destroy(struct handover *h)
+{
+    tls_session_destroy(h->tls);
+    worker_inbox_give_back(h->inbox, h->quota, h->origin);
+    close(h->fd);
+    buf_deinit(&h->in);
+    mem_free(h);
+}
+
+static void worker_inbox_drop(struct letter *letter)
+{
+    handover_destroy(list_entry(letter, struct handover, letter));
+}
+
+struct handover *handover_create(int fd, struct tls_session *tls)
+{
+    struct handover *h = mem_zalloc(sizeof(*h));
+    if (!h) {
+        tls_session_destroy(tls);
+        close(fd);
+        return NULL;
+    }
+    h->letter.drop = worker_inbox_drop;
+    h->tls = tls;
+    h->fd = fd;
+    buf_init(&h->in, 0);
+    return h;
+}
+
+void worker_inbox_send(struct worker_inbox *r, struct handover *h)
+{
+    h->letter.deliver = r->adopt;
+    __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
+    h->inbox = r;
+    mailbox_send(r->mailbox, &h->letter);
+}
+
+size_t worker_inbox_count(const struct worker_inbox *r)
+{
+    return __atomic_load_n(&r->count, __ATOMIC_RELAXED);
+}
+
+void worker_inbox_left(struct worker_inbox *r)
+{
+    __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
+}
+
+void worker_inbox_give_back(const struct worker_inbox *r, struct quota *quota,
+                            struct allowance *origin)
+{
+    quota_leave(quota);
+    if (origin) {
+        share_give(r->limit_counters, LIMIT_CONNECTIONS, 1, origin);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Says why a connection is refused, and closes it when that was read or a second later.
+ */
+
+#define CHANGE_QUERY_MS 100u
+#define STAY_MS 1000u
+#define LOG_MS 1000u
+#define SAID_MAX 1024u
+#define DISCARD_STEPS 4 /* of what it sent, per look */
+
+struct reject_list {
+    struct loop *loop;
+    struct loop_timer *timer;
+    struct {
+        int fd;
+        uint64_t since_ms;
+    } waiting[REJECT_MAX]; /* a ring, oldest first */
+    size_t first, count;
+    int null;  /* of /dev/null, to make the spare one of; -1: none */
+    int spare; /* -1: given back, until one of those that wait is closed */
+    uint64_t logged_ms;
+    unsigned unlogged;
+};
+
+/* false: the client is done with it too. */
+static bool reject_discard(int fd)
+{
+    char scratch[16384];
+    ssize_t n = 1;
+    for (int i = 0; i < DISCARD_STEPS && n > 0; i++) {
+        n = recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+    }
+    return n != 0;
+}
+
+/* Its place becomes the spare one, if that was given back: in one step, so that no other thread
+ * gets it. */
+static void reject_release(struct reject_list *r, int fd)
+{
+    if (r->spare < 0 && r->null >= 0 && dup3(r->null, fd, O_CLOEXEC) == fd) {
+        r->spare = fd;
+    } else {
+        close(fd);
+    }
+}
+
+static int take_first(struct reject_list *r)
+{
+    int fd = r->waiting[r->first].fd;
+    r->first = (r->first + 1) % REJECT_MAX;
+    r->count--;
+    return fd;
+}
+
+/* Out of descriptors: one is given back, the one that is kept for this or that of the oldest that
+ * waits, so that one more connection can be accepted and told. false: there is none. */
+static bool reject_free_descriptor(struct reject_list *r)
+{
+    int fd = r->spare;
+    r->spare = -1;
+    if (fd < 0 && r->count > 0) {
+        fd = take_first(r);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+static void reject_check(struct loop_timer *timer, void *user)
+{
+    struct reject_list *r = user;
+    uint64_t now = loop_now_ms(r->loop);
+    for (size_t i = 0; i < r->count; i++) {
+        (void)reject_discard(r->waiting[(r->first + i) % REJECT_MAX].fd);
+    }
+    while (r->count > 0 && (now - r->waiting[r->first].since_ms >= STAY_MS ||
+                            !reject_discard(r->waiting[r->first].fd))) {
+        reject_release(r, take_first(r));
+    }
+    if (r->count == 0) {
+        loop_timer_stop(timer);
+    }
+}
+
+/* Try to have that one again. */
+static void reject_keep_descriptor(struct reject_list *r)
+{
+    if (r->spare < 0 && r->null >= 0) {
+        r->spare = fcntl(r->null, F_DUPFD_CLOEXEC, 0);
+    }
+}
+
+static void close_kept(struct reject_list *r)
+{
+    if (r->spare >= 0) {
+        close(r->spare);
+    }
+    if (r->null >= 0) {
+        close(r->null);
+    }
+}
+
+struct reject_list *reject_list_create(struct loop *loop)
+{
+    struct reject_list *r = mem_zalloc(sizeof(*r));
+    if (r) {
+        r->loop = loop;
+        r->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        r->spare = r->null < 0 ? -1 : fcntl(r->null, F_DUPFD_CLOEXEC, 0);
+        r->timer = loop_timer_open(loop, reject_check, r);
+    }
+    if (r && !r->timer) {
+        close_kept(r);
+        mem_free(r);
+        r = NULL;
+    }
+    return r;
+}
+
+void reject_list_destroy(struct reject_list *r)
+{
+    if (!r) {
+        return;
+    }
+    while (r->count > 0) {
+        close(take_first(r));
+    }
+    close_kept(r);
+    loop_timer_close(r->timer);
+    mem_free(r);
+}
+
+/* Say in the log that a connection was not let in. One line a second. */
+static void reject_log(struct reject_list *r, const char *reason, const char *url)
+{
+    uint64_t now = loop_now_ms(r->loop);
+    if (r->logged_ms > 0 && now - r->logged_ms < LOG_MS) {
+        r->unlogged++;
+        return;
+    }
+    log_warn(LOG_TRANSPORT, "connection refused", KV("reason", reason), KV("listener", url),
+             KV("others", r->unlogged));
+    r->logged_ms = now > 0 ? now : 1;
+    r->unlogged = 0;
+}
+
+/* A record with a fatal alert, internal_error (RFC 8446 §6.2): all that can be said before a
+ * handshake. */
+static const char alert[] = {21, 3, 3, 0, 2, 2, 80};
+
+static void reject_say(int fd, enum listener_kind kind, const struct refusal *why,
+                       const char *sentence)
+{
+    char data[REFUSAL_JSON], body[512], text[SAID_MAX];
+    struct tidings_str json = refusal_json(why, data);
+    int n = snprintf(body, sizeof(body),
+                     "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"%s\","
+                     "\"data\":{\"reason\":\"limit\",%.*s}}\n",
+                     sentence, (int)json.len - 1, json.ptr + 1);
+    if (n > 0 && kind == LISTENER_HTTP) {
+        n = snprintf(text, sizeof(text),
+                     "HTTP/1.1 %s\r\nRetry-After: %llu\r\nContent-Type: application/json\r\n"
+                     "Cross-Origin-Resource-Policy: same-origin\r\nContent-Length: "
+                     "%d\r\nConnection: close\r\n\r\n%s",
+                     refusal_status(why) == 429 ? "429 Too Many Requests"
+                                                : "503 Service Unavailable",
+                     (unsigned long long)refusal_seconds(why), n, body);
+    }
+    if (n > 0) {
+        (void)!send(fd, kind == LISTENER_HTTP ? text : body, (size_t)n,
+                    MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    shutdown(fd, SHUT_WR);
+}
+
+/* Takes the descriptor. `kind` LISTENER_KINDS: it speaks TLS and gets an alert, because for more
+ * there would have to be a handshake, which costs more than letting it in. `url` of the listener is
+ * for the log, which has one line a second. */
+static void reject_connection(struct reject_list *r, int fd, enum listener_kind kind,
+                              const struct refusal *why, const char *url)
+{
+    char sentence[REFUSAL_SENTENCE];
+    reject_log(r, refusal_sentence(why, sentence), url);
+    if (kind == LISTENER_KINDS) {
+        (void)!send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+    } else {
+        reject_say(fd, kind, why, sentence);
+    }
+    if (!reject_discard(fd)) {
+        reject_release(r, fd);
+        return;
+    }
+    if (r->count == REJECT_MAX) {
+        reject_release(r, take_first(r));
+    }
+    size_t at = (r->first + r->count++) % REJECT_MAX;
+    r->waiting[at].fd = fd;
+    r->waiting[at].since_ms = loop_now_ms(r->loop);
+    if (!loop_timer_is_running(r->timer)) {
+        loop_timer_start(r->timer, CHANGE_QUERY_MS, CHANGE_QUERY_MS);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS 100u

@@ -6,15 +6,15 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
-#include <linux/tcp.h> /* its struct tcp_info has more than that of libc */
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 
-#include "access/limit.h"
-#include "base/sendq.h"
-#include "delivery/delivery_log.h"
-#include "transport/socket_address.h"
-#include "worker/worker.h"
+#include "base/net/sendq.h"
+#include "engine/delivery/delivery.h"
+#include "engine/worker.h"
+#include "security/limits.h"
+#include "transport/connection.h"
 
 /* The user at the other end of a Unix socket; false: the kernel does not say. */
 static bool peer_identity_put_user(int fd, char *out, size_t size)

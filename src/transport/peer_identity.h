@@ -6,9 +6,9 @@
 #ifndef TRANSPORT_PEER_IDENTITY_H
 #define TRANSPORT_PEER_IDENTITY_H
 
-#include "access/quota.h"
-#include "base/tls.h"
-#include "request/channel.h"
+#include "base/net/tls.h"
+#include "engine/protocol/channel.h"
+#include "security/limits.h"
 
 union socket_address;
 

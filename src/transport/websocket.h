@@ -4,7 +4,7 @@
  * text message either way. Answers and notifications share a connection, as on standard input and
  * output; what a client negotiated and subscribed to ends with it.
  *
- * A WebSocket begins where its HTTP connection ends (transport/http_upgrade.c): it takes the
+ * A WebSocket begins where its HTTP connection ends (transport/http_pages.c): it takes the
  * socket, what still waits to be written, whoever was identified, and the bytes that followed the
  * request. The HTTP worker owns the worker of its WebSockets, lends it its timer and is told of
  * what concerns both (struct websocket_owner).
@@ -12,11 +12,13 @@
 #ifndef TRANSPORT_WEBSOCKET_H
 #define TRANSPORT_WEBSOCKET_H
 
-#include "access/principal.h"
-#include "base/sendq.h"
-#include "delivery/delivery.h"
-#include "transport/deadlines.h"
-#include "transport/worker_inbox.h"
+#include "base/net/sendq.h"
+#include "engine/delivery/delivery.h"
+#include "engine/protocol/channel.h"
+#include "formats/websocket.h"
+#include "security/principal.h"
+#include "transport/connection.h"
+#include "transport/listener.h"
 
 struct websocket;
 struct websocket_worker;
@@ -83,5 +85,112 @@ void websocket_cut_slowest(struct websocket_worker *ww);
  * whenever websocket_check_due is called. */
 void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user);
 void websocket_drain(struct websocket_worker *ww);
+
+/* -------------------------------------------------------------------------------------------------
+ * One WebSocket and its worker.
+ */
+
+/*          upgrade                    ┌────────┐  whole messages wait for the next turn
+ *             │               ┌──────>│YIELDED │
+ *             v               │<──────└────────┘
+ *   ┌──> ┌────────┐           │
+ *   │    │  OPEN  │<──────────┤
+ *   │    └────────┘           │        ┌────────┐  a part of a message has come
+ *   │ heard   │ silence       ├───────>│ MIDWAY │
+ *   │         v               │<───────└────────┘
+ *   │    ┌────────┐           │
+ *   └────│ PINGED │───────────┘
+ *        └────────┘
+ *             │ from any of these, when …
+ *     ┌───────┴────────────┬───────────────────────────┐
+ *     │ the client         │ we end it                 │ it broke a rule, or took too long
+ *     │ said close         v                           v
+ *     │               ┌─────────┐                 ┌─────────┐
+ *     │               │ LEAVING │                 │ REFUSED │<──┐ TLS fails
+ *     v               └─────────┘                 └─────────┘   │
+ * ┌─────────┐              │ our close is written      │        │
+ * │ CLOSING │              v                           v        │
+ * └─────────┘      ┌────────────────┐             ┌─────────┐   │
+ *     │ written    │ AWAITING_CLOSE │────────────>│ LINGER  │───┘ what comes is thrown away
+ *     │            └────────────────┘ (REFUSED)   └─────────┘
+ *     │                    │ it said close             │ it is done, or a second went by
+ *     v                    v                           v
+ *    GONE <────────────────┴───────────────────────────┘   and from everywhere, when the socket
+ *                                                          fails, stalls or ends
+ */
+enum websocket_state {
+    WEBSOCKET_OPEN,
+    WEBSOCKET_PINGED,
+    WEBSOCKET_MIDWAY,
+    WEBSOCKET_YIELDED,
+    WEBSOCKET_CLOSING,
+    WEBSOCKET_LEAVING,
+    WEBSOCKET_REFUSED,
+    WEBSOCKET_AWAITING_CLOSE,
+    WEBSOCKET_LINGER,
+    WEBSOCKET_GONE, /* its memory goes at the end of the turn */
+    WEBSOCKET_STATES,
+};
+
+/* The lists they are in: one for each state, and one for open ones whose ping was put off by what
+ * they said. */
+#define WEBSOCKET_PUT_OFF WEBSOCKET_STATES
+#define WEBSOCKET_LISTS (WEBSOCKET_STATES + 1)
+
+struct websocket {
+    struct channel channel;
+    struct websocket_worker *ww;
+    struct loop_poll poll;
+    struct ws_reader *reader; /* while a message is half read, else NULL */
+    /* From here on what every notification touches, close together. */
+    struct sink sink;
+    struct sendq out;       /* also says its descriptor: out.fd */
+    uint32_t input_counted; /* bytes of input (transport/connection.h) */
+    enum websocket_state state : 8;
+    bool eof : 1;            /* the client will send nothing more */
+    bool has_long : 1;       /* a long answer may wait */
+    bool has_rest : 1;       /* messages that were read wait for room */
+    bool was_enveloped : 1;  /* the last message was: so are answers */
+    bool uses_envelopes : 1; /* some message was: so are notifications */
+    union {
+        struct {
+            struct deadline stall;    /* in ww->stalled while the kernel takes no more */
+            struct deadline deadline; /* in ww->lists[state]; noted: when it was heard of */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
+};
+/* One of the four blocks of an idle listen (unit/server/test_idle.c): malloc has no size between
+ * this and 16 bytes more. */
+_Static_assert(sizeof(void *) != 8 || sizeof(struct websocket) <= 312, "an idle stream grows");
+
+struct websocket_worker {
+    struct worker *worker; /* owner.worker */
+    struct websocket_config config;
+    struct websocket_owner owner;
+    struct deadline_list lists[WEBSOCKET_LISTS];
+    struct deadline_list stalled;
+    struct ws_reader *spare_reader; /* an idle one; NULL: none */
+    int64_t next_expiry_ms;         /* of a principal; 0: never */
+    bool draining;
+};
+
+static inline struct websocket *websocket_of_deadline(struct deadline *deadline)
+{
+    return list_entry(deadline, struct websocket, deadline);
+}
+
+/* May messages come and go? */
+static inline bool websocket_is_open(const struct websocket *ws)
+{
+    return ws->state <= WEBSOCKET_YIELDED;
+}
+
+extern const struct channel_ops websocket_channel_ops;
+extern const struct sink_ops websocket_sink_ops;
+
+/* websocket.c. The one function that changes the state. A move that is not in the drawing is our
+ * mistake: it is asserted, and without assertions the connection is closed. */
+bool websocket_may_move(enum websocket_state from, enum websocket_state to);
 
 #endif

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/str.h"
+#include "base/time.h"
 #include "store/change.h"
 #include "support/fail_alloc.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every implementation of store/changelog.h must do. A test program calls changelog_suite with
- * its factory and returns the result.
+ * What every implementation of store/change_log.h must do. A test program calls changelog_suite
+ * with its factory and returns the result.
  */
 #ifndef CONTRACT_CHANGELOG_SUITE_H
 #define CONTRACT_CHANGELOG_SUITE_H
 
-#include "store/changelog.h"
+#include "store/change_log.h"
 
 /* A new, empty log; NULL with `err` set on failure. */
 typedef struct changelog *(*changelog_factory_fn)(const struct changelog_limits *limits,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of store/entity_rows.h as cases over any implementation.
+ * The contract of store/store.h as cases over any implementation.
  */
 #ifndef CONTRACT_ENTITY_ROWS_SUITE_H
 #define CONTRACT_ENTITY_ROWS_SUITE_H
 
-#include "store/entity_rows.h"
+#include "store/store.h"
 
 /* A new, empty one. */
 typedef struct entity_rows *(*entity_rows_factory_fn)(void);

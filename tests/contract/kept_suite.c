@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/str.h"
+#include "base/time.h"
 
 static kept_open_fn open_store;
 

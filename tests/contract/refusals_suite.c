@@ -15,11 +15,11 @@
 
 #include <cmocka.h>
 
-#include "base/arena.h"
-#include "base/clock.h"
+#include "base/mem.h"
 #include "base/str.h"
-#include "provider/published.h"
-#include "store/keeper.h"
+#include "base/time.h"
+#include "sources/published.h"
+#include "store/commit_thread.h"
 
 enum { STEPS = 3 }; /* of a batch */
 

@@ -7,7 +7,7 @@
 #ifndef CONTRACT_REFUSALS_SUITE_H
 #define CONTRACT_REFUSALS_SUITE_H
 
-#include "store/kept.h"
+#include "store/store.h"
 
 struct refusals_store {
     struct entity_rows *(*open)(void); /* a new, empty one */

@@ -5,8 +5,8 @@
  */
 #include "contract/changelog_suite.c"
 
+#include "cluster/postgres_store.h"
 #include "contract/kept_suite.h"
-#include "store/postgres_rows.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server;

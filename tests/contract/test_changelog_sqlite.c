@@ -13,9 +13,7 @@
 
 #include "contract/kept_suite.h"
 #include "store/sqlite.h"
-#include "store/sqlite_changelog.h"
-#include "store/sqlite_entities.h"
-#include "store/sqlite_published.h"
+#include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-changes-XXXXXX";
 static char path[64], copy[64];

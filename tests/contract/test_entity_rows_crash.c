@@ -23,9 +23,8 @@
 #include <sqlite3.h>
 
 #include "base/str.h"
-#include "store/kept.h"
-#include "store/sqlite_entities.h"
-#include "store/sqlite_published.h"
+#include "store/sqlite_store.h"
+#include "store/store.h"
 #include "support/powercut.h"
 
 static char directory[] = "/tmp/tidings-crash-XXXXXX";

@@ -13,6 +13,7 @@
 
 #include "base/str.h"
 #include "contract/entity_rows_suite.h"
+#include "store/memory_store.h"
 #include "support/fail_alloc.h"
 
 static struct entity_rows *make(void)

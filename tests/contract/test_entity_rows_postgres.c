@@ -12,8 +12,9 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "cluster/postgres_store.h"
 #include "contract/entity_rows_suite.h"
-#include "store/postgres_rows.h"
+#include "store/memory_store.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server;

@@ -18,8 +18,9 @@
 
 #include "base/str.h"
 #include "contract/entity_rows_suite.h"
+#include "store/memory_store.h"
 #include "store/sqlite.h"
-#include "store/sqlite_entities.h"
+#include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-rows-XXXXXX";
 static char path[64];

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "cluster/postgres_store.h"
 #include "contract/refusals_suite.h"
-#include "store/postgres_rows.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "contract/refusals_suite.h"
-#include "store/sqlite_entities.h"
+#include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-refusals-XXXXXX";
 static char path[64], away[64];

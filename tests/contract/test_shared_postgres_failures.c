@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/postgres.h"
 #include "support/postgres_proxy.h"
 #include "support/store_steps.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows that travel with NOTIFY (store/row_notice.h), against PostgreSQL: who hears them does not
+ * Rows that travel with NOTIFY (cluster/log_record.h), against PostgreSQL: who hears them does not
  * ask; whoever missed something does; what was not committed is not told.
  */
 #include <setjmp.h>

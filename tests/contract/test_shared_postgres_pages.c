@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "store/postgres_rows_private.h"
+#include "cluster/postgres_internal.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 

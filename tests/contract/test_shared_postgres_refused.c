@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "store/postgres_rows.h"
+#include "cluster/postgres_store.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 

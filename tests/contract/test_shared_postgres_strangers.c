@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strangers and rows that travel with NOTIFY (store/row_notice.h), against PostgreSQL: nobody but a
- * node is believed, and nobody else can read them. The stranger may connect and has no right on any
- * table.
+ * Strangers and rows that travel with NOTIFY (cluster/log_record.h), against PostgreSQL: nobody but
+ * a node is believed, and nobody else can read them. The stranger may connect and has no right on
+ * any table.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/encode.h"
 #include "base/mem.h"
 #include "support/listeners.h"
 #include "support/postgres.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches that do not take the lock of the database (store/postgres_rows_commit.c): committed by
+ * Batches that do not take the lock of the database (cluster/postgres_commit.c): committed by
  * one statement if nobody else committed meanwhile, run again if somebody did, and of one whose
  * connection was lost it is found out whether it happened.
  */
@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "base/arena.h"
-#include "base/clock.h"
+#include "base/mem.h"
+#include "base/time.h"
 #include "store/entities.h"
 #include "support/postgres.h"
 #include "support/postgres_proxy.h"

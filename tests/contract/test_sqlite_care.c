@@ -20,10 +20,9 @@
 
 #include "base/str.h"
 #include "contract/kept_suite.h"
-#include "provider/published.h"
+#include "sources/published.h"
 #include "store/sqlite.h"
-#include "store/sqlite_entities.h"
-#include "store/sqlite_log_lock.h"
+#include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-care-XXXXXX";
 static char path[64], copy[64], part[80], log_path[80];

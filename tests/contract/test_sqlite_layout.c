@@ -19,7 +19,7 @@
 #include "base/str.h"
 #include "contract/kept_suite.h"
 #include "store/sqlite.h"
-#include "store/sqlite_entities.h"
+#include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-layout-XXXXXX";
 static char path[80];

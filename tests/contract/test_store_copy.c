@@ -17,11 +17,11 @@
 #include <tidings/store.h>
 
 #include "base/str.h"
+#include "cluster/postgres_store.h"
 #include "contract/entity_rows_suite.h"
-#include "store/postgres_rows.h"
+#include "store/copy.h"
 #include "store/sqlite.h"
-#include "store/sqlite_entities.h"
-#include "store/transfer.h"
+#include "store/sqlite_store.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server; /* NULL: not installed */

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/encode.h"
 #include "base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

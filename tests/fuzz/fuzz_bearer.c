@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/bearer.h"
+#include "formats/http_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

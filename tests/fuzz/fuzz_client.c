@@ -10,7 +10,7 @@
 
 #include <tidings/question.h>
 
-#include "client/state.h"
+#include "client/client_internal.h"
 #include "support/fake_transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -18,8 +18,8 @@
 #include <tidings/client.h>
 
 #include "base/str.h"
-#include "wire/ws.h"
-#include "json/json.h"
+#include "formats/json.h"
+#include "formats/websocket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,11 +5,11 @@
  * for each request; and nothing is left when the stranger goes. What is said at once ends with byte
  * 0x1e; a first byte of 1 to 9 makes it come in pieces of so many bytes.
  */
+#include "formats/http.h"
+#include "formats/json.h"
+#include "formats/sse.h"
 #include "server/config.h"
 #include "support/dialogue.h"
-#include "wire/http_chars.h"
-#include "wire/sse.h"
-#include "json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,15 +12,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/regex.h"
 #include "base/str.h"
-#include "server/entity_call.h"
-#include "uri/pattern.h"
-#include "uri/pattern_literals.h"
-#include "uri/template.h"
-#include "uri/uri.h"
-#include "json/merge_patch.h"
-#include "json/schema.h"
+#include "formats/json.h"
+#include "formats/pattern.h"
+#include "formats/regex.h"
+#include "formats/schema.h"
+#include "formats/uri.h"
+#include "formats/uri_template.h"
+#include "server/tools_entity.h"
 
 #define LONG_TEXT 16384u
 #define SLACK 30.0 /* sanitizers, a busy machine */

@@ -4,10 +4,10 @@
  * JSON-RPC line by line, every request is answered exactly once, notifications never, and nothing
  * is left when the stranger goes. What is said at once ends with byte 0x1e.
  */
+#include "formats/rpc.h"
 #include "server/config.h"
 #include "support/accounts.h"
 #include "support/dialogue.h"
-#include "wire/line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

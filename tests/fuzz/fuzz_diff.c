@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bin/watch/diff.h"
+#include "cli/watch_output.h"
 #include "support/patching.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "auth/dpop.h"
-#include "json/json.h"
+#include "formats/json.h"
+#include "security/dpop.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

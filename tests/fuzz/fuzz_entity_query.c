@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "server/entity_call.h"
+#include "server/tools_entity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "provider/entity_uri.h"
-#include "uri/uri.h"
+#include "formats/uri.h"
+#include "sources/entity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "provider/file_record.h"
+#include "sources/file_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,8 +9,8 @@
 #include <tidings/question.h>
 
 #include "base/mem.h"
-#include "client/form.h"
-#include "json/write.h"
+#include "client/questions.h"
+#include "formats/json_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

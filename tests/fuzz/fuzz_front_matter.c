@@ -7,9 +7,8 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "json/front_matter.h"
-#include "json/write.h"
-#include "json/yaml.h"
+#include "formats/json_write.h"
+#include "formats/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

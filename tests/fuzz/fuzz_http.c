@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/http.h"
+#include "formats/http.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/http_date.h"
+#include "formats/http.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/http_fields.h"
+#include "formats/http_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  *
  * Any bytes as JSON: an answer, no crash. What parses is written, parses again, and is written the
  * same; what does not parse is still a string the writer can quote. jansson's own parser judges
- * alike and reads the same, but for what tests/unit/json/test_parse_differential.c excepts. What
+ * alike and reads the same, but for what tests/unit/formats/test_parse_differential.c excepts. What
  * parses, a peer may send, and it is the same; what a peer may send is written, and then needs no
  * mending.
  */
@@ -11,9 +11,9 @@
 
 #include <jansson.h>
 
+#include "formats/json.h"
+#include "formats/json_write.h"
 #include "support/jansson_value.h"
-#include "json/peek.h"
-#include "json/write.h"
 
 #define DEPTH_MAX 512u
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "json/merge_patch.h"
+#include "formats/json.h"
 
 #define COUNT_MAX 6000u
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "auth/jwks.h"
+#include "security/jwt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,8 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "auth/claims.h"
-#include "auth/jwt.h"
+#include "security/jwt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/line.h"
+#include "formats/rpc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

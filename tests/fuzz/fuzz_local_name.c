@@ -8,8 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "bin/sync/control_file.h"
-#include "bin/sync/local_name.h"
+#include "cli/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

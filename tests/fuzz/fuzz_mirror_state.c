@@ -12,15 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bin/cli/exit_status.h"
-#include "bin/cli/output.h"
-#include "bin/remote/part.h"
-#include "bin/sync/control_file.h"
-#include "bin/sync/folder.h"
-#include "bin/sync/local_name.h"
-#include "bin/sync/mirror.h"
-#include "bin/sync/mirror_fetch.h"
-#include "bin/sync/mirror_state.h"
+#include "cli/folder.h"
+#include "cli/mirror.h"
+#include "cli/output.h"
+#include "cli/part.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bin/cli/user_file.h"
-#include "bin/remote/names_cache.h"
+#include "cli/completions.h"
+#include "cli/paths.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

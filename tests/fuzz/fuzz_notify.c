@@ -6,12 +6,12 @@
  */
 #include <stdlib.h>
 
-#include "access/principal.h"
 #include "base/loop.h"
 #include "base/str.h"
-#include "delivery/hub.h"
-#include "delivery/notify.h"
-#include "worker/worker.h"
+#include "engine/delivery/hub.h"
+#include "engine/delivery/notify.h"
+#include "engine/worker.h"
+#include "security/principal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

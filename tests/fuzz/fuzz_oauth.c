@@ -8,11 +8,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "oauth/callback.h"
-#include "oauth/metadata.h"
-#include "oauth/registration.h"
-#include "oauth/token_store.h"
-#include "oauth/url.h"
+#include "client/oauth/callback.h"
+#include "client/oauth/documents.h"
+#include "client/oauth/token_store.h"
+#include "formats/url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "delivery/options.h"
+#include "engine/delivery/options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

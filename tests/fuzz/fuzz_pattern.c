@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "match/match.h"
-#include "uri/uri.h"
+#include "engine/match/match.h"
+#include "formats/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

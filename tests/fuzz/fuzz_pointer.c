@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "json/pointer.h"
+#include "formats/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

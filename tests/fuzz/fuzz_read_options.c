@@ -4,9 +4,9 @@
  */
 #include <stdlib.h>
 
-#include "base/byte_range.h"
 #include "base/str.h"
-#include "catalog/read_options.h"
+#include "engine/catalog/read_options.h"
+#include "formats/http_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "base/regex.h"
 #include "base/str.h"
+#include "formats/regex.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "store/row_notice.h"
+#include "cluster/log_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "wire/rpc.h"
+#include "formats/rpc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "json/schema.h"
+#include "formats/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "base/seal.h"
-#include "dialect/cursor.h"
+#include "engine/protocol/cursor.h"
+#include "security/seal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

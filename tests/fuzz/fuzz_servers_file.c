@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bin/remote/servers_file.h"
+#include "cli/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

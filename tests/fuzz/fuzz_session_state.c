@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "delivery/options.h"
-#include "protocol/session_state.h"
+#include "engine/delivery/options.h"
+#include "engine/protocol/session_move_adopt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "uri/skill.h"
+#include "formats/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "wire/sse.h"
+#include "formats/sse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "store/sqlite_changelog.h"
-#include "store/sqlite_entities.h"
-#include "store/sqlite_published.h"
+#include "store/sqlite_store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

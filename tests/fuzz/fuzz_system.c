@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "provider/system_parse.h"
+#include "sources/system.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "uri/template.h"
-#include "uri/uri.h"
+#include "formats/uri.h"
+#include "formats/uri_template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

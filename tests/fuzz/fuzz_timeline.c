@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "store/timeline.h"
+#include "store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,8 +13,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include "base/net/tls.h"
 #include "base/str.h"
-#include "base/tls.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

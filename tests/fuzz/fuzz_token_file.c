@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "auth/token_file.h"
+#include "security/token_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

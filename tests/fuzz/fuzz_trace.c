@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "wire/trace.h"
+#include "formats/http_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,10 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bin/cli/exit_status.h"
-#include "bin/cli/output.h"
-#include "bin/cli/user_file.h"
-#include "bin/remote/trust.h"
+#include "cli/output.h"
+#include "cli/paths.h"
+#include "cli/trust.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

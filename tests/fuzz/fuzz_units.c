@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "base/units.h"
+#include "base/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

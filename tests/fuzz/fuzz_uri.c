@@ -5,9 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "uri/alias.h"
-#include "uri/pattern.h"
-#include "uri/uri.h"
+#include "formats/pattern.h"
+#include "formats/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/commit_mark.h"
+#include "store/sqlite_damage.h"
 #include "support/wal_made.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bin/cli/output.h"
-#include "bin/watch/watch_state.h"
+#include "cli/output.h"
+#include "cli/watch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

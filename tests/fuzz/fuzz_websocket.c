@@ -5,11 +5,11 @@
  * What comes back is unmasked frames with JSON-RPC in them and, last of all, a goodbye; every
  * request is answered exactly once.
  */
+#include "formats/json.h"
+#include "formats/websocket.h"
 #include "server/config.h"
 #include "support/accounts.h"
 #include "support/dialogue.h"
-#include "wire/ws.h"
-#include "json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

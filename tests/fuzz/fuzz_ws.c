@@ -10,8 +10,8 @@
  */
 #include <stdlib.h>
 
-#include "base/utf8.h"
-#include "wire/ws.h"
+#include "base/str.h"
+#include "formats/websocket.h"
 
 #define MAX 64u
 #define TO_CLIENT 0x80u

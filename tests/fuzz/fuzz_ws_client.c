@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "client/http_headers.h"
-#include "wire/ws_client.h"
+#include "client/transport_http.h"
+#include "formats/websocket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Autobahn's cases over real sockets: as its fuzzing client against our server, and as its fuzzing server against our
-// client. (tests/unit/wire/test_ws_autobahn.c reads all of them, both ways; here are those that are not about speed.)
+// client. (tests/unit/formats/test_ws_autobahn.c reads all of them, both ways; here are those that are not about speed.)
 // The sender of each is a stranger: what it does must not reach anybody else, so the server is one for all.
 
 import assert from 'node:assert/strict';

@@ -424,7 +424,7 @@ test('changes leave out the state of the server itself, and lead to the resource
 test('characters that hide or turn a text are shown by their number', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console'] });
     const page = await open(t, server, 'overview', { bypassCSP: true });
-    await page.addScriptTag({ path: fileURLToPath(new URL('../../src/console/dom.js', import.meta.url)) });
+    await page.addScriptTag({ path: fileURLToPath(new URL('../../src/server/console/dom.js', import.meta.url)) });
     const hidden = [0x00, 0x1b, 0x7f, 0x9f, 0xad, 0x61c, 0x200b, 0x200c, 0x200d, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202e, 0x2060, 0x2066, 0x206f, 0xfeff, 0xe0000, 0xe0041, 0xe007f];
     const kept = [0x09, 0x0a, 0x20, 0xe9, 0x627, 0x200a, 0x2010, 0x2070, 0x1f600, 0xe0080];
     const shown = (codes) => page.evaluate((all) => all.map((code) => h('p', { title: String.fromCodePoint(code) }, String.fromCodePoint(code))).map((p) => [p.textContent, p.title]), codes);

@@ -255,7 +255,7 @@ const rows = {
                     serveExample(t, 'conformance', args),
                 ),
             take: takeTask,
-            keeps: true, // for at least a minute: tests/unit/handler/test_task_bytes.c gives them back
+            keeps: true, // for at least a minute: tests/unit/engine/protocol/test_task_bytes.c gives them back
         }),
 };
 
@@ -441,8 +441,8 @@ for (const [limit, check] of Object.entries(rows)) {
 
 /** Those that are walked elsewhere, because they need a hub that stands still or bytes by the million. */
 const elsewhere = {
-    'task-bytes': 'unit/handler/test_task_bytes.c',
-    'max-announced': 'unit/core/delivery/test_announce.c',
+    'task-bytes': 'unit/engine/protocol/test_task_bytes.c',
+    'max-announced': 'unit/engine/delivery/test_announce.c',
     'max-output': 'integration/output.test.mjs',
 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "store/memory_store.h"
 
 const char *entity_name(unsigned index)
 {

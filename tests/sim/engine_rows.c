@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node's connection to the store as store/entity_rows.h has it: inside a batch the rows with what
+ * A node's connection to the store as store/store.h has it: inside a batch the rows with what
  * the batch did, outside of it those that are committed.
  */
 #include "sim/sim.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node follows what others wrote: a page at a time (store/page.h), up to where the store says
+ * A node follows what others wrote: a page at a time (cluster/follow.h), up to where the store says
  * that it is or a notification does, or with the page that came with the lock; and numbers and
  * tells it.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node and the mount that one of them owns (store/owner.h): it asks for the lease, watches the
+ * A node and the mount that one of them owns (cluster/lease.h): it asks for the lease, watches the
  * outside world, says that everybody has to look again and then what it sees.
  */
 #include "sim/sim.h"

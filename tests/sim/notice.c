@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Notifications: what a node says of a batch it committed (store/row_notice.h), on its way to the
+ * Notifications: what a node says of a batch it committed (cluster/log_record.h), on its way to the
  * others; what strangers add to that; and what a node makes of it without asking the store.
  */
 #include "sim/sim.h"

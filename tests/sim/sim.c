@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/str.h"
+#include "base/time.h"
 
 /* By name, and a seed that shows it; others do, too. */
 static const struct {

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
  * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
- * that come from a seed. What decides is the program's own code (store/runs.c, store/page.c,
- * store/heard.c, store/row_notice.c, store/lease.c, store/owner.c, the change log in memory,
- * entities, the marks of dialect/cursor.c); what it talks to is made up here, and fails in every
- * way it can. docs/cluster.md says what is checked.
+ * that come from a seed. What decides is the program's own code (cluster/history.c,
+ * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/lease.c, cluster/lease.c, the
+ * change log in memory, entities, the marks of engine/protocol/cursor.c); what it talks to is made
+ * up here, and fails in every way it can. docs/cluster.md says what is checked.
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
 #include <setjmp.h>
 
-#include "base/arena.h"
-#include "dialect/cursor.h"
-#include "store/changelog.h"
+#include "base/mem.h"
+#include "cluster/follow.h"
+#include "cluster/history.h"
+#include "cluster/lease.h"
+#include "engine/protocol/cursor.h"
+#include "store/change_log.h"
 #include "store/entities.h"
-#include "store/entity_heads.h"
-#include "store/heard.h"
-#include "store/kept.h"
-#include "store/owner.h"
-#include "store/page.h"
-#include "store/runs.h"
+#include "store/entity_cache.h"
+#include "store/store.h"
 
 #define NODES 4u
 #define CLIENTS 6u

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "access/allowance.h"
-#include "access/quota.h"
 #include "base/loop.h"
+#include "security/cpu_budget.h"
+#include "security/limits.h"
 
 void access_worker_start(struct access_worker *w)
 {

@@ -10,8 +10,8 @@
 #ifndef SUPPORT_ACCESS_WORKER_H
 #define SUPPORT_ACCESS_WORKER_H
 
-#include "access/limit.h"
-#include "access/principal.h"
+#include "security/limits.h"
+#include "security/principal.h"
 
 struct access_worker {
     struct loop *loop;

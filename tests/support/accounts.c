@@ -5,9 +5,9 @@
 #include "support/accounts.h"
 
 #include "base/str.h"
+#include "formats/json_write.h"
+#include "formats/rpc.h"
 #include "support/dialogue.h"
-#include "wire/rpc.h"
-#include "json/write.h"
 
 #define IDS_MAX 512u
 

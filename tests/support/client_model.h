@@ -18,9 +18,9 @@
 #ifndef SUPPORT_CLIENT_MODEL_H
 #define SUPPORT_CLIENT_MODEL_H
 
-#include "base/clock.h"
-#include "client/state.h"
-#include "client/watch.h"
+#include "base/time.h"
+#include "client/client_internal.h"
+#include "client/subscriptions.h"
 
 #define MODEL_URIS 5                 /* x:/0 … x:/4 */
 #define MODEL_ROOT MODEL_URIS        /* x:/, the container of them all */

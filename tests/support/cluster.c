@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/server_private.h"
+#include "server/server_internal.h"
 
 struct postgres_server *cluster_postgres;
 static char url[POSTGRES_URL];

@@ -15,7 +15,7 @@
 #include <tidings/tidings.h>
 
 #include "base/str.h"
-#include "server/server_private.h"
+#include "server/server_internal.h"
 
 #define MAX_TURNS 20000
 #define LIFE 1000u /* dialogues with one server */

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_EARLIER_LOG_H
 #define SUPPORT_EARLIER_LOG_H
 
-#include "store/changelog.h"
+#include "store/change_log.h"
 
 /* Changes up to number `first` may be appended: those of the earlier run. */
 struct changelog *earlier_log(const struct changelog_limits *limits, uint64_t first);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * http_client/fetch.h without a network, for programs that are linked with it in place of the real
+ * base/net/fetch.h without a network, for programs that are linked with it in place of the real
  * one (tests/CMakeLists.txt). Requests go to a server that is a function; what it says comes back
  * in steps. What happens next is drawn by lot among all transfers, as with connections that know
  * nothing of one another; on one transfer everything keeps its order.
@@ -8,7 +8,7 @@
 #ifndef SUPPORT_FAKE_FETCH_H
 #define SUPPORT_FAKE_FETCH_H
 
-#include "http_client/fetch.h"
+#include "base/net/fetch.h"
 
 struct fake_net {
     /* The server has the request. */

@@ -6,8 +6,8 @@
 #ifndef SUPPORT_FAKE_LINK_H
 #define SUPPORT_FAKE_LINK_H
 
-#include "client/json_text.h"
-#include "client/state.h"
+#include "client/client_internal.h"
+#include "client/json_api.h"
 
 struct fake;
 /* One message the client sent: its method ("" for an answer), its id (0: none), all of it. */

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "provider/file.h"
+#include "sources/file.h"
 #include "support/provider_host.h"
 #include "support/remove_tree.h"
 

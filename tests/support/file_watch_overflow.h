@@ -15,7 +15,7 @@
 #include <semaphore.h>
 
 #include "base/list.h"
-#include "base/mailbox.h"
+#include "base/thread.h"
 #include "support/file_fixture.h"
 
 struct hold {

@@ -14,8 +14,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/hub_private.h"
-#include "protocol/access_enforce.h"
+#include "engine/delivery/hub_internal.h"
+#include "engine/protocol/enforce.h"
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 

@@ -5,7 +5,7 @@
 #ifndef SUPPORT_HARNESS_ACCESS_H
 #define SUPPORT_HARNESS_ACCESS_H
 
-#include "access/access.h"
+#include "security/access.h"
 #include "support/harness_client.h"
 #include "support/harness_subs.h"
 

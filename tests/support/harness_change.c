@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/change_call.h"
+#include "server/tools_changes.h"
 #include "support/harness_json.h"
 #include "support/harness_tool.h"
 

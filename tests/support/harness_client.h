@@ -11,8 +11,8 @@
 #ifndef SUPPORT_HARNESS_CLIENT_H
 #define SUPPORT_HARNESS_CLIENT_H
 
-#include "protocol/inbound.h"
-#include "request/channel.h"
+#include "engine/protocol/channel.h"
+#include "engine/protocol/inbound.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
 

@@ -16,7 +16,7 @@
 #ifndef SUPPORT_HARNESS_CORE_H
 #define SUPPORT_HARNESS_CORE_H
 
-#include "core/core.h"
+#include "engine/engine.h"
 #include "support/harness_delivery.h"
 
 /* harness_init first. */

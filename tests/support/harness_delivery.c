@@ -14,11 +14,11 @@
 
 #include "support/harness_delivery.h"
 
-#include "access/failures.h"
 #include "base/str.h"
-#include "handler/call.h"
-#include "handler/handlers.h"
-#include "request/request.h"
+#include "engine/protocol/call.h"
+#include "engine/protocol/feature.h"
+#include "engine/protocol/request.h"
+#include "security/failures.h"
 
 #undef calloc /* workers may outlive a test */
 #undef free

@@ -16,11 +16,11 @@
 #ifndef SUPPORT_HARNESS_DELIVERY_H
 #define SUPPORT_HARNESS_DELIVERY_H
 
-#include "access/principal.h"
-#include "delivery/delivery.h"
-#include "delivery/hub.h"
-#include "delivery/options.h"
-#include "dialect/dialect.h"
+#include "engine/delivery/delivery.h"
+#include "engine/delivery/hub.h"
+#include "engine/delivery/options.h"
+#include "engine/protocol/dialect.h"
+#include "security/principal.h"
 
 #define HARNESS_WORKERS 2u
 

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "formats/json.h"
+#include "formats/json_write.h"
 #include "support/harness_json.h"
-#include "json/merge_patch.h"
-#include "json/write.h"
 
 /* cmocka puts its own in front of these; here libc's are meant. */
 #undef malloc

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "formats/json_write.h"
 #include "support/parse_json.h"
-#include "json/write.h"
 
 #define TEXTS 16
 #define TEXT_MAX 16384

@@ -13,7 +13,7 @@
 #include "support/harness_prompt.h"
 
 #include "base/str.h"
-#include "handler/completion.h"
+#include "engine/protocol/feature.h"
 
 void harness_add_prompt(struct harness *b, const char *name, const char *schema,
                         tidings_call_fn handler, void *user)

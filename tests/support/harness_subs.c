@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "delivery/listen.h"
-#include "delivery/subscriber.h"
+#include "engine/delivery/subscriber.h"
+#include "engine/delivery/subscription.h"
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 

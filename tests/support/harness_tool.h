@@ -6,7 +6,7 @@
 #ifndef SUPPORT_HARNESS_TOOL_H
 #define SUPPORT_HARNESS_TOOL_H
 
-#include "handler/call.h"
+#include "engine/protocol/call.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 

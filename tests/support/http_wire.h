@@ -19,7 +19,7 @@
 
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
-#include "transport/http_private.h"
+#include "transport/http_internal.h"
 
 #define WIRE_CLIENTS 8u
 #define WIRE_MAX_BODY 4096u

@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "json/json.h"
+#include "formats/json.h"
 
 /* A new reference. */
 static inline json_t *jansson_value(struct json *v)

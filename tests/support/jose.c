@@ -3,6 +3,7 @@
  * A failure of OpenSSL here ends the test program: there is nothing to test then.
  */
 #include "support/jose.h"
+#include "base/encode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_LISTENERS_H
 #define SUPPORT_LISTENERS_H
 
-#include "store/postgres_rows_private.h"
+#include "cluster/postgres_internal.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What clients must know, for random tests of delivery (unit/core/protocol/test_model.c).
+ * What clients must know, for random tests of delivery (unit/engine/protocol/test_model.c).
  *
  * The truth is a few resources and the numbers of their changes. A client has a few subscriptions,
  * each with a pattern of its own. It knows of a change when it was told of that resource with a

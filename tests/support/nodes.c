@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "protocol/session_moving_private.h"
+#include "engine/protocol/session_move.h"
 #include "store/change.h"
 #include "support/fail_alloc_hold.h"
 

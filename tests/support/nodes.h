@@ -16,8 +16,7 @@
 #ifndef SUPPORT_NODES_H
 #define SUPPORT_NODES_H
 
-#include "protocol/session_moving.h"
-#include "protocol/session_store.h"
+#include "engine/protocol/session_move.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_subs.h"

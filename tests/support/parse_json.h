@@ -6,8 +6,8 @@
 #ifndef SUPPORT_PARSE_JSON_H
 #define SUPPORT_PARSE_JSON_H
 
+#include "formats/json.h"
 #include "support/fail_alloc_hold.h"
-#include "json/json.h"
 
 static inline int parse_json(struct tidings_str text, struct json **ret_root,
                              struct tidings_error *err)

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/postgres.h"
+#include "cluster/postgres.h"
 #include "support/remove_tree.h"
 
 #define PROGRAMS "/usr/lib/postgresql/15/bin/"

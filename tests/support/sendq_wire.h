@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "base/sendq.h"
+#include "base/net/sendq.h"
 
 enum { COMPANIONS = 4 }; /* enough to make a ring worth while */
 enum path { PLAIN, URING };

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/memory_store.h"
 #include "support/shared_memory_private.h"
 
 static const struct entity_rows_ops shared_entity_ops;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store that several nodes share (store/shared.h), in memory: for tests of what is above it. One
+ * A store that several nodes share (store/store.h), in memory: for tests of what is above it. One
  * database, and an object for each node, which behaves as one of PostgreSQL does: `begin` holds the
  * lock until the commit, positions rise by one, what others committed is followed.
  *
@@ -10,7 +10,7 @@
 #ifndef SUPPORT_SHARED_MEMORY_H
 #define SUPPORT_SHARED_MEMORY_H
 
-#include "store/shared.h"
+#include "store/store.h"
 
 struct shared_memory;
 

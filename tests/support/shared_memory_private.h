@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-#include "base/arena.h"
 #include "base/list.h"
+#include "base/mem.h"
 #include "support/shared_memory.h"
 
 #define NODES_MAX 16u

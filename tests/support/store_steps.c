@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "store/postgres_rows.h"
+#include "cluster/postgres_store.h"
 
 static void must(int rc, const struct tidings_error *err)
 {

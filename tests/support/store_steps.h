@@ -7,7 +7,7 @@
 #define SUPPORT_STORE_STEPS_H
 
 #include "base/str.h"
-#include "store/shared.h"
+#include "store/store.h"
 
 struct entity_rows *store_open(const char *url);
 void store_close(struct entity_rows *rows);

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_TEMPLATE_CASES_H
 #define SUPPORT_TEMPLATE_CASES_H
 
-#include "uri/template.h"
+#include "formats/uri_template.h"
 
 struct template_case {
     const char *text;

@@ -8,7 +8,7 @@
 
 #include <openssl/ssl.h>
 
-#include "base/sendq.h"
+#include "base/net/sendq.h"
 
 #define TLS_WIRE_GOT (2u << 20)
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/str.h"
+#include "base/time.h"
 
 static void put_message(struct buf *out, unsigned id, const char *method, const struct buf *params,
                         const struct buf *meta, bool is_modern)

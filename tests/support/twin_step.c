@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-#include "access/access.h"
 #include "base/str.h"
+#include "security/access.h"
 
 #define TEXT_MAX (1u << 16)
 

@@ -17,7 +17,7 @@
 
 #include <tidings/tidings.h>
 
-#include "server/server_private.h"
+#include "server/server_internal.h"
 #include "server/worker_thread.h"
 
 #define PATIENCE_S 60

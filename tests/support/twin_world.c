@@ -18,12 +18,12 @@
 
 #include <tidings/tidings.h>
 
-#include "access/access.h"
-#include "base/clock.h"
-#include "base/sha256.h"
+#include "base/hash.h"
 #include "base/str.h"
-#include "delivery/hub_private.h"
-#include "server/server_private.h"
+#include "base/time.h"
+#include "engine/delivery/hub_internal.h"
+#include "security/access.h"
+#include "server/server_internal.h"
 #include "server/worker_thread.h"
 #include "support/remove_tree.h"
 

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_WAL_MADE_H
 #define SUPPORT_WAL_MADE_H
 
-#include "store/wal_scan.h"
+#include "store/sqlite_damage.h"
 
 #define WAL_MADE_PAGE 512u
 #define WAL_MADE_FRAME (WAL_FRAME_SIZE + WAL_MADE_PAGE)

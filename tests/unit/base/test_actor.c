@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/actor.h"
+#include "base/thread.h"
 
 #include <setjmp.h>
 #include <signal.h>

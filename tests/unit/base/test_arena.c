@@ -2,7 +2,7 @@
  *
  * The bump allocator: alignment, zeroing, its maximum, reset.
  */
-#include "base/arena.h"
+#include "base/mem.h"
 
 #include <setjmp.h>
 #include <stdalign.h>

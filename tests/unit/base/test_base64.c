@@ -2,6 +2,7 @@
  *
  * Base64: the vectors of RFC 4648 §10, both alphabets, strictness.
  */
+#include "base/encode.h"
 #include "base/str.h"
 #include <setjmp.h>
 #include <stdarg.h>

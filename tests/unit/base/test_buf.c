@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/encode.h"
 #include "base/mem.h"
 #include "support/fail_alloc.h"
 

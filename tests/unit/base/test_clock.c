@@ -2,7 +2,7 @@
  *
  * Clocks, their fake, the ISO form, random bytes.
  */
-#include "base/clock.h"
+#include "base/time.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  *
  * The distance of words, against the plain definition of it.
  */
-#include "base/edit_distance.h"
+#include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

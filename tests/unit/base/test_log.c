@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/str.h"
+#include "base/time.h"
 
 static char last[LOG_MAX_LINE + 1];
 static enum tidings_log_level last_level;

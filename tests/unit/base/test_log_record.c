@@ -2,7 +2,7 @@
  *
  * Lines of the log: what a stranger's bytes become in each format, and where they are cut.
  */
-#include "base/log_record.h"
+#include "base/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "support/fail_alloc.h"
 
 /* What happened, one letter each. */

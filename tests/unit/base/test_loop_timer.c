@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "support/fail_alloc.h"
 
 #define MS 1000000u

@@ -2,7 +2,7 @@
  *
  * Mailboxes: order, waking, closing, many senders. Meant to run under the thread sanitizer too.
  */
-#include "base/mailbox.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <setjmp.h>

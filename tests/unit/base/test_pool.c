@@ -2,7 +2,7 @@
  *
  * The thread pool: every job once, the line's length, destroying with work left.
  */
-#include "base/pool.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,7 +14,6 @@
 
 #include <cmocka.h>
 
-#include "base/mailbox.h"
 #include "support/fail_alloc.h"
 
 static void count_job(void *job)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/sha1.h"
+#include "base/hash.h"
 
 static const char *hex(struct tidings_str bytes)
 {

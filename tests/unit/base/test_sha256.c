@@ -12,7 +12,7 @@
 
 #include <tidings/file.h>
 
-#include "base/sha256.h"
+#include "base/hash.h"
 
 static const char *hex(const unsigned char *bytes)
 {

@@ -3,7 +3,7 @@
  * The shared map: one step at a time, order, references that outlive their place, several threads,
  * and failing allocations.
  */
-#include "base/shared_map.h"
+#include "base/map.h"
 
 #include <pthread.h>
 #include <setjmp.h>

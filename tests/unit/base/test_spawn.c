@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/spawn.h"
+#include "base/process.h"
 
 #include <fcntl.h>
 #include <poll.h>

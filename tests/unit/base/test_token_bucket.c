@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/token_bucket.h"
+#include "base/rate.h"
 
 static void a_burst_passes_and_then_one_per_interval(void **state)
 {

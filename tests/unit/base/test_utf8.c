@@ -3,7 +3,7 @@
  * UTF-8 in pieces: wherever they are cut the verdict is that of the whole, and a text is given up
  * at the first byte after which nothing could make it right.
  */
-#include "base/utf8.h"
+#include "base/str.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "base/str.h"
 
 static const struct {
     const char *text;

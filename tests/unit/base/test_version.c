@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/version.h"
+#include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "base/instant.h"
 #include "base/str.h"
+#include "base/time.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -2,7 +2,7 @@
  *
  * Files read whole: bounded, nothing but files, and none that a stranger may have written.
  */
-#include "base/whole_file.h"
+#include "base/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,8 +14,7 @@
 
 #include "base/mem.h"
 #include "client/comparison.h"
-#include "client/snapshot.h"
-#include "client/watch.h"
+#include "client/subscriptions.h"
 #include "support/fake_transport.h"
 
 /* A server of a few resources, x:/0 … x:/9, each with a number as its contents; negative: it is not

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/fake_transport.h"
 
 static void modern(struct fake *f, const char *method, int64_t id, struct json *m)

@@ -21,7 +21,7 @@
 
 #include <tidings/client.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/remove_tree.h"
 #include "support/scripted_server.h"
 

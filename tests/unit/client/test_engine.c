@@ -14,9 +14,9 @@
 
 #include <poll.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "client/errors.h"
+#include "base/time.h"
+#include "client/client.h"
 #include "support/fake_transport.h"
 
 static void legacy(struct fake *f, const char *method, int64_t id, struct json *m)

@@ -2,7 +2,7 @@
  *
  * Errors of servers become codes of ours, and say their own code once.
  */
-#include "client/errors.h"
+#include "client/client.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

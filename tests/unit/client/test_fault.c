@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "client/http_headers.h"
+#include "client/transport_http.h"
 #include "support/fail_alloc.h"
 #include "support/fake_transport.h"
 

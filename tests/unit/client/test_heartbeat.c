@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/heartbeat.h"
+#include "client/client.h"
 #include "support/fake_transport.h"
 
 static void nothing(struct fake *f, const char *method, int64_t id, struct json *message)

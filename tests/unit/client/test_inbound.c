@@ -37,7 +37,7 @@ static void answering(struct fake *f, const char *method, int64_t id, struct jso
 }
 
 /* What comes of asking when the server says these lines; the result is to be freed. */
-static char *ask(const char *const *lines, struct tidings_error *err, uint64_t *ret_unread)
+static char *ask_server(const char *const *lines, struct tidings_error *err, uint64_t *ret_unread)
 {
     struct fake f;
     struct tidings_client_options options = {.timeout_ms = 60000};
@@ -66,7 +66,7 @@ static void an_answer_that_cannot_be_read_fails_its_request(void **state)
         const char *const lines[] = {rows[i].line, NULL};
         struct tidings_error err = {0};
         uint64_t unread = 0;
-        assert_null(ask(lines, &err, &unread));
+        assert_null(ask_server(lines, &err, &unread));
         assert_int_equal(err.code, TIDINGS_E_PARSE);
         assert_string_equal(err.text, rows[i].says);
         assert_int_equal(unread, 1);
@@ -88,7 +88,7 @@ static void what_is_no_message_is_passed_over(void **state)
     };
     struct tidings_error err = {0};
     uint64_t unread = 0;
-    char *result = ask(lines, &err, &unread);
+    char *result = ask_server(lines, &err, &unread);
     assert_string_equal(result, "{\"ok\":1}");
     assert_int_equal(unread, 1); /* the notification */
     tidings_free(result);

@@ -16,7 +16,7 @@
 
 #include <tidings/client.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 
 /* A legacy server: it refuses the first request and is initialized by the second, whose ids are
  * known (the program's own question is number 1). Then it does what comes after. */

@@ -3,7 +3,7 @@
  * Pages that go in a circle are noticed, however the circle begins and however long it is; those
  * that do not are not.
  */
-#include "client/page_cursors.h"
+#include "client/calls.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "client/question.h"
+#include "base/time.h"
+#include "client/questions.h"
 #include "support/asker.h"
 #include "support/fake_transport.h"
 

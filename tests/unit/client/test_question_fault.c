@@ -75,7 +75,7 @@ static void on_question(void *user, struct tidings_question *q)
 }
 
 /* True: it worked. */
-static bool ask(fake_fn server)
+static bool ask_of(fake_fn server)
 {
     struct tidings_client_options o = {.timeout_ms = 50, .probe_ms = 50};
     struct tidings_question_handlers on = {
@@ -101,7 +101,7 @@ static void an_answer_survives_a_failed_allocation(void **state)
     bool reached = true;
     for (long n = 1; reached; n++) {
         fail_alloc_start(n);
-        bool worked = ask(server);
+        bool worked = ask_of(server);
         reached = fail_alloc_stop();
         assert_true(reached || worked);
         if (fail_alloc_live() != 0) {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/resume.h"
+#include "client/subscriptions.h"
 
 static int set_up(void **state)
 {
@@ -82,7 +82,7 @@ static void what_cannot_be_compared_is_new(void **state)
     assert_true(is_new_plain(*state, "4")); /* another kind of version than the last one */
 }
 
-/* base/version.h; that an older one is passed over is what counts here. */
+/* base/text.h; that an older one is passed over is what counts here. */
 static void versions_of_other_servers_are_compared_as_people_write_them(void **state)
 {
     static const char *const rows[][2] = {

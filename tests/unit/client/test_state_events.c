@@ -15,8 +15,8 @@
 
 #include <tidings/client.h>
 
+#include "formats/json.h"
 #include "support/fake_transport.h"
-#include "json/value.h"
 
 struct told {
     struct tidings_client *client;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "client/tool_headers.h"
+#include "client/tools.h"
 #include "support/fake_transport.h"
 
 static void modern(struct fake *f, const char *method, int64_t id, struct json *m)

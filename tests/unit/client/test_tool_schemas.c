@@ -3,7 +3,7 @@
  * Results of tools against what the server says of them, over a transport without a server: when
  * the tools are listed, what breaks a promise, and schemas that are meant to hurt.
  */
-#include "client/tool_schemas.h"
+#include "client/tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/fake_transport.h"
 
 #define SUM                                                                                        \

@@ -16,8 +16,8 @@
 
 #include <tidings/client.h>
 
+#include "formats/websocket.h"
 #include "support/scripted_server.h"
-#include "wire/ws.h"
 
 static void has(const struct scripted_request *r, const char *part)
 {

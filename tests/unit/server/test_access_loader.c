@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/access_loader.h"
+#include "server/auth_setup.h"
 
 static const char *write_file(const char *text)
 {

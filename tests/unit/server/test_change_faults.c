@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/change_call.h"
+#include "server/tools_changes.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"

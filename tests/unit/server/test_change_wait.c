@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "delivery/hub_private.h"
-#include "delivery/listen.h"
-#include "delivery/subscriber.h"
+#include "engine/delivery/hub_internal.h"
+#include "engine/delivery/subscriber.h"
+#include "engine/delivery/subscription.h"
 #include "store/change.h"
 #include "support/harness_change.h"
 #include "support/harness_client.h"

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "store/entity_rows.h"
+#include "store/store.h"
 #include "support/cluster.h"
 #include "support/postgres.h"
 #include "support/served.h"

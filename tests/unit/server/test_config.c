@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
+#include "formats/json.h"
 #include "server/config.h"
-#include "server/config_private.h"
+#include "server/config_internal.h"
 #include "support/fail_alloc.h"
-#include "json/json.h"
 
 static void assert_value(const struct config *c, const char *name, const char *expected)
 {

@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 #include "server/config.h"
-#include "server/config_private.h"
+#include "server/config_internal.h"
 
 static void the_help_names_every_option_under_a_topic_in_lines_that_fit(void **state)
 {

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "access/allowance.h"
-#include "base/clock.h"
 #include "base/str.h"
-#include "server/server_private.h"
+#include "base/time.h"
+#include "security/cpu_budget.h"
+#include "server/server_internal.h"
 #include "support/served.h"
 
 static struct tidings_error err;

@@ -15,11 +15,12 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "catalog/resource_io.h"
-#include "server/entity_call.h"
-#include "server/server_private.h"
-#include "store/entities_private.h"
-#include "store/sqlite_entities.h"
+#include "engine/catalog/resource_io.h"
+#include "server/server_internal.h"
+#include "server/tools_entity.h"
+#include "store/entities.h"
+#include "store/memory_store.h"
+#include "store/sqlite_store.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "formats/json.h"
 #include "support/served.h"
-#include "json/merge_patch.h"
 
 #define DEADLINE_S 60
 enum { STEPS = 80, FOLLOWERS = 3, TYPES = 4 };

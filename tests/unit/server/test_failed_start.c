@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "server/server_private.h"
+#include "server/server_internal.h"
 #include "support/cluster.h"
 #include "support/postgres.h"
 #include "support/served.h"

@@ -3,8 +3,8 @@
  * What the configuration of tokens makes of a server: what its pages learn of who asks, what
  * clients are told of where tokens come from.
  */
-#include "auth/dpop.h"
-#include "server/oauth_setup.h"
+#include "security/dpop.h"
+#include "server/auth_setup.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -26,11 +26,10 @@
 
 #include <tidings/server.h>
 
-#include "base/helper.h"
-#include "base/landlock.h"
-#include "base/seccomp.h"
-#include "base/spawn.h"
-#include "provider/file_path.h"
+#include "base/process.h"
+#include "security/helper.h"
+#include "security/sandbox.h"
+#include "sources/file_path.h"
 #include "support/remove_tree.h"
 
 #ifndef TIDINGS_SANITIZED

@@ -19,12 +19,11 @@
 #include <tidings/client.h>
 #include <tidings/server.h>
 
-#include "auth/credentials.h"
-#include "auth/token_file.h"
 #include "base/mem.h"
-#include "base/seal.h"
-#include "delivery/hub.h"
-#include "server/server_private.h"
+#include "engine/delivery/hub.h"
+#include "security/seal.h"
+#include "security/token_file.h"
+#include "server/server_internal.h"
 #include "support/scripted_server.h"
 #include "support/served.h"
 

@@ -23,8 +23,8 @@
 #include <tidings/tidings.h>
 
 #include "base/str.h"
-#include "server/server_private.h"
-#include "store/file_part.h"
+#include "server/server_internal.h"
+#include "store/sqlite_files.h"
 #include "support/fail_alloc.h"
 #include "support/remove_tree.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/server_history.h"
+#include "server/stats.h"
 
 static size_t count_of(const char *text, const char *word)
 {

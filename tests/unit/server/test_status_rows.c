@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/status_rows.h"
+#include "server/self.h"
 
 static void a_row_is_a_peer_and_perhaps_a_place(void **state)
 {

@@ -19,7 +19,7 @@
 
 #include <tidings/server.h>
 
-#include "request/channel.h"
+#include "engine/protocol/channel.h"
 
 enum { FLOOD = 400 };
 

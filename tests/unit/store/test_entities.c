@@ -14,7 +14,7 @@
 
 #include "base/str.h"
 #include "store/entities.h"
-#include "store/entities_private.h"
+#include "store/memory_store.h"
 #include "support/fail_alloc.h"
 
 static struct entities *e;

@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "store/entities.h"
+#include "store/memory_store.h"
 
 #define ENTITIES 150 /* more than are looked at in one go */
 

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/entities.h"
+#include "store/memory_store.h"
 
 #define LARGE 3000u
 

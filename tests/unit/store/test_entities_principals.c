@@ -14,6 +14,7 @@
 
 #include "base/str.h"
 #include "store/entities.h"
+#include "store/memory_store.h"
 
 static struct entities *e;
 static struct arena arena;

@@ -3,7 +3,7 @@
  * Held versions: counted, the oldest first, kept from every kind of compaction, and gone when
  * memory runs out.
  */
-#include "store/entity_holds.h"
+#include "store/entities.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "store/entities.h"
+#include "store/memory_store.h"
 #include "support/fail_alloc.h"
 
 #define TIMES 16u

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "store/entity_ids.h"
+#include "store/entity_cache.h"
 #include "support/fail_alloc.h"
 
 static void add(struct entity_ids *ids, unsigned n)

@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/entity_recent.h"
+#include "store/entity_cache.h"
 
 static struct entity_recent *create(void)
 {

@@ -16,7 +16,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "store/keeper.h"
+#include "store/commit_thread.h"
+#include "store/memory_store.h"
 
 /* ---- rows that count commits, and fail one on request ---------------------------------------- */
 

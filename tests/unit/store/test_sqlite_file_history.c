@@ -3,7 +3,7 @@
  * What a cursor of an earlier run is worth for files: exactly what was announced after it follows,
  * as far as that is known, and nothing else is promised.
  */
-#include "store/sqlite_file_history.h"
+#include "store/sqlite_files.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,10 +15,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/change.h"
-#include "store/changelog.h"
-#include "store/sqlite_changelog.h"
-#include "store/sqlite_entities.h"
-#include "store/sqlite_files.h"
+#include "store/change_log.h"
+#include "store/sqlite_store.h"
 #include "support/fail_alloc.h"
 
 #define MOUNT "file:///d/"

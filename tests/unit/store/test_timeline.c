@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "store/timeline.h"
+#include "store/store.h"
 
 static void spellings_of_one_instant_are_one_instant(void **state)
 {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "store/commit_mark.h"
+#include "store/sqlite_damage.h"
 #include "support/wal_made.h"
 
 static const struct wal_identity one = {3, {0x11223344, 0xa5a5a5a5}};

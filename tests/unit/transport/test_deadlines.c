@@ -15,12 +15,12 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"
-#include "transport/deadlines.h"
-#include "transport/socket.h"
+#include "transport/connection.h"
+#include "transport/lines.h"
 
 #define BEGINNING_MS (1u << 20) /* where every grain begins */
 #define LONG_MS 60000u

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "transport/endpoint.h"
+#include "transport/listener.h"
 
 static char folder[] = "/tmp/tidings-endpoint-XXXXXX";
 static char path[64];

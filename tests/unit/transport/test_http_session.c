@@ -13,8 +13,7 @@
 
 #include <cmocka.h>
 
-#include "protocol/session_moving.h"
-#include "protocol/session_store.h"
+#include "engine/protocol/session_move.h"
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"

@@ -18,8 +18,8 @@
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"
-#include "transport/socket_private.h"
-#include "transport/websocket_private.h"
+#include "transport/lines.h"
+#include "transport/websocket.h"
 
 #define MOVES_MAX 16u
 

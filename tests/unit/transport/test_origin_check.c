@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "transport/origin_check.h"
+#include "transport/http_check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "transport/connection.h"
 #include "transport/peer_identity.h"
-#include "transport/socket_address.h"
 
 static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
 {

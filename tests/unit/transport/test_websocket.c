@@ -17,7 +17,7 @@
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"
-#include "transport/websocket_private.h"
+#include "transport/websocket.h"
 
 #define TEXT 0x81u
 #define FIRST_PART 0x01u

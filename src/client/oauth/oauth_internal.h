@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The state behind <tidings/oauth.h>: one flow at a time, those who wait for it, and the tokens.
+ *
+ * Whatever changes the tokens holds the lock of their file. When another process has it, it is
+ * asked for again a little later, by an alarm: nothing here blocks.
+ *
+ *     refused ───> (lock) ─> read again ─┬─> another one is there ──────────────> done
+ *                                        ├─> flow: refresh ─┬─> write, unlock ──> done
+ *                                        │                  └ refused, unlock ┐
+ *     login ───> flow: login <───────────┴────────────────────────────────────┘
+ *                      └─> (lock) ─> read again, write, unlock ────────────────> done
+ *
+ * A token that is near its end is renewed on the same road before anybody refuses it, with nobody
+ * waiting or with those whose requests begin just then; nobody is asked to log in for that. What an
+ * authorization server is about to give is taken and kept although nobody waits for it any more: a
+ * refresh token is good for one use, and whoever breaks off then has none.
+ */
+#ifndef CLIENT_OAUTH_OAUTH_INTERNAL_H
+#define CLIENT_OAUTH_OAUTH_INTERNAL_H
+
+#include "base/list.h"
+#include "client/oauth/flow.h"
+#include "client/oauth/oauth.h"
+#include "client/oauth/token_store.h"
+
+struct tidings_oauth {
+    struct tidings_credentials credentials;
+    struct oauth_settings settings;
+    struct loop *loop;
+    struct fetch *fetch;
+    struct loop_poll *fetch_poll;
+    struct token_store store;
+    struct flow *flow; /* NULL: none is under way */
+    struct list waiters;
+    char *server;    /* that the flow is for; NULL: none */
+    char *challenge; /* … and how it refused */
+    char *shown;     /* the token that it refused; NULL: none was shown */
+    bool is_probing;
+    bool is_early;       /* nothing was refused: a token is renewed before its end */
+    bool was_login;      /* the last that succeeded was a login, no refresh */
+    struct token fresh;  /* to be kept, when the lock is held */
+    struct alarm lock;   /* asks for it again */
+    uint64_t lock_until; /* clock_monotonic_ms */
+    void (*on_lock)(struct tidings_oauth *o);
+    char nonce[256];       /* the server's, for proofs */
+    struct alarm early;    /* the token shown last is near its end, or those who wait are patient
+                            * no longer */
+    char *early_server;    /* … at which it was shown; NULL: none yet */
+    uint64_t early_since;  /* clock_monotonic_ms: a renewal before the end is under way */
+    uint64_t early_after;  /* clock_monotonic_ms: not before, for it failed */
+    uint64_t renewals;     /* of tokens that nobody had refused */
+    unsigned logins;       /* that asked a person, since … */
+    uint64_t logins_since; /* clock_monotonic_ms */
+};
+
+struct oauth_waiter {
+    struct list link;
+    tidings_credentials_done_fn done;
+    void *to;
+    bool is_due; /* it is over, and those before are being told */
+    uint64_t
+        patience; /* clock_monotonic_ms: goes on then with what there is; 0: waits for the end */
+};
+
+/* ---- oauth.c: getting a token --------------------------------------------------------- */
+
+enum oauth_need {
+    OAUTH_LOGIN,       /* a new one, whatever there is */
+    OAUTH_RENEW,       /* another one than `shown`: of another process, renewed, or a new one */
+    OAUTH_RENEW_EARLY, /* the same, but for a new one */
+    OAUTH_STEP_UP,     /* one for more: of another process, or a new one */
+};
+
+struct oauth_wish {
+    const char *server;
+    struct tidings_str challenge, shown; /* a token, not a line */
+    enum oauth_need need;
+    bool is_probing;
+};
+
+/* ---- oauth.c: renewing before the end -------------------------------------------------- */
+
+#endif

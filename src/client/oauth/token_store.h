@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tokens by issuer and resource, in memory or in a file of the person's own (JSON, mode 0600) that
+ * several processes share. Whoever changes the file holds its lock (FILE.lock), reads it again, and
+ * replaces it as a whole. A file that others can read or write is refused.
+ */
+#ifndef CLIENT_OAUTH_TOKEN_STORE_H
+#define CLIENT_OAUTH_TOKEN_STORE_H
+
+#include "client/oauth/documents.h"
+
+#define TOKEN_STORE_MAX 256u /* tokens; beyond: TIDINGS_E_LIMIT */
+#define TOKEN_STORE_BYTES (4u << 20)
+
+struct token_store {
+    char *path; /* NULL: in memory */
+    int lock;   /* the descriptor that holds it; -1: not held */
+    struct token *tokens;
+    size_t count;
+};
+
+int token_store_init(struct token_store *s, const char *path); /* reads nothing yet */
+void token_store_deinit(struct token_store *s);
+
+/* What is in the file, instead of what is known; no file: nothing. In memory: as it is. */
+int token_store_load(struct token_store *s, struct tidings_error *err);
+/* The token for that server: of all whose resource covers it the one that says most. `issuer`: only
+ * of that one; NULL: of any. NULL: there is none. */
+struct token *token_store_find(struct token_store *s, const char *server, const char *issuer);
+
+/* 1: the lock is held now; 0: another process has it just now. */
+int token_store_lock(struct token_store *s, struct tidings_error *err);
+void token_store_unlock(struct token_store *s); /* not held: fine */
+/* Both with the lock, after token_store_load. A token takes the place of the one of its issuer and
+ * resource. */
+int token_store_put(struct token_store *s, const struct token *t, struct tidings_error *err);
+void token_store_remove(struct token_store *s, struct token *t); /* one of `tokens` */
+/* Write the file. */
+int token_store_save(struct token_store *s, struct tidings_error *err);
+
+/* The text of the file, for whoever has no file. */
+int token_store_parse(struct token_store *s, struct tidings_str text, struct tidings_error *err);
+
+#endif

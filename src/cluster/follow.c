@@ -1,0 +1,843 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What changed in the database, in the order of positions: what others committed since, and what is
+ * known at a start.
+ *
+ * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
+ * lock and held that to the commit: everything with a lower position is in it too.
+ *
+ * Most of the time others wrote entities, or announced something, and nothing else: one table or
+ * two are read alone first (cluster/follow.h). Who was notified of a position reads up to there and
+ * need not ask where the store is.
+ */
+#include "cluster/follow.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "cluster/postgres_internal.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Which rows of a page are followed, and of which tables the next one is read.
+ */
+
+/* Pages in a row that need not have been read of so many tables: then of fewer. */
+#define MANY_PAGES 16u
+
+/* How many of the rows are in a row from there on. */
+static size_t page_in_a_row(const struct page *page, uint64_t after)
+{
+    size_t n = 0;
+    while (n < page->count && page->position(page->rows, n) == after + 1 + n) {
+        n++;
+    }
+    return n;
+}
+
+/* Of a full page: rows at the last position, which runs share, may go on in the next one. */
+static size_t page_before_last(const struct page *page)
+{
+    size_t n = page->count;
+    while (n > 0 &&
+           page->position(page->rows, n - 1) == page->position(page->rows, page->count - 1)) {
+        n--;
+    }
+    return n > 0 ? n : page->count;
+}
+
+size_t page_followable(struct page_reader *r, const struct page *page, uint64_t followed,
+                       bool *ret_last)
+{
+    *ret_last = page->count < page->max;
+    if (r->tables == PAGE_ALL) {
+        return *ret_last ? page->count : page_before_last(page);
+    }
+    size_t n = page->is_missed ? 0 : page_in_a_row(page, followed);
+    if (n < page->count || (*ret_last && followed + n < page->newest)) {
+        *ret_last = false; /* something else lies between */
+        r->tables = page->is_missed || r->tables == PAGE_RECENT ? PAGE_ALL : PAGE_RECENT;
+        r->many = MANY_PAGES;
+    }
+    return n;
+}
+
+void page_choose(struct page_reader *r, enum page_tables least)
+{
+    if (least <= r->tables) {
+        r->many = MANY_PAGES;
+    } else if (r->many > 0) {
+        r->many--;
+    } else {
+        r->tables = least;
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Notifications by what they say of themselves; whether that is so shows when one is opened.
+ */
+
+void heard_clear(struct heard *h)
+{
+    while (h->count > 0) {
+        mem_free(h->texts[--h->count]);
+    }
+    h->notified = 0;
+}
+
+bool heard_add(struct heard *h, struct tidings_str text, uint64_t followed)
+{
+    struct row_notice_head head = {0};
+    bool is_notice = row_notice_parse(text, &head);
+    if (!is_notice && !str_to_u64(text, &head.to)) {
+        return false;
+    }
+    if (head.to <= followed) {
+        return true;
+    }
+    h->notified = head.to > h->notified ? head.to : h->notified;
+    char *copy = is_notice && h->count < HEARD_MAX ? str_dup(text) : NULL;
+    if (copy) {
+        h->texts[h->count++] = copy;
+    }
+    return true;
+}
+
+bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head *ret)
+{
+    for (unsigned i = 0; i < h->count; i++) {
+        if (row_notice_parse(tidings_str(h->texts[i]), ret) && ret->from == followed + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define PAGE_ROWS 1000 /* as the statements say */
+#define NO_VALUES (-1)
+#define VALUE_PAGES 256 /* in a row that had no entity which is known here: then without values */
+#define FLOOR_MAX 100000000
+#define READY_MS 1000
+
+/* The columns of PG_CHANGES. */
+enum change_column {
+    C_KIND,
+    C_POSITION,
+    C_FROM,
+    C_SIZE,
+    C_AT,
+    C_REMOVED,
+    C_CREATED,
+    C_ID,
+    C_TYPE,
+    C_VERSION,
+    C_PARENT,
+    C_CHANGED_BY,
+    C_OLD_TYPE_VERSION,
+    C_PRINCIPAL,
+    C_URI,
+    C_ETAG,
+    C_CAME_FROM,
+    C_TARGET,
+    C_METADATA,
+    C_CHECKSUM,
+    C_ORIGIN,
+    C_CHANGE,
+    C_SUBSCRIBABLE,
+    C_SINCE,
+    C_SUM,
+    C_PREVIOUS,
+    C_VALUE,
+};
+
+/* Those of PG_ENTITIES. */
+enum entity_column {
+    E_POSITION,
+    E_FROM,
+    E_AT,
+    E_DELETED,
+    E_CREATED,
+    E_ID,
+    E_TYPE,
+    E_VERSION,
+    E_PARENT,
+    E_CHANGED_BY,
+    E_PRINCIPAL,
+    E_SINCE,
+    E_SUM,
+    E_PREVIOUS,
+    E_VALUE,
+};
+
+/* Where a row has what it says of a version. */
+struct version_columns {
+    int type, version, parent, changed_by, principal, since, sum, previous, value;
+};
+
+/* What `ret->change` says already stands in the version too. */
+static void postgres_read_followed(struct pg_result *r, int i, const struct version_columns *at,
+                                   struct followed_row *ret)
+{
+    struct kept_change *c = &ret->change;
+    c->version = (struct entity_version){
+        .id = c->uri,
+        .from = c->modified_ms,
+        .to = TIMELINE_FOREVER,
+        .type = postgres_str(r, i, at->type),
+        .type_version = postgres_str(r, i, at->version),
+        .parent = postgres_str(r, i, at->parent),
+        .changed_by = postgres_str(r, i, at->changed_by),
+        .principal = postgres_str(r, i, at->principal),
+        .deleted = c->removed,
+        .created = c->created,
+        .since = postgres_int(r, i, at->since),
+    };
+    ret->sum = postgres_int(r, i, at->sum);
+    ret->previous = postgres_str(r, i, at->previous);
+    ret->value = postgres_str(r, i, at->value);
+}
+
+static void postgres_read_entity(struct pg_result *r, int i, struct followed_row *ret)
+{
+    static const struct version_columns at = {E_TYPE,       E_VERSION,   E_PARENT,
+                                              E_CHANGED_BY, E_PRINCIPAL, E_SINCE,
+                                              E_SUM,        E_PREVIOUS,  E_VALUE};
+    struct kept_change *c = &ret->change;
+    *c = (struct kept_change){
+        .kind = KEPT_ENTITY,
+        .position = (uint64_t)postgres_int(r, i, E_POSITION),
+        .modified_ms = postgres_int(r, i, E_FROM),
+        .at_ms = postgres_int(r, i, E_AT),
+        .removed = postgres_int(r, i, E_DELETED) != 0,
+        .created = postgres_int(r, i, E_CREATED) != 0,
+        .uri = postgres_str(r, i, E_ID),
+    };
+    postgres_read_followed(r, i, &at, ret);
+}
+
+static void postgres_read_change(struct pg_result *r, int i, struct followed_row *ret)
+{
+    static const struct version_columns at = {C_TYPE,       C_VERSION,   C_PARENT,
+                                              C_CHANGED_BY, C_PRINCIPAL, C_SINCE,
+                                              C_SUM,        C_PREVIOUS,  C_VALUE};
+    struct kept_change *c = &ret->change;
+    *c = (struct kept_change){
+        .kind = (enum kept_kind)postgres_int(r, i, C_KIND),
+        .position = (uint64_t)postgres_int(r, i, C_POSITION),
+        .modified_ms = postgres_int(r, i, C_FROM),
+        .size = postgres_int(r, i, C_SIZE),
+        .at_ms = postgres_int(r, i, C_AT),
+        .removed = postgres_int(r, i, C_REMOVED) != 0,
+        .created = postgres_int(r, i, C_CREATED) != 0,
+        .old_type_version = postgres_str(r, i, C_OLD_TYPE_VERSION),
+        .uri = postgres_str(r, i, C_URI),
+        .etag = postgres_str(r, i, C_ETAG),
+        .came_from = postgres_str(r, i, C_CAME_FROM),
+        .target = postgres_str(r, i, C_TARGET),
+        .metadata = postgres_str(r, i, C_METADATA),
+        .not_subscribable = postgres_int(r, i, C_SUBSCRIBABLE) == 0,
+    };
+    if (c->kind == KEPT_ENTITY || c->kind == KEPT_MOVED) {
+        c->uri = postgres_str(r, i, C_ID);
+    }
+    postgres_read_followed(r, i, &at, ret);
+    if (kept_is_announced(c->kind)) {
+        ret->announced = (struct tidings_change){
+            .uri = c->uri,
+            .kind = (enum tidings_change_kind)postgres_int(r, i, C_CHANGE),
+            .etag = c->etag,
+            .from = c->came_from,
+            .metadata = c->metadata,
+            .checksum = postgres_str(r, i, C_CHECKSUM),
+            .origin = postgres_str(r, i, C_ORIGIN),
+            .target = c->target,
+            .modified_ms = c->modified_ms,
+            .size = c->size < 0 ? 0 : c->size,
+            .has_size = c->size >= 0,
+            .not_subscribable = c->not_subscribable,
+        };
+        c->announced = &ret->announced;
+    }
+}
+
+/* Somebody else wrote an entity that may be known here as current: values are read from now on, and
+ * told with the change. */
+static void renew_head(struct postgres_rows *s, struct followed_row *row)
+{
+    struct entity_version *told = &row->change.version, v = *told;
+    entity_ids_add(&s->ids, v.id);
+    const struct entity_version *head = heads_find(&s->heads, v.id);
+    if (!head || head->from > v.from) { /* it was read since, and is newer than this */
+        return;
+    }
+    s->value_pages = VALUE_PAGES;
+    v.previous = row->previous;
+    v.value = row->value;
+    if (row->sum == 0 || !entity_version_is_whole(&v, row->sum)) {
+        heads_drop(&s->heads, v.id);
+    } else {
+        heads_put(&s->heads, &v);
+        *told = v;
+    }
+}
+
+/* What the store itself has to know of it. After a loss, of what is there, all is read again: some
+ * has positions below what was followed. */
+static int note_change(struct postgres_rows *s, struct followed_row *row, struct tidings_error *err)
+{
+    const struct kept_change *c = &row->change;
+    if (c->kind == KEPT_ENTITY) {
+        renew_head(s, row);
+    }
+    if (c->kind == KEPT_BROKEN) {
+        heads_clear(&s->heads);
+        entity_ids_clear(&s->ids);
+        mem_free(s->ids_after);
+        s->ids_after = NULL;
+    }
+    if (!s->log) {
+        return 0;
+    }
+    if (c->kind == KEPT_RUN) {
+        runs_add(s->log->runs, (uint64_t)c->modified_ms,
+                 c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
+        s->is_run_ended = s->is_run_ended || ((uint64_t)c->modified_ms == s->run && c->size >= 0);
+    } else if (c->kind == KEPT_BROKEN) {
+        const struct run_break b = {
+            .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
+        runs_add_break(s->log->runs, &b);
+        return b.is_lossy ? postgres_rows_read_runs(s, s->log->runs, err) : 0;
+    }
+    return 0;
+}
+
+void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable)
+{
+    s->followed = position > s->followed ? position : s->followed;
+    if (s->log) {
+        runs_follow(s->log->runs, position, is_durable);
+    }
+}
+
+/* All of what was published there. 0: it was published again since, and that comes later. */
+static int fill_published(struct postgres_rows *s, struct followed_row *row, struct pg_result **r,
+                          struct tidings_error *err)
+{
+    int rc = postgres_rows_ask_int(s, PG_PUBLISHED_ONE, (int64_t)row->change.position, r, err);
+    if (rc < 0 || postgres_rows(*r) == 0) {
+        return rc;
+    }
+    postgres_rows_read_published(*r, 0, &row->published);
+    row->change.published = &row->published;
+    return 1;
+}
+
+/* 1: go on; 0: `fn` has enough. */
+static int postgres_rows_hand_on(struct postgres_rows *s, struct followed_row *row,
+                                 kept_change_fn fn, void *user, struct tidings_error *err)
+{
+    struct pg_result *content = NULL;
+    struct kept_change *c = &row->change;
+    int rc = 1;
+    if (c->kind == KEPT_PUBLISHED && !c->removed) {
+        rc = fill_published(s, row, &content, err);
+        if (rc <= 0) {
+            postgres_free(content);
+            return rc < 0 ? rc : 1;
+        }
+    }
+    rc = note_change(s, row, err);
+    if (rc < 0) {
+        postgres_free(content);
+        return rc;
+    }
+    rc = fn(user, c) ? 1 : 0;
+    bool is_durable = !kept_is_announced(c->kind) && c->kind != KEPT_SESSION;
+    postgres_rows_note_followed(s, c->position, is_durable);
+    postgres_free(content);
+    return rc;
+}
+
+/* Some of it was forgotten before it was followed here: told in the place of the newest of those,
+ * when what comes next has the position `next`. */
+static bool tell_missed(struct postgres_rows *s, uint64_t next, uint64_t *missed, kept_change_fn fn,
+                        void *user)
+{
+    if (*missed == 0 || next <= *missed) {
+        return true;
+    }
+    const struct kept_change broken = {.kind = KEPT_BROKEN, .position = *missed};
+    bool goes_on = fn(user, &broken);
+    postgres_rows_note_followed(s, *missed, false);
+    *missed = 0;
+    return goes_on;
+}
+
+/* What happened up to there may be forgotten. */
+static uint64_t postgres_rows_floor(const struct postgres_rows *s)
+{
+    return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
+}
+
+static enum postgres_statement page_statement(const struct postgres_rows *s)
+{
+    return PG_CHANGES + (enum postgres_statement)s->page.tables;
+}
+
+static void put_page(struct postgres_values *v, uint64_t after, int64_t value_bytes)
+{
+    postgres_put_int(v, (int64_t)after);
+    postgres_put_int(v, value_bytes);
+}
+
+int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
+    return postgres_rows_send(s, page_statement(s), &v, err);
+}
+
+/* The counter first: what it covers is in the snapshot of the statement after it. */
+static int ask_for_page(struct postgres_rows *s, bool with_state, struct pg_result *results[2],
+                        struct tidings_error *err)
+{
+    int rc = postgres_rows_ready(s, READY_MS, err);
+    rc = rc == 0 && with_state ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
+    rc = rc == 0 ? postgres_rows_send_page(s, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, with_state ? results : results + 1,
+                                     with_state ? 2 : 1, err)
+                   : rc;
+}
+
+/* A page of what comes after `followed`; *ret_newest: where the store is at least. */
+static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *ret_newest,
+                     struct tidings_error *err)
+{
+    struct pg_result *results[2] = {NULL, NULL};
+    uint64_t notified = s->page.tables == PAGE_ALL ? 0 : s->notified;
+    bool with_state = notified <= s->followed;
+    *ret_newest = s->now.position;
+    if (s->is_in_batch && s->next_page && s->next_after == s->followed) {
+        *ret = s->next_page; /* it came with the lock */
+        s->next_page = NULL;
+        return 0;
+    }
+    if (s->is_in_batch) {
+        int rc = postgres_rows_send_page(s, err);
+        rc = rc == 0 ? postgres_end(s->db, err) : rc;
+        return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
+    }
+    __atomic_fetch_add(&s->heard_so_far.asked, 1, __ATOMIC_RELAXED);
+    bool was_connected = postgres_is_connected(s->db);
+    uint64_t asked_ms = clock_monotonic_ms();
+    int rc = ask_for_page(s, with_state, results, err);
+    /* It was lost while nobody used it: another may do. */
+    if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
+        rc = ask_for_page(s, with_state, results, err);
+    }
+    if (rc == 0 && with_state) {
+        rc = postgres_rows_read_counters(s, results[0], &s->now, err);
+        if (rc == 0) {
+            postgres_rows_hear_clock(s, results[0], asked_ms);
+        }
+    }
+    postgres_free(results[0]);
+    s->notified = 0; /* if it says too much, the store is asked */
+    *ret = results[1];
+    *ret_newest = with_state ? s->now.position : notified;
+    return rc;
+}
+
+/* A statement that would have given such a change. */
+static enum postgres_statement statement_of(enum kept_kind kind)
+{
+    return kind == KEPT_ENTITY                               ? PG_ENTITIES
+           : kept_is_announced(kind) || kind == KEPT_SESSION ? PG_RECENT
+                                                             : PG_CHANGES;
+}
+
+/* `least` would have given all of the page. */
+static void choose_statement(struct postgres_rows *s, enum postgres_statement least)
+{
+    page_choose(&s->page, (enum page_tables)(least - PG_CHANGES));
+    s->value_pages -= s->value_pages > 0;
+}
+
+static uint64_t entity_position(void *rows, size_t i)
+{
+    return (uint64_t)postgres_int(rows, (int)i, E_POSITION);
+}
+
+static uint64_t change_position(void *rows, size_t i)
+{
+    return (uint64_t)postgres_int(rows, (int)i, C_POSITION);
+}
+
+/* How many rows of a page can be followed. *is_last: and that is all there is. */
+static int count_followable(struct postgres_rows *s, struct pg_result *rows, uint64_t newest,
+                            bool is_missed, bool *is_last)
+{
+    const struct page page = {
+        .count = (size_t)postgres_rows(rows),
+        .max = PAGE_ROWS,
+        .newest = newest,
+        .is_missed = is_missed,
+        .position = s->page.tables == PAGE_ENTITIES ? entity_position : change_position,
+        .rows = rows,
+    };
+    return (int)page_followable(&s->page, &page, s->followed, is_last);
+}
+
+/* Others took this node's run for ended: nobody is told of what comes after that before they know
+ * better, or they would refuse its cursors. */
+static bool must_revive(const struct postgres_rows *s, bool was_tried)
+{
+    return s->is_run_ended && !s->is_in_batch && !was_tried;
+}
+
+/* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
+static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn fn, void *user,
+                       struct tidings_error *err)
+{
+    struct pg_result *page = NULL;
+    uint64_t newest = 0;
+    enum postgres_statement which = page_statement(s), least = PG_ENTITIES;
+    int rc = read_page(s, &page, &newest, err);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t missed = s->followed < postgres_rows_floor(s) ? postgres_rows_floor(s) : 0;
+    bool is_last = false, goes_on = true;
+    int n = count_followable(s, page, newest, missed > 0, &is_last);
+    rc = 1;
+    for (int i = 0; rc == 1 && goes_on && i < n; i++) {
+        struct followed_row row = {.published = {.created = false}};
+        (which == PG_ENTITIES ? postgres_read_entity : postgres_read_change)(page, i, &row);
+        enum postgres_statement own = statement_of(row.change.kind);
+        least = own < least ? own : least;
+        /* Several runs have one position. */
+        goes_on = !(must_revive(s, was_tried) && row.change.position > s->followed) &&
+                  tell_missed(s, row.change.position, &missed, fn, user);
+        rc = goes_on ? postgres_rows_hand_on(s, &row, fn, user, err) : rc;
+        goes_on = goes_on && rc != 0;
+    }
+    postgres_free(page);
+    goes_on = goes_on && (rc < 0 || !is_last || tell_missed(s, UINT64_MAX, &missed, fn, user));
+    if (rc < 0 || !goes_on) {
+        return rc < 0 ? rc : 0;
+    }
+    if (is_last) {
+        choose_statement(s, least);
+        postgres_rows_note_followed(s, newest, false); /* rows said what was durable */
+        s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
+        s->is_behind = false;
+    }
+    return is_last ? 0 : 1;
+}
+
+static int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
+                                      struct tidings_error *err);
+
+int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+                         struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    postgres_rows_release(s);
+    if (s->is_in_batch && !s->is_behind) {
+        return 0;
+    }
+    if (!s->is_in_batch) {
+        postgres_rows_listen(s);
+        int heard = postgres_rows_follow_heard(s, fn, user, err);
+        if (heard != 0) {
+            return heard < 0 ? heard : 0;
+        }
+    }
+    int rc = 1;
+    bool was_tried = false;
+    while (rc == 1) {
+        rc = follow_page(s, was_tried, fn, user, err);
+        if (rc == 0 && must_revive(s, was_tried)) {
+            /* If it fails, it is tried again when the row of this node is written. */
+            was_tried = true;
+            (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
+            rc = 1;
+        }
+    }
+    return rc;
+}
+
+int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
+                              kept_change_fn fn, void *user, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int64_t count = max > FLOOR_MAX ? FLOOR_MAX : (int64_t)max;
+    int rc = postgres_rows_ask_int(s, PG_FLOOR, count, &r, err);
+    uint64_t floor = rc == 0 && postgres_rows(r) == 1 ? (uint64_t)postgres_int(r, 0, 0) : 0;
+    postgres_free(r);
+    floor = s->now.floor > floor ? s->now.floor : floor;
+    floor = s->now.announced > floor ? s->now.announced : floor;
+    /* Of before a break the announcements are gone: nobody could tell who comes from there. */
+    uint64_t broken = s->log ? runs_broken(s->log->runs) : 0;
+    floor = broken > floor ? broken : floor;
+    *ret_floor = floor;
+    uint64_t after = floor;
+    int n = rc == 0 ? PAGE_ROWS : 0;
+    for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
+        struct postgres_values v = {0};
+        put_page(&v, after, NO_VALUES);
+        rc = postgres_rows_ask(s, PG_CHANGES, &v, &r, err);
+        n = rc == 0 ? postgres_rows(r) : 0;
+        for (int i = 0; more && i < n; i++) {
+            struct followed_row row = {.published = {.created = false}};
+            postgres_read_change(r, i, &row);
+            after = row.change.position;
+            /* Of the others, what cursors of before are good for says enough. */
+            bool is_resource = row.change.kind <= KEPT_FILE || kept_is_announced(row.change.kind);
+            more = after <= s->followed && (!is_resource || fn(user, &row.change));
+        }
+        postgres_free(r);
+    }
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Notices in PostgreSQL: the rows of a batch travel with NOTIFY to the nodes that follow it, which
+ * then need not ask. The rules are those of cluster/log_record.h.
+ *
+ * Two channels, named after the cluster: one for positions, which is all that older nodes know, and
+ * `…_rows` for notices. Both are notified by one statement, so whoever listens is woken once.
+ */
+
+#define SAY_AGAIN_MS 10000u
+
+static void notice_count(uint64_t *counter, uint64_t more)
+{
+    __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+void postgres_rows_notice_deinit(struct postgres_rows *s)
+{
+    heard_clear(&s->heard);
+    row_notice_deinit(&s->notice);
+    sealer_deinit(&s->sealer);
+    explicit_bzero(&s->notice_key, sizeof s->notice_key);
+}
+
+/* ---- where they are good --------------------------------------------------------------------- */
+
+/* Everything but the secret is no secret. */
+static void read_place(struct postgres_rows *s, struct pg_result *r)
+{
+    struct postgres_values v = {0};
+    struct sha256 sum;
+    postgres_put_int(&v, (int64_t)s->cluster_id);
+    postgres_put_int(&v, (int64_t)s->server);
+    for (int i = 1; i <= 3; i++) {
+        postgres_put_int(&v, postgres_int(r, 0, i));
+    }
+    sha256_init(&sum);
+    sha256_put(&sum, v.numbers, (size_t)v.count * sizeof *v.numbers);
+    sha256_end(&sum, s->place.digest);
+    sealer_deinit(&s->sealer);
+    row_notice_key((const unsigned char *)postgres_str(r, 0, 0).ptr, &s->notice_key);
+    sealer_init(&s->sealer, &s->notice_key);
+}
+
+/* An engine that cannot say where this is goes on with positions alone; so does who has no OpenSSL.
+ */
+int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    struct tidings_error why = {0};
+    int rc = postgres_ask(s->db, PG_PLACE, NULL, &r, &why);
+    s->has_place =
+        rc == 0 && postgres_rows(r) == 1 && postgres_str(r, 0, 0).len == 32 && seal_load(NULL) == 0;
+    if (s->has_place) {
+        read_place(s, r);
+    }
+    postgres_free(r);
+    s->has_heard_all = false;
+    return rc < 0 && !postgres_is_connected(s->db) ? tidings_fail(err, rc, "%s", why.text) : 0;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* Does the newest position come after those of the rows that are there? */
+static bool notice_takes(struct postgres_rows *s)
+{
+    bool takes = s->has_place && s->has_notify && !s->notice.is_partial &&
+                 s->now.position == s->before.position + s->notice.count + 1;
+    s->notice.is_partial = !takes;
+    return takes;
+}
+
+/* What replaced a row of the same batch would be followed without that one: it is asked for. */
+void postgres_rows_tell_version(struct postgres_rows *s, const struct entity_version *v,
+                                int64_t sum, bool replaces_current)
+{
+    s->notice.is_partial = s->notice.is_partial || (replaces_current && s->notice.count > 0);
+    if (notice_takes(s)) {
+        row_notice_add_version(&s->notice, v, s->now_ms, sum);
+    }
+}
+
+void postgres_rows_tell_announced(struct postgres_rows *s, enum kept_kind kind,
+                                  const struct tidings_change *c)
+{
+    if (notice_takes(s)) {
+        row_notice_add_announced(&s->notice, kind, c, s->now_ms);
+    }
+}
+
+int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    char mark[POSTGRES_MARK];
+    bool is_marked = row_notice_is_whole(&s->notice, s->before.position, s->now.position);
+    postgres_put_int(&v, (int64_t)s->now.position);
+    postgres_put_int(&v, (int64_t)s->now.floor);
+    postgres_put_int(&v, (int64_t)s->now.announced);
+    postgres_put_int(&v, s->now.keys);
+    postgres_put_int(&v, s->now.max_keys);
+    if (is_marked) {
+        postgres_rows_mark(s, mark);
+        postgres_put_str(&v, tidings_str(mark));
+    }
+    return postgres_rows_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
+}
+
+unsigned postgres_rows_notify(struct postgres_rows *s)
+{
+    char channel[40], rows_channel[48], position[24], mark[POSTGRES_MARK];
+    struct postgres_values v = {0};
+    struct buf text;
+    if (!s->has_notify) {
+        return 0;
+    }
+    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    bool has_rows =
+        row_notice_is_whole(&s->notice, s->before.position, s->now.position) &&
+        row_notice_put(&s->notice, &s->sealer, &s->place, s->before.position + 1, &text) == 0;
+    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
+    (void)snprintf(rows_channel, sizeof rows_channel, "%s_rows", channel);
+    (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
+    if (has_rows) {
+        postgres_put_str(&v, tidings_str(rows_channel));
+        postgres_put_str(&v, buf_str(&text));
+    }
+    postgres_put_str(&v, tidings_str(channel));
+    postgres_put_str(&v, tidings_str(position));
+    if (has_rows || s->is_unlocked) {
+        postgres_rows_mark(s, mark);
+        postgres_put_str(&v, tidings_str(mark));
+    }
+    enum postgres_statement which = has_rows         ? PG_NOTIFY_ROWS
+                                    : s->is_unlocked ? PG_NOTIFY_IF
+                                                     : PG_NOTIFY;
+    int rc = postgres_send(s->db, (int)which, &v, NULL);
+    rc = rc == 0 ? postgres_end(s->db, NULL) : rc;
+    buf_deinit(&text);
+    return rc == 0 ? 1 : 0;
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+/* Somebody else wrote it, or it is of before a restart. Said now and then. */
+static void notice_refuse(struct postgres_rows *s)
+{
+    notice_count(&s->heard_so_far.refused, 1);
+    uint64_t now = clock_monotonic_ms();
+    if (now >= s->say_refused_ms) {
+        s->say_refused_ms = now + SAY_AGAIN_MS;
+        log_warn(LOG_STORE, "a notification was not sent by a node of this cluster",
+                 KV("database", postgres_redacted_url(s->db)));
+    }
+}
+
+static void on_notified(void *user, struct tidings_str payload)
+{
+    struct postgres_rows *s = user;
+    if (!heard_add(&s->heard, payload, s->followed)) {
+        notice_refuse(s);
+    }
+}
+
+int postgres_rows_hear(struct postgres_rows *s)
+{
+    heard_clear(&s->heard);
+    int rc = postgres_notified(s->db, on_notified, s);
+    s->notified = s->heard.notified;
+    s->has_heard_all = rc == 0 && s->heard.count > 0;
+    return rc < 0 || s->notified > s->followed ? 1 : 0;
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+/* 1: go on; 0: `fn` has enough. */
+static int apply_rows(struct postgres_rows *s, const struct row_notice_head *head,
+                      struct tidings_str rows, kept_change_fn fn, void *user,
+                      struct tidings_error *err)
+{
+    struct followed_row row;
+    int rc = 1;
+    notice_count(&s->heard_so_far.told, 1);
+    for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &row); at++) {
+        rc = postgres_rows_hand_on(s, &row, fn, user, err);
+        notice_count(&s->heard_so_far.changes, 1);
+    }
+    s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
+    return rc;
+}
+
+/* What was forgotten before it was followed is told by who asks. */
+static bool heard_may_be_followed(const struct postgres_rows *s)
+{
+    return s->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
+           postgres_rows_floor(s) <= s->followed;
+}
+
+static int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
+                                      struct tidings_error *err)
+{
+    struct row_notice_head head;
+    struct buf rows;
+    int rc = heard_may_be_followed(s) ? 1 : TIDINGS_E_NOTFOUND;
+    buf_init_secret(&rows, ROW_NOTICE_TEXT_MAX);
+    while (rc == 1 && heard_find(&s->heard, s->followed, &head)) {
+        buf_clear(&rows);
+        int opened = row_notice_open(&head, &s->sealer, &s->place, &rows);
+        if (opened == TIDINGS_E_INVALID) {
+            notice_refuse(s);
+        }
+        rc = opened == 0 ? apply_rows(s, &head, buf_str(&rows), fn, user, err) : TIDINGS_E_NOTFOUND;
+    }
+    buf_deinit(&rows);
+    heard_clear(&s->heard);
+    s->has_heard_all = false;
+    if (rc == TIDINGS_E_NOTFOUND) {
+        return 0;
+    }
+    return rc < 0 ? rc : rc == 0 || s->followed >= s->notified ? 1 : 0;
+}
+
+void postgres_rows_heard(struct entity_rows *rows, struct shared_heard *ret)
+{
+    struct shared_heard *h = &postgres_rows_of(rows)->heard_so_far;
+    *ret = (struct shared_heard){
+        .told = __atomic_load_n(&h->told, __ATOMIC_RELAXED),
+        .changes = __atomic_load_n(&h->changes, __ATOMIC_RELAXED),
+        .asked = __atomic_load_n(&h->asked, __ATOMIC_RELAXED),
+        .refused = __atomic_load_n(&h->refused, __ATOMIC_RELAXED),
+    };
+}

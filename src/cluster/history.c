@@ -1,0 +1,689 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs, breaks and marks in three small arrays under one lock.
+ *
+ * Invariants: breaks ascend by `began`. A mark says of `count` positions in a row which numbers
+ * they have; marks ascend in both. Everything with a position above a mark has a number above the
+ * mark's, so any of them can be left out: the answer is lower then, and something is told twice.
+ */
+#include "cluster/history.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "cluster/postgres_internal.h"
+#include "store/change.h"
+#include "store/change_log.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Finding out whether the database lost what it had committed (a *break*, cluster/history.h).
+ * Checked whenever a connection was made: nothing of that kind happens while one stands.
+ * cluster/history.h decides; here it is read what that is decided from, and written down what was
+ * decided.
+ *
+ * The unlogged table `tidings_mark` has one row, unless the database crashed; which server it is,
+ * and which of its timelines, is compared with what was recorded.
+ */
+
+#define NO_IDENTITY 1 /* of an engine that cannot say who it is */
+
+struct observed {
+    struct postgres_counters counters;
+    struct store_state state;
+    struct run_break breaks[RUNS_BREAKS_MAX];
+};
+
+bool postgres_rows_is_unsupported(const struct postgres_rows *s)
+{
+    const char *state = postgres_state(s->db);
+    return postgres_is_connected(s->db) &&
+           (strncmp(state, "42", 2) == 0 || strncmp(state, "0A", 2) == 0);
+}
+
+/* A number of the server and its timeline. */
+static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    struct tidings_error why = {0};
+    int rc = postgres_ask(s->db, PG_SERVER, NULL, &r, &why);
+    *ret = NO_IDENTITY;
+    if (rc < 0 && postgres_rows_is_unsupported(s)) {
+        return 0; /* it has no such functions, or they are not for us */
+    }
+    if (rc < 0) {
+        return tidings_fail(err, rc, "%s", why.text);
+    }
+    if (postgres_rows(r) == 1) {
+        unsigned char digest[32];
+        postgres_rows_digest(postgres_str(r, 0, 0), digest);
+        memcpy(ret, digest, sizeof *ret);
+        *ret = (*ret & INT64_MAX) | 2; /* fits the column, and is none of the others */
+    }
+    postgres_free(r);
+    return 0;
+}
+
+static int observe_store(struct postgres_rows *s, struct observed *l, struct tidings_error *err)
+{
+    struct pg_result *results[2];
+    struct postgres_values v = {0};
+    postgres_put_int(&v, RUNS_BREAKS_MAX);
+    int rc = postgres_rows_send(s, PG_STATE, NULL, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_BREAKS, &v, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    rc = postgres_rows_read_counters(s, results[0], &l->counters, err);
+    if (rc == 0) {
+        l->state.position = l->counters.position;
+        l->state.recorded = (uint64_t)postgres_int(results[0], 0, 6);
+        l->state.has_mark = postgres_int(results[0], 0, 7) > 0;
+    }
+    int count = postgres_rows(results[1]);
+    for (int i = 0; i < count && i < (int)RUNS_BREAKS_MAX; i++) {
+        l->breaks[count - 1 - i] = (struct run_break){
+            .kept = (uint64_t)postgres_int(results[1], i, 0),
+            .began = (uint64_t)postgres_int(results[1], i, 1),
+            .is_lossy = postgres_int(results[1], i, 2) != 0,
+        };
+    }
+    l->state.cluster = s->cluster_id;
+    l->state.breaks = l->breaks;
+    l->state.break_count = (size_t)count;
+    postgres_free(results[0]);
+    postgres_free(results[1]);
+    return rc;
+}
+
+static int send_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
+                    struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, n);
+    return postgres_rows_send(s, which, &v, err);
+}
+
+/* Under the lock. NULL: none; the server is recorded. */
+static int write_down(struct postgres_rows *s, const struct observed *l, const struct run_break *b,
+                      struct tidings_error *err)
+{
+    struct postgres_values counters = {0}, row = {0};
+    int rc = send_int(s, PG_SET_SERVER, (int64_t)l->state.server, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_SET_MARK, NULL, err) : rc;
+    if (b) {
+        postgres_put_int(&row, (int64_t)b->began);
+        postgres_put_int(&row, (int64_t)b->kept);
+        postgres_put_int(&row, b->is_lossy);
+        rc = rc == 0 ? postgres_rows_send(s, PG_ADD_BREAK, &row, err) : rc;
+        rc = rc == 0 ? send_int(s, PG_DROP_BREAKS, RUNS_BREAKS_MAX, err) : rc;
+        postgres_put_int(&counters, (int64_t)b->began);
+        postgres_put_int(&counters, (int64_t)l->counters.floor);
+        postgres_put_int(&counters, (int64_t)l->counters.announced);
+        postgres_put_int(&counters, l->counters.keys);
+        postgres_put_int(&counters, l->counters.max_keys);
+        rc = rc == 0 ? postgres_rows_send(s, PG_SET_STATE, &counters, err) : rc;
+    }
+    rc = rc == 0 ? postgres_rows_send(s, PG_COMMIT, NULL, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, NULL, 0, err) : rc;
+}
+
+static enum store_verdict judge_server(struct postgres_rows *s, const struct observed *l,
+                                       struct run_break *ret)
+{
+    uint64_t random = 0;
+    if (l->state.recorded == 0) {
+        return STORE_SAME; /* it is new, and will be */
+    }
+    (void)!random_bytes(&random, sizeof random); /* without: the shortest jump */
+    return runs_judge(s->log ? s->log->runs : NULL, &l->state, random, ret);
+}
+
+/* With the lock, which is let go of at the end. */
+static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings_error *err)
+{
+    struct observed l = {.state = {.server = server}};
+    struct run_break fresh;
+    struct pg_result *r = NULL;
+    int rc = postgres_rows_send(s, PG_BEGIN, NULL, err);
+    rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
+    postgres_free(r);
+    rc = rc == 0 ? observe_store(s, &l, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    enum store_verdict verdict = judge_server(s, &l, &fresh);
+    if (verdict == STORE_SAME) {
+        return write_down(s, &l, NULL, err);
+    }
+    if (verdict == STORE_OTHER) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "%s: it belongs to another cluster: name the right one",
+                            postgres_name(s->db));
+    }
+    log_warn(LOG_STORE,
+             verdict == STORE_CRASHED ? "database crashed"
+                                      : "database was replaced, or restored to an older state",
+             KV("database", postgres_redacted_url(s->db)), KV("kept", fresh.kept),
+             KV("position", fresh.began));
+    return write_down(s, &l, &fresh, err);
+}
+
+int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct observed l = {.counters = {0}};
+    struct run_break unused;
+    uint64_t server = 0;
+    int rc = identify(s, &server, err);
+    rc = rc == 0 ? observe_store(s, &l, err) : rc;
+    l.state.server = s->server = server;
+    if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
+        return rc;
+    }
+    rc = judge_locked(s, server, err);
+    if (rc < 0 && postgres_is_connected(s->db)) {
+        (void)postgres_exec(s->db, "ROLLBACK", NULL);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+struct run {
+    uint64_t epoch, last;
+};
+
+struct run_mark {
+    uint64_t number, position;
+    uint64_t count; /* of changes in a row */
+};
+
+struct runs {
+    pthread_mutex_t lock;
+    uint64_t cluster, first;
+    uint64_t followed, followed_durable;
+    size_t run_count, run_oldest; /* a ring */
+    size_t break_count;
+    size_t mark_count;
+    uint64_t forgotten; /* `began` of the newest break that is not remembered */
+    uint64_t marked;    /* the highest position that has a number */
+    struct run runs[RUNS_MAX];
+    struct run_break breaks[RUNS_BREAKS_MAX];
+    struct run_mark marks[RUNS_MARKS];
+};
+
+int runs_create(uint64_t cluster, uint64_t epoch, uint64_t first, struct runs **ret,
+                struct tidings_error *err)
+{
+    struct runs *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int errnum = pthread_mutex_init(&r->lock, NULL);
+    if (errnum) {
+        mem_free(r);
+        return error_errno(err, errnum, "create lock");
+    }
+    r->cluster = cluster;
+    r->first = r->marked = r->followed = r->followed_durable = first;
+    runs_add(r, epoch, RUN_LIVES);
+    *ret = r;
+    return 0;
+}
+
+void runs_destroy(struct runs *r)
+{
+    if (r) {
+        pthread_mutex_destroy(&r->lock);
+        mem_free(r);
+    }
+}
+
+/* ---- what was read in the store -------------------------------------------------------------- */
+
+static struct run *run_find(struct runs *r, uint64_t epoch)
+{
+    for (size_t i = 0; i < r->run_count; i++) {
+        if (r->runs[i].epoch == epoch) {
+            return &r->runs[i];
+        }
+    }
+    return NULL;
+}
+
+void runs_add(struct runs *r, uint64_t epoch, uint64_t last)
+{
+    pthread_mutex_lock(&r->lock);
+    struct run *run = run_find(r, epoch);
+    if (!run && r->run_count < RUNS_MAX) {
+        run = &r->runs[r->run_count++];
+    } else if (!run) {
+        run = &r->runs[r->run_oldest];
+        r->run_oldest = (r->run_oldest + 1) % RUNS_MAX;
+    }
+    *run = (struct run){epoch, last};
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Has been heard of a run that it began, and came so far? Else another node may have begun it just
+ * now; or took it for ended, and it goes on: runs_resume refuses its cursors until that is
+ * followed. */
+static bool runs_knows(struct runs *r, uint64_t epoch, uint64_t position)
+{
+    pthread_mutex_lock(&r->lock);
+    const struct run *run = run_find(r, epoch);
+    bool is_known = run && position <= run->last;
+    pthread_mutex_unlock(&r->lock);
+    return is_known;
+}
+
+static bool runs_knows_break(const struct runs *r, uint64_t began)
+{
+    for (size_t i = 0; i < r->break_count; i++) {
+        if (r->breaks[i].began == began) {
+            return true;
+        }
+    }
+    return began <= r->forgotten;
+}
+
+void runs_add_break(struct runs *r, const struct run_break *b)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!runs_knows_break(r, b->began)) {
+        if (r->break_count == RUNS_BREAKS_MAX) {
+            r->forgotten = r->breaks[0].began;
+            memmove(r->breaks, r->breaks + 1, --r->break_count * sizeof(r->breaks[0]));
+        }
+        size_t at = r->break_count++;
+        while (at > 0 && r->breaks[at - 1].began > b->began) {
+            r->breaks[at] = r->breaks[at - 1];
+            at--;
+        }
+        r->breaks[at] = *b;
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+uint64_t runs_broken(struct runs *r)
+{
+    pthread_mutex_lock(&r->lock);
+    uint64_t began = r->break_count > 0 ? r->breaks[r->break_count - 1].began : r->forgotten;
+    pthread_mutex_unlock(&r->lock);
+    return began;
+}
+
+void runs_follow(struct runs *r, uint64_t position, bool is_durable)
+{
+    pthread_mutex_lock(&r->lock);
+    if (position > r->followed) {
+        r->followed = position;
+    }
+    if (is_durable && position > r->followed_durable) {
+        r->followed_durable = position;
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+uint64_t runs_followed(struct runs *r)
+{
+    pthread_mutex_lock(&r->lock);
+    uint64_t followed = r->followed;
+    pthread_mutex_unlock(&r->lock);
+    return followed;
+}
+
+bool runs_misses(struct runs *r, uint64_t floor)
+{
+    return runs_followed(r) < floor;
+}
+
+/* ---- cursors --------------------------------------------------------------------------------- */
+
+/* Every second of the older half goes: what is old is known less exactly. */
+static void marks_thin(struct runs *r)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < r->mark_count; i += i < r->mark_count / 2 ? 2 : 1) {
+        r->marks[kept++] = r->marks[i];
+    }
+    r->mark_count = kept;
+}
+
+/* A position that comes late makes those above it say too much: they are forgotten, and those up to
+ * the highest are not taken any more. */
+static void marks_forget_from(struct runs *r, uint64_t position)
+{
+    while (r->mark_count > 0) {
+        struct run_mark *newest = &r->marks[r->mark_count - 1];
+        if (newest->position >= position) {
+            r->mark_count--;
+            continue;
+        }
+        if (newest->position + newest->count > position) {
+            newest->count = position - newest->position;
+        }
+        break;
+    }
+}
+
+void runs_mark(struct runs *r, uint64_t number, uint64_t position)
+{
+    pthread_mutex_lock(&r->lock);
+    struct run_mark *newest = r->mark_count > 0 ? &r->marks[r->mark_count - 1] : NULL;
+    if (position <= r->marked) {
+        marks_forget_from(r, position);
+    } else if (newest && newest->position + newest->count == position &&
+               newest->number + newest->count == number) {
+        newest->count++;
+    } else {
+        if (r->mark_count == RUNS_MARKS) {
+            marks_thin(r);
+        }
+        r->marks[r->mark_count++] = (struct run_mark){number, position, 1};
+    }
+    r->marked = position > r->marked ? position : r->marked;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* The number of the newest change up to that position, as far as known. */
+static uint64_t number_of(const struct runs *r, uint64_t position)
+{
+    size_t low = 0, high = r->mark_count; /* the first mark above it is in [low, high] */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (r->marks[middle].position <= position) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0) {
+        return position < r->first ? position : r->first;
+    }
+    const struct run_mark *m = &r->marks[low - 1];
+    uint64_t beyond = position - m->position;
+    return m->number + (beyond < m->count ? beyond : m->count - 1);
+}
+
+/* Is what was told up to this position still so? */
+static bool runs_holds(const struct runs *r, uint64_t position, bool is_durable)
+{
+    for (size_t i = r->break_count; i-- > 0 && r->breaks[i].began > position;) {
+        if (!is_durable || r->breaks[i].is_lossy || position > r->breaks[i].kept) {
+            return false;
+        }
+    }
+    return position >= r->forgotten;
+}
+
+enum runs_answer runs_resume(struct runs *r, uint64_t epoch, uint64_t position, bool is_durable,
+                             uint64_t *ret)
+{
+    enum runs_answer answer = RUNS_REFUSED;
+    pthread_mutex_lock(&r->lock);
+    const struct run *run = run_find(r, epoch);
+    if (run && position <= run->last && runs_holds(r, position, is_durable)) {
+        answer = position <= r->followed                    ? RUNS_GOOD
+                 : position <= r->followed + RUNS_AHEAD_MAX ? RUNS_AHEAD
+                                                            : RUNS_REFUSED;
+        *ret = number_of(r, position);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return answer;
+}
+
+/* ---- the state of the store ------------------------------------------------------------------ */
+
+/* Is something durable gone that was followed here? Also when others found that the store went
+ * back, and not how far. */
+static bool has_lost_durable(const struct runs *r, const struct store_state *state)
+{
+    bool is_recorded = false, is_below = state->position < r->followed_durable;
+    for (size_t i = 0; i < state->break_count; i++) {
+        const struct run_break *b = &state->breaks[i];
+        if (b->began > r->followed && !runs_knows_break(r, b->began)) {
+            is_recorded = is_recorded || b->is_lossy;
+            is_below = is_below || b->kept < r->followed_durable;
+        }
+    }
+    return is_below && !is_recorded;
+}
+
+static enum store_verdict store_judge(const struct runs *r, const struct store_state *state)
+{
+    if (r && state->cluster != r->cluster) {
+        return STORE_OTHER;
+    }
+    if (state->server != state->recorded) {
+        return STORE_REPLACED;
+    }
+    if (r && has_lost_durable(r, state)) {
+        return STORE_WENT_BACK;
+    }
+    if (!state->has_mark) {
+        return STORE_CRASHED;
+    }
+    return r && state->position < r->followed ? STORE_WENT_BACK : STORE_SAME;
+}
+
+enum store_verdict runs_judge(struct runs *r, const struct store_state *state, uint64_t random,
+                              struct run_break *ret)
+{
+    uint64_t highest = state->position;
+    if (r) {
+        pthread_mutex_lock(&r->lock);
+        highest = r->followed > highest ? r->followed : highest;
+    }
+    enum store_verdict verdict = store_judge(r, state);
+    if (r) {
+        pthread_mutex_unlock(&r->lock);
+    }
+    if (verdict == STORE_SAME || verdict == STORE_OTHER) {
+        return verdict;
+    }
+    if (highest > RUNS_POSITION_MAX) {
+        return STORE_OTHER;
+    }
+    *ret = (struct run_break){
+        .kept = state->position,
+        .began = highest + RUNS_JUMP + random % RUNS_JUMP,
+        .is_lossy = verdict != STORE_CRASHED,
+    };
+    return verdict;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * The change log beside a database: one in memory that begins where this node began to follow, and
+ * which other runs' cursors are good here (cluster/history.h). Whoever follows the database adds
+ * runs and breaks while the log is asked for them: the two share that, counted.
+ */
+
+void postgres_log_unref(struct postgres_log *log)
+{
+    if (log && __atomic_sub_fetch(&log->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        runs_destroy(log->runs);
+        mem_free(log);
+    }
+}
+
+/* Who has not come so far goes on at the newest: some changes are heard twice then, none is missed.
+ */
+static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, bool is_durable,
+                                uint64_t *ret)
+{
+    const struct postgres_log *log = user;
+    return runs_resume(log->runs, epoch, position, is_durable, ret) != RUNS_REFUSED;
+}
+
+static bool postgres_log_knows(void *user, uint64_t epoch, uint64_t position)
+{
+    const struct postgres_log *log = user;
+    return runs_knows(log->runs, epoch, position);
+}
+
+/* Up to the first number, numbers are positions already. */
+static void postgres_log_appended(void *user, const struct change *change)
+{
+    const struct postgres_log *log = user;
+    if (change->position > 0 && change->seq > log->first) {
+        runs_mark(log->runs, change->seq, change->position);
+    }
+}
+
+static void postgres_log_destroy(void *user)
+{
+    postgres_log_unref(user);
+}
+
+static const struct changelog_durable_ops log_ops = {
+    .resume = postgres_log_resume,
+    .knows = postgres_log_knows,
+    .appended = postgres_log_appended,
+    .destroy = postgres_log_destroy,
+};
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static int send_two(struct postgres_rows *s, enum postgres_statement which, uint64_t a, uint64_t b,
+                    struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, (int64_t)a);
+    postgres_put_int(&v, (int64_t)b);
+    return postgres_rows_send(s, which, &v, err);
+}
+
+/* Runs whose nodes do not live any more came as far as the store is. */
+static int begin_run(struct postgres_rows *s, uint64_t epoch, struct tidings_error *err)
+{
+    struct postgres_values run = {0}, most = {0};
+    int rc = postgres_rows_begin(&s->base, err);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t last = s->now.position++;
+    s->is_durable = true;
+    postgres_put_int(&run, (int64_t)epoch);
+    postgres_put_int(&run, (int64_t)s->now.position);
+    postgres_put_int(&run, POSTGRES_RUN_MS);
+    postgres_put_int(&most, RUNS_MAX);
+    rc = send_two(s, PG_END_RUNS, last, s->now.position, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_ADD_RUN, &run, err) : rc;
+    rc = rc == 0 ? postgres_rows_send(s, PG_DROP_RUNS, &most, err) : rc;
+    if (rc < 0) {
+        postgres_rows_rollback(&s->base);
+        return rc;
+    }
+    return postgres_rows_commit(&s->base, err);
+}
+
+int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    if (s->run == 0) {
+        return 0;
+    }
+    struct postgres_values v = {0}, revived = {0};
+    postgres_put_int(&v, (int64_t)s->run);
+    postgres_put_int(&v, for_ms);
+    int rc = postgres_rows_ask(s, PG_KEEP_RUN, &v, &r, err);
+    bool lives = postgres_rows(r) == 1;
+    postgres_free(r);
+    if (rc < 0 || lives) {
+        s->is_run_ended = s->is_run_ended && rc < 0;
+        return rc;
+    }
+    /* Others took it for ended, or it is gone with what the store lost. */
+    rc = postgres_rows_begin(&s->base, err);
+    if (rc < 0) {
+        return rc;
+    }
+    s->is_durable = true;
+    postgres_put_int(&revived, (int64_t)s->run);
+    postgres_put_int(&revived, (int64_t)++s->now.position);
+    postgres_put_int(&revived, for_ms);
+    rc = postgres_rows_send(s, PG_REVIVE_RUN, &revived, err);
+    if (rc < 0) {
+        postgres_rows_rollback(&s->base);
+        return rc;
+    }
+    rc = postgres_rows_commit(&s->base, err);
+    s->is_run_ended = s->is_run_ended && rc < 0;
+    return rc;
+}
+
+void postgres_rows_end_run(struct postgres_rows *s)
+{
+    if (s->run != 0 && postgres_is_connected(s->db) &&
+        send_two(s, PG_END_RUN, s->run, s->now.position, NULL) == 0 &&
+        postgres_end(s->db, NULL) == 0) {
+        (void)postgres_finish(s->db, 0, NULL, 0, NULL);
+    }
+}
+
+/* ---- the log --------------------------------------------------------------------------------- */
+
+/* Oldest first. */
+int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err)
+{
+    struct pg_result *r = NULL, *breaks = NULL;
+    int rc = postgres_rows_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
+    for (int i = postgres_rows(r); rc == 0 && i-- > 0;) {
+        int64_t last = postgres_int(r, i, 1);
+        runs_add(runs, (uint64_t)postgres_int(r, i, 0), last < 0 ? RUN_LIVES : (uint64_t)last);
+    }
+    rc = rc == 0 ? postgres_rows_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
+    for (int i = postgres_rows(breaks); rc == 0 && i-- > 0;) {
+        const struct run_break b = {
+            .kept = (uint64_t)postgres_int(breaks, i, 0),
+            .began = (uint64_t)postgres_int(breaks, i, 1),
+            .is_lossy = postgres_int(breaks, i, 2) != 0,
+        };
+        runs_add_break(runs, &b);
+    }
+    postgres_free(r);
+    postgres_free(breaks);
+    return rc;
+}
+
+/* Its numbers begin where this node has followed to; what others did since is followed. */
+int postgres_rows_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
+                                   struct changelog **ret, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_log *shared = mem_zalloc(sizeof(*shared));
+    struct changelog *log = NULL;
+    postgres_rows_release(s);
+    if (!shared) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    shared->refs = 1;
+    shared->first = s->followed;
+    int rc = changelog_durable_create(limits, shared->first, &log_ops, shared, &log, err);
+    if (rc < 0) {
+        postgres_log_unref(shared);
+        return rc;
+    }
+    uint64_t epoch = log->ops->epoch(log);
+    rc = runs_create(s->cluster_id, epoch, shared->first, &shared->runs, err);
+    rc = rc == 0 ? begin_run(s, epoch, err) : rc;
+    rc = rc == 0 ? postgres_rows_read_runs(s, shared->runs, err) : rc;
+    if (rc < 0) {
+        log->ops->destroy(log);
+        return rc;
+    }
+    runs_follow(shared->runs, s->followed, s->followed == s->now.position); /* its own row */
+    postgres_log_unref(s->log);
+    __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
+    s->log = shared;
+    s->run = epoch;
+    *ret = log;
+    return 0;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What nodes that share a database know of each other: that something was committed (NOTIFY, on the
+ * connection that everything else goes by), what was only announced, leases, nodes and sessions.
+ *
+ * Times are those of the database's clock.
+ */
+#include "cluster/postgres_nodes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "cluster/lease.h"
+#include "cluster/postgres_internal.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Reckons the time of the store from one moment at which its clock and ours are both known, and
+ * from how exactly they are.
+ */
+
+#define QUICK_MS 50u  /* so exact is enough */
+#define OLD_MS 10000u /* then an answer that took longer is better than none */
+
+void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, uint64_t heard_ms)
+{
+    uint64_t took = heard_ms - asked_ms;
+    if (at_ms < 0 || at_ms >= TIMELINE_FOREVER) {
+        return; /* no clock says so */
+    }
+    if (c->is_known && took > QUICK_MS && took > c->within_ms && heard_ms < c->heard_ms + OLD_MS) {
+        return;
+    }
+    *c = (struct store_clock){
+        .at_ms = at_ms,
+        .heard_ms = asked_ms + took / 2,
+        .within_ms = took,
+        .is_known = true,
+    };
+}
+
+void store_clock_doubt(struct store_clock *c)
+{
+    c->within_ms = UINT64_MAX;
+}
+
+int64_t store_clock_now(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms)
+{
+    return c->is_known ? c->at_ms + (int64_t)(monotonic_ms - c->heard_ms) : wall_ms;
+}
+
+int64_t store_clock_off(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms)
+{
+    int64_t off = wall_ms - store_clock_now(c, monotonic_ms, wall_ms);
+    int64_t allowed = STORE_CLOCK_OFF_MS + (c->within_ms < OLD_MS ? (int64_t)c->within_ms : 0);
+    return off > allowed || off < -allowed ? off : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define FORGET_EVERY 256u /* announcements between two looks at how many are remembered */
+#define NODE_STATE_MAX 4096u
+
+/* Text that the database can hold. */
+static int check_text(struct tidings_str text, size_t max, const char *what,
+                      struct tidings_error *err)
+{
+    if (text.len <= max && str_is_utf8(text) && str_find(text, '\0') < 0) {
+        return 0;
+    }
+    return tidings_fail(err, text.len > max ? TIDINGS_E_LIMIT : TIDINGS_E_INVALID,
+                        "%s has at most %zu bytes of UTF-8, without NUL", what, max);
+}
+
+/* 1: the statement gave a row. */
+static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
+                       const struct postgres_values *v, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, which, v, &r, err);
+    rc = rc == 0 && postgres_rows(r) > 0 ? 1 : rc;
+    postgres_free(r);
+    return rc;
+}
+
+/* ---- being woken ----------------------------------------------------------------------------- */
+
+void postgres_rows_listen(struct postgres_rows *s)
+{
+    char sql[128];
+    s->wants_to_listen = true;
+    if (!s->has_notify || s->is_listening || !postgres_is_connected(s->db)) {
+        return;
+    }
+    s->is_listening = s->is_listener_new = true;
+    s->has_heard_all = false; /* what was told meanwhile was not heard */
+    (void)snprintf(sql, sizeof sql,
+                   "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
+                   s->cluster_id, s->cluster_id);
+    if (postgres_exec(s->db, sql, NULL) < 0) {
+        /* An engine that knows no such thing is asked every so often; else it is tried again. */
+        s->has_notify = !postgres_rows_is_unsupported(s);
+        s->is_listening = false;
+    }
+}
+
+static uint64_t shared_followed(struct entity_rows *rows)
+{
+    return postgres_rows_of(rows)->followed;
+}
+
+static int shared_descriptor(struct entity_rows *rows)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    bool is_new = s->is_listener_new;
+    s->is_listener_new = false;
+    return s->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
+}
+
+static int shared_wake(struct entity_rows *rows)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    return postgres_rows_hear(s);
+}
+
+static bool shared_has_news(struct entity_rows *rows)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    return s->is_listening && postgres_is_connected(s->db) && postgres_rows_hear(s) == 1;
+}
+
+/* ---- announcements --------------------------------------------------------------------------- */
+
+static int forget_announced(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    int rc = postgres_rows_ask_int(s, PG_OLD_ANNOUNCED, POSTGRES_ANNOUNCED, &r, err);
+    if (rc == 0 && postgres_rows(r) == 1) {
+        uint64_t oldest = (uint64_t)postgres_int(r, 0, 0);
+        struct postgres_values v = {0};
+        postgres_put_int(&v, (int64_t)oldest);
+        rc = postgres_rows_send(s, PG_FORGET_ANNOUNCED, &v, err);
+        s->now.announced = oldest;
+    }
+    postgres_free(r);
+    return rc;
+}
+
+static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struct tidings_change *c,
+                       struct tidings_error *err)
+{
+    const struct tidings_str texts[] = {c->uri,      c->etag,     c->from,  c->target,
+                                        c->metadata, c->checksum, c->origin};
+    struct postgres_values v = {0};
+    postgres_put_int(&v, (int64_t)++s->now.position);
+    postgres_put_int(&v, kind);
+    postgres_put_int(&v, c->kind);
+    postgres_put_int(&v, s->now_ms);
+    postgres_put_int(&v, c->modified_ms);
+    postgres_put_int(&v, c->has_size ? c->size : -1);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        postgres_put_str(&v, texts[i]);
+    }
+    postgres_put_int(&v, !c->not_subscribable);
+    int rc = postgres_rows_add_pending(s, &s->announcing, &v, err);
+    if (rc == 0) {
+        postgres_rows_tell_announced(s, kind, c);
+    }
+    return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
+}
+
+static int shared_announce(struct entity_rows *rows, enum kept_kind kind,
+                           const struct tidings_change *change, uint64_t *ret_position,
+                           struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    postgres_rows_release(s);
+    int rc = announce_as(s, kind, change, err);
+    *ret_position = s->now.position;
+    return rc;
+}
+
+/* ---- leases ---------------------------------------------------------------------------------- */
+
+static int shared_lease(struct entity_rows *rows, struct tidings_str name,
+                        struct tidings_str holder, int64_t for_ms, int64_t *ret_left_ms,
+                        struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0}, of = {0};
+    struct pg_result *r = NULL;
+    int rc = check_text(name, SHARED_NAME_MAX, "the name of a lease", err);
+    rc = rc == 0 ? check_text(holder, SHARED_NAME_MAX, "the holder of a lease", err) : rc;
+    postgres_put_str(&v, name);
+    postgres_put_str(&v, holder);
+    postgres_put_int(&v, for_ms);
+    postgres_put_int(&v, LEASE_MAX_MS);
+    if (rc == 0 && (for_ms <= 0 || for_ms > LEASE_MAX_MS)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a lease is given for 1 to %d ms",
+                            LEASE_MAX_MS);
+    }
+    rc = rc == 0 ? ask_for_row(s, PG_LEASE, &v, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    postgres_put_str(&of, name);
+    rc = postgres_rows_ask(s, PG_LEASE_OF, &of, &r, err);
+    int64_t left = rc == 0 && postgres_rows(r) == 1 ? postgres_int(r, 0, 0) : 0;
+    if (ret_left_ms) {
+        *ret_left_ms = left > 0 ? left : 0;
+    }
+    postgres_free(r);
+    return rc;
+}
+
+static int shared_release(struct entity_rows *rows, struct tidings_str name,
+                          struct tidings_str holder, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    int rc = check_text(name, SHARED_NAME_MAX, "the name of a lease", err);
+    rc = rc == 0 ? check_text(holder, SHARED_NAME_MAX, "the holder of a lease", err) : rc;
+    postgres_put_str(&v, name);
+    postgres_put_str(&v, holder);
+    rc = rc == 0 ? ask_for_row(s, PG_RELEASE, &v, err) : rc;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void shared_conceal(struct entity_rows *rows)
+{
+    postgres_conceal(postgres_rows_of(rows)->db);
+}
+
+static const char *shared_explain(struct entity_rows *rows, const struct tidings_error *err)
+{
+    return postgres_explain(postgres_rows_of(rows)->db, err);
+}
+
+static int shared_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_counters counters = {0};
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
+    rc = rc == 0 ? postgres_rows_read_counters(s, r, &counters, err) : rc;
+    postgres_free(r);
+    *ret = counters.position;
+    return rc;
+}
+
+static int shared_put_node(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+                           struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    int rc = check_text(row->name, SHARED_NAME_MAX, "the name of a node", err);
+    rc = rc == 0 ? check_text(row->version, SHARED_NAME_MAX, "a version", err) : rc;
+    rc = rc == 0 ? check_text(row->state, NODE_STATE_MAX, "what a node says of itself", err) : rc;
+    postgres_put_str(&v, row->name);
+    postgres_put_int(&v, (int64_t)s->instance);
+    postgres_put_str(&v, row->version);
+    postgres_put_str(&v, row->state);
+    postgres_put_int(&v, (int64_t)s->run);
+    postgres_put_int(&v, (int64_t)row->followed);
+    postgres_put_int(&v, for_ms);
+    postgres_put_int(&v, postgres_layout.made);
+    rc = rc == 0 ? ask_for_row(s, PG_PUT_NODE, &v, err) : rc;
+    if (rc == 0) {
+        return tidings_fail(err, TIDINGS_E_EXISTS,
+                            "another node that is alive has the name '%.*s': give each its own "
+                            "(--node)",
+                            STR_ARG(row->name));
+    }
+    rc = rc == 1 ? postgres_rows_keep_run(s, for_ms, err) : rc;
+    return rc == 0 ? ask_for_row(s, PG_AGE_NODES, NULL, err) : rc;
+}
+
+static int shared_drop_node(struct entity_rows *rows, struct tidings_str name,
+                            struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    int rc = check_text(name, SHARED_NAME_MAX, "the name of a node", err);
+    postgres_put_str(&v, name);
+    postgres_put_int(&v, (int64_t)s->instance);
+    return rc == 0 ? ask_for_row(s, PG_DROP_NODE, &v, err) : rc;
+}
+
+static int shared_each_node(struct entity_rows *rows, node_row_fn fn, void *user,
+                            struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, PG_NODES, NULL, &r, err);
+    bool more = true;
+    for (int i = 0; rc == 0 && more && i < postgres_rows(r); i++) {
+        const struct node_row row = {
+            .name = postgres_str(r, i, 0),
+            .version = postgres_str(r, i, 1),
+            .state = postgres_str(r, i, 2),
+            .epoch = (uint64_t)postgres_int(r, i, 3),
+            .followed = (uint64_t)postgres_int(r, i, 4),
+            .begun_ms = postgres_int(r, i, 5),
+            .left_ms = postgres_int(r, i, 6),
+            .behind_ms = postgres_int(r, i, 7),
+            .behind_now_ms = postgres_int(r, i, 8),
+        };
+        more = fn(user, &row);
+    }
+    postgres_free(r);
+    return rc;
+}
+
+/* ---- the clock ------------------------------------------------------------------------------- */
+
+static int64_t shared_now(struct entity_rows *rows)
+{
+    return store_clock_now(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
+}
+
+static int64_t shared_clock_off(struct entity_rows *rows)
+{
+    return store_clock_off(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static int check_session(struct tidings_str id, struct tidings_error *err)
+{
+    return check_text(id, SHARED_NAME_MAX, "the id of a session", err);
+}
+
+static int shared_put_session(struct entity_rows *rows, const struct session_row *row,
+                              struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    int rc = check_session(row->id, err);
+    rc = rc == 0 ? check_text(row->node, SHARED_NAME_MAX, "the name of a node", err) : rc;
+    rc = rc == 0 ? check_text(row->state, SHARED_SESSION_MAX, "the state of a session", err) : rc;
+    postgres_put_str(&v, row->id);
+    if (row->generation == 0) {
+        postgres_put_str(&v, row->node);
+        postgres_put_str(&v, row->state);
+    } else {
+        postgres_put_str(&v, row->state);
+        postgres_put_int(&v, (int64_t)row->generation);
+        postgres_put_str(&v, row->node);
+    }
+    rc = rc == 0 ? ask_for_row(s, row->generation == 0 ? PG_ADD_SESSION : PG_PUT_SESSION, &v, err)
+                 : rc;
+    return rc == 0 ? tidings_fail(err, TIDINGS_E_CONFLICT, "the session is another node's now")
+                   : (rc < 0 ? rc : 0);
+}
+
+/* Under the lock: who had it has to follow that. */
+static int shared_take_session(struct entity_rows *rows, struct tidings_str id,
+                               struct tidings_str node, struct session_row *ret,
+                               struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    int rc = check_session(id, err);
+    rc = rc == 0 ? check_text(node, SHARED_NAME_MAX, "the name of a node", err) : rc;
+    rc = rc == 0 ? postgres_rows_begin(rows, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    postgres_put_str(&v, id);
+    postgres_put_str(&v, node);
+    rc = postgres_rows_ask(s, PG_TAKE_SESSION, &v, &r, err);
+    bool is_there = postgres_rows(r) == 1;
+    const struct tidings_change moved = {.uri = id, .target = node};
+    rc = rc == 0 && is_there ? announce_as(s, KEPT_SESSION, &moved, err) : rc;
+    if (rc < 0 || !is_there) {
+        postgres_free(r);
+        postgres_rows_rollback(rows);
+        return rc;
+    }
+    s->is_durable = true;
+    rc = postgres_rows_commit(rows, err);
+    if (rc < 0) {
+        postgres_free(r);
+        return rc;
+    }
+    *ret = (struct session_row){
+        .id = postgres_str(r, 0, 0),
+        .node = postgres_str(r, 0, 1),
+        .state = postgres_str(r, 0, 2),
+        .generation = (uint64_t)postgres_int(r, 0, 3),
+        .used_ms = postgres_int(r, 0, 4),
+    };
+    s->handed_out = r;
+    return 1;
+}
+
+static int shared_drop_session(struct entity_rows *rows, struct tidings_str id,
+                               struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    int rc = check_session(id, err);
+    postgres_put_str(&v, id);
+    return rc == 0 ? ask_for_row(postgres_rows_of(rows), PG_DROP_SESSION, &v, err) : rc;
+}
+
+static int shared_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, idle_ms);
+    return ask_for_row(postgres_rows_of(rows), PG_AGE_SESSIONS, &v, err);
+}
+
+static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, PG_SECRET, NULL, &r, err);
+    if (rc == 0 && (postgres_rows(r) != 1 || postgres_str(r, 0, 0).len != 32)) {
+        rc =
+            tidings_fail(err, TIDINGS_E_INVALID, "%s: its secret is damaged", postgres_name(s->db));
+    }
+    if (rc == 0) {
+        memcpy(out, postgres_str(r, 0, 0).ptr, 32);
+    }
+    postgres_free(r);
+    return rc;
+}
+
+const struct shared_ops postgres_rows_shared = {
+    .follow = postgres_rows_follow,
+    .followed = shared_followed,
+    .conceal = shared_conceal,
+    .explain = shared_explain,
+    .newest = shared_newest,
+    .descriptor = shared_descriptor,
+    .wake = shared_wake,
+    .has_news = shared_has_news,
+    .begin_unlocked = postgres_rows_begin_unlocked,
+    .must_run_again = postgres_rows_must_run_again,
+    .heard = postgres_rows_heard,
+    .announce = shared_announce,
+    .now = shared_now,
+    .clock_off = shared_clock_off,
+    .lease = shared_lease,
+    .release = shared_release,
+    .put_node = shared_put_node,
+    .drop_node = shared_drop_node,
+    .each_node = shared_each_node,
+    .put_session = shared_put_session,
+    .take_session = shared_take_session,
+    .drop_session = shared_drop_session,
+    .age_sessions = shared_age_sessions,
+    .find_task = postgres_rows_find_task,
+    .put_task_answers = postgres_rows_put_task_answers,
+    .has_stale_tasks = postgres_rows_has_stale_tasks,
+    .end_stale_tasks = postgres_rows_end_stale_tasks,
+    .secret = shared_secret,
+};

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Provider jobs: what a provider is asked to do (struct tidings_list, tidings_stat …; tidings_read
+ * is in engine/catalog/job_read.h) and how its answer gets back to the worker that asked: a job
+ * finished on the worker's thread is used at once, one finished on any other thread is sent as a
+ * letter.
+ *
+ * Rows and contents are written as JSON straight into the answer under construction, on whichever
+ * thread the provider adds them; nothing is kept twice.
+ */
+#ifndef ENGINE_CATALOG_JOB_H
+#define ENGINE_CATALOG_JOB_H
+
+#include <pthread.h>
+
+#include "base/thread.h"
+#include "engine/catalog/catalog.h"
+#include "formats/json_write.h"
+#include "security/access.h"
+#include "security/limits.h"
+
+struct allowance;
+struct worker;
+struct job;
+typedef void (*job_done_fn)(struct job *job);
+
+/* The part all kinds share. Lives in the memory of the request it serves. */
+struct job {
+    struct letter letter;
+    struct job *next, **at; /* of those of its worker that are not finished */
+    struct worker *worker;
+    pthread_t thread;
+    job_done_fn done; /* on the thread of `worker`, exactly once */
+    void *user;
+    struct tidings_provider *provider;
+    struct tidings_str uri; /* canonical; outlives the job */
+    int code;
+    struct tidings_error err;
+    char *details;                    /* of a failure: an object, compact; NULL: none */
+    bool keeps_details;               /* until job_free_stat */
+    bool cancelled;                   /* atomic */
+    void (*on_cancel)(struct job *r); /* worker's thread, after the mark; NULL: nothing */
+    void (*run)(struct job *job);     /* private: the work proper, maybe on the pool */
+};
+
+struct tidings_list {
+    struct job base;
+    struct jw *w; /* inside the array of rows */
+    const struct principal *principal;
+    struct tidings_str after; /* URI */
+    struct buf last;          /* URI of the last row added */
+    size_t wanted, count;
+    bool children, full;
+    struct tidings_str below; /* only rows below this URI count; empty: all */
+    bool subscribes;          /* rows are for somebody who wants to hear of them */
+    bool is_bare;             /* containers are told without the '/' at the end of their URIs */
+    /* Instead of writing: gets each row, 1 to go on and 0 to stop. On whichever thread lists. */
+    int (*on_row)(struct tidings_list *list, const struct tidings_resource *row);
+};
+
+struct tidings_stat {
+    struct job base;
+    const struct principal *principal;
+    struct tidings_resource about; /* slices valid inside done only */
+    struct tidings_resource *copy; /* private: when it travelled */
+};
+
+struct tidings_complete {
+    struct job base; /* .uri is the template */
+    struct tidings_str name, value;
+    const struct principal *principal;
+    struct jw *w;               /* inside the array of values */
+    const struct json *context; /* the other arguments as far as known; NULL: none */
+    size_t count, max;
+    int64_t total; /* -1: nobody said */
+    bool more;     /* there were more than fit */
+};
+
+struct tidings_write {
+    struct job base;
+    const struct principal *principal;
+    struct tidings_str bytes, mime_type, if_match, query;
+    struct tidings_str metadata;    /* of the change, a JSON object that was checked; or empty */
+    struct tidings_str traceparent; /* likewise, what caused it; or empty */
+    bool is_removal, is_patch, if_absent;
+    struct allowance *allowance; /* at whose expense; held by whoever asks; NULL: nobody's */
+    struct refusal limit;        /* that its client has reached; retry_ms 0: none */
+    struct buf etag;             /* of what was written */
+    struct buf answer;           /* JSON, or empty */
+};
+
+/* On the thread of `worker`, where `done` runs too. */
+void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
+              struct tidings_str uri);
+void job_cancel(struct job *r);
+/* What the provider said of the failure, for the error's data; empty: nothing. Inside `done`; with
+ * keeps_details until job_free_stat. */
+struct tidings_str job_details(const struct job *r);
+
+/* Ask. `base` must be initialised; the answer may come before these return. */
+void job_list(struct tidings_list *l, struct tidings_provider *p);
+void job_children(struct tidings_list *l, struct tidings_provider *p);
+void job_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+void job_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
+void job_complete(struct tidings_complete *c, struct tidings_provider *p);
+void job_write(struct tidings_write *w, struct tidings_provider *p);
+
+/* Finish: the client has reached that limit, which was counted. */
+void job_write_limit(struct tidings_write *w, const struct refusal *why);
+
+/* Log which of the worker's jobs are not finished: the first eight, by provider and URI. */
+void job_log_unfinished(const struct worker *worker);
+
+/* It is begun: counted until it is finished. job_start does so by itself. */
+void job_begin(struct job *r);
+/* For kinds of jobs in files of their own: run now or on the pool; finish on whichever thread. */
+void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
+/* What job_start does once the job is begun, for one that waited for something first. */
+void job_go_on(struct job *r);
+void job_finish(struct job *r, int code, const struct tidings_error *err);
+/* The same, but never before this returns. */
+void job_finish_later(struct job *r, int code, const struct tidings_error *err);
+/* Behind tidings_…_explain. */
+void job_explain(struct job *r, struct tidings_str object);
+
+#endif

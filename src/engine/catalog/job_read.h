@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A read, the provider job (struct tidings_read): what is asked of a provider or of the function of
+ * a registered resource, and what becomes of the elements it gives. Between the two, and the same
+ * for everybody: the description is completed from the registration, the range is cut out, one
+ * format is chosen, what the client already holds is not sent again, and the rules of contents are
+ * kept (engine/catalog/read_options.h).
+ *
+ * resources/read takes the elements as JSON. Somebody who wants the bytes (an HTTP route) brings a
+ * receiver of its own:
+ *
+ *     static int keep(struct tidings_read *read, const struct read_element *e, err) { … copy … }
+ *     static void discard(struct tidings_read *read) { … drop what was copied … }
+ *     static const struct read_receiver receiver = {keep, discard};
+ *
+ *     if (!catalog_find(worker->catalog, uri, &arena, &hit)) …           // canonical uri: 404
+ *     options.has_range = true; options.range = …; options.etags[0] = …; // or none: leave NULL
+ *     job_init(&read->base, worker, done, user, uri);                    // on the worker's thread
+ *     read->receiver = &receiver;
+ *     read->options = &options;                                          // must outlive the read
+ *     read->max_bytes = worker->limits->max_read_bytes;
+ *     job_read(read, &hit);                                              // done may come first
+ *
+ * The receiver is called on whichever thread the provider answers from; `done` on the worker's. In
+ * `done`:
+ *
+ *     read->base.code < 0     read->base.err, and read->reason (below) where there is one
+ *     read->unchanged         304: nothing was given; `read->held` is the etag
+ *     else                    what the receiver kept: etag, mime_type and size (of the whole) of
+ *                             e->about; of a part e->from and e->to: 206 with Content-Range
+ *
+ * Reasons: READ_OUT_OF_RANGE (416), READ_NOT_ACCEPTABLE (406), READ_RULE (500).
+ */
+#ifndef ENGINE_CATALOG_JOB_READ_H
+#define ENGINE_CATALOG_JOB_READ_H
+
+#include "engine/catalog/job.h"
+#include "engine/catalog/payload.h"
+#include "engine/catalog/read_options.h"
+
+#define READ_OUT_OF_RANGE STR("out_of_range")
+#define READ_NOT_ACCEPTABLE STR("not_acceptable")
+#define READ_RULE STR("contents_rule")
+#define READ_TOO_LARGE STR("too_large")
+#define READ_STALE STR("stale")
+
+struct read_element {
+    const struct tidings_resource *about; /* complete; `size` is that of the whole, -1: not known */
+    /* Raw: the requested part of them. If they are read in pieces (tidings_read.pieced), `ptr` is
+     * NULL. */
+    struct tidings_str bytes;
+    bool is_text;
+    bool is_part;     /* a range was asked for: */
+    int64_t from, to; /* where in the whole, in bytes */
+};
+
+struct read_receiver {
+    int (*element)(struct tidings_read *read, const struct read_element *element,
+                   struct tidings_error *err);
+    /* Everything given so far does not count. */
+    void (*discard)(struct tidings_read *read);
+};
+
+struct tidings_read {
+    struct job base;
+    /* Set by whoever asks: */
+    struct jw *w; /* inside the array of contents, when `receiver` is NULL */
+    const struct read_receiver *receiver; /* NULL: JSON into `w` */
+    const struct read_options *options;   /* NULL: everything */
+    const struct principal *principal;
+    uint64_t
+        reader; /* the subscriber that is its own (engine/protocol/method_listen.h); 0: unknown */
+    struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
+    size_t max_bytes;
+    bool own_only; /* no children, please */
+    bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
+    struct tidings_str patch_from; /* an etag; empty: everything */
+    bool raw;                      /* parts to the byte, also in the middle of a character */
+    bool takes_pieces;             /* the receiver supports `pieced` */
+    struct output *output;         /* books stored content; NULL: not booked */
+    struct payload **payloads;     /* without a receiver: the list for long contents, which are
+                                    * left out of `w`; NULL: all are written */
+    /* The outcome: */
+    size_t count; /* elements given */
+    bool unchanged;
+    bool is_final;             /* it stays as it is */
+    bool is_stale;             /* the store cannot be reached: it may be old */
+    struct tidings_str held;   /* the client's etag when unchanged */
+    struct tidings_str reason; /* of a failure, a word for programs; or empty */
+    int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
+    struct refusal refused;    /* … by a limit; retry_ms 0: it was not */
+    uint64_t version;          /* the newest change known when it began: it is not older */
+    /* For the receiver: memory that `element->bytes` begins, when it was handed over. Who wants to
+     * keep it sets this to NULL and frees it with mem_free later. */
+    char *loaded;
+    /* The same for the whole content, if it is read in pieces; else NULL. */
+    struct payload *pieced;
+    /* Private: */
+    struct catalog_entry *entry;
+    struct catalog *awaited; /* a reference while it waits for a cursor: `entry` is in it */
+    struct template_match variables;
+    struct read_rules rules;
+    size_t reserved; /* bytes booked that no content has taken yet */
+    struct jw begun; /* the state of `w` before the first element, and … */
+    size_t begun_len;
+    size_t bytes; /* given */
+    size_t rank;  /* of the format given */
+    bool all_held;
+    struct tidings_error left_out; /* why elements were, for the case that nothing is left */
+    struct tidings_str left_out_reason;
+    struct tidings_error failed; /* the first failure; it sticks */
+};
+
+/* For receivers, before they store `bytes` more. Takes what is reserved first. TIDINGS_E_BUSY sets
+ * `refused`. */
+int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err);
+
+/* Ask. `base` must be initialised; the answer may come before this returns. */
+void job_read(struct tidings_read *read, const struct catalog_hit *hit);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a client may ask of a read, in `_meta` of resources/read:
+ *
+ *     "dev.tidings/range": {"unit": "bytes", "from": 0, "to": 65536}     a part: [from, to)
+ *     "dev.tidings/range": {"unit": "lines", "last": 100}                … or the last so many
+ *     "dev.tidings/ifNoneMatch": "etag"      or an array: nothing is sent when all of it is held
+ *     "dev.tidings/accept": "text/html"      or an array, the best first: one format of several
+ *     "dev.tidings/atLeast": "cursor"        wait until everything up to there is known here
+ *
+ * Strings are borrowed from the message. What is ill-formed is refused with its name and what is
+ * accepted.
+ */
+#ifndef ENGINE_CATALOG_READ_OPTIONS_H
+#define ENGINE_CATALOG_READ_OPTIONS_H
+
+#include <tidings/provider.h>
+
+#include "formats/json.h"
+
+#define READ_ETAGS_MAX 128u /* more than elements of a directory */
+#define READ_FORMATS_MAX 8u
+#define READ_CURSOR_MAX 512u
+
+struct read_options {
+    struct tidings_range range;
+    bool has_range;
+    struct tidings_str etags[READ_ETAGS_MAX]; /* of contents the client holds */
+    size_t etag_count;
+    struct tidings_str formats[READ_FORMATS_MAX]; /* "text/html", "text/" + star; the best first */
+    size_t format_count;
+    struct tidings_str at_least; /* a cursor; empty: none */
+};
+
+/* `meta` may be NULL: everything is asked for. TIDINGS_E_INVALID. */
+int read_options_parse(struct read_options *o, const struct json *meta, struct tidings_error *err);
+
+/* Is content with this etag among what the client holds? A weak one ("W/…") may stay the same
+ * across a change and never is. *ret (may be NULL) is the client's own copy. */
+bool read_options_holds(const struct read_options *o, struct tidings_str etag,
+                        struct tidings_str *ret);
+/* How welcome a format is: 0 is best, also for every one when none was named; `format_count` and
+ * above: not at all. Parameters ("; charset=…") do not count. */
+size_t read_options_rank(const struct read_options *o, struct tidings_str mime_type);
+
+/* -------------------------------------------------------------------------------------------------
+ * What the contents of one read must be (SEP-2093, multi-content semantics):
+ *
+ *   - A resource without children gives at least one element, all under the URI asked for. Several
+ *     are the same content in different formats, each with a mimeType of its own.
+ *   - A resource with children may give them too, under their own URIs, in any number or none.
+ *
+ * Whoever breaks a rule is the provider or handler, hence TIDINGS_E_INTERNAL with a sentence that
+ * names the rule. Whether a resource has children may become known last, so a breach is kept until
+ * the end.
+ */
+
+#define READ_ALTERNATIVES_MAX 16u
+#define READ_ELEMENTS_MAX 4096u
+
+struct read_rules {
+    uint64_t formats[READ_ALTERNATIVES_MAX]; /* hashes of the mimeTypes of the resource itself */
+    unsigned own, total;
+    bool listable;               /* it has children */
+    struct tidings_error breach; /* code 0: none; forgiven when it is listable */
+};
+
+/* One more element; `own`: it has the URI asked for. Fails at once when there are too many. */
+int read_rules_add(struct read_rules *r, bool own, const struct tidings_resource *about,
+                   struct tidings_error *err);
+/* There are no more. */
+int read_rules_end(const struct read_rules *r, struct tidings_error *err);
+
+#endif

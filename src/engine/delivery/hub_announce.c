@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The road of a change through the hub: announced on any thread, numbered and kept here, told to
+ * the workers.
+ *
+ * When many wait for their number, those that say the same become one (hub_merge). While a
+ * worker is behind, changes wait before they are numbered, where they merge, and not after, where
+ * they cannot; a worker that does not get on at all is not waited for.
+ *
+ * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
+ * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
+ * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
+ * as much gets no more changes but such a letter of its own (delivery_lose).
+ */
+#include "engine/delivery/hub_announce.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "engine/delivery/delivery.h"
+#include "engine/delivery/hub_internal.h"
+#include "formats/http_fields.h"
+#include "security/limits.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * The table by which equal announcements are found: their fingerprints, without locks. Each step is
+ * one atomic operation on one word. Merging writes the word that is there once more, so that what
+ * its thread did before happened before the hub ends the mark and the change is told.
+ *
+ * A mark may be ended by an older announcement that says the same: then the newer one is merged
+ * into less. It never stays when its announcement is gone.
+ */
+
+int hub_merge_init(struct hub_merge *m)
+{
+    m->slots = mem_zalloc(HUB_MERGE_SLOTS * sizeof(*m->slots));
+    return m->slots ? random_bytes(&m->seed, sizeof(m->seed)) : TIDINGS_E_NOMEM;
+}
+
+void hub_merge_deinit(struct hub_merge *m)
+{
+    mem_free(m->slots);
+    m->slots = NULL;
+}
+
+static uint64_t *slot_at(struct hub_merge *m, uint64_t hash)
+{
+    return &m->slots[hash & (HUB_MERGE_SLOTS - 1)];
+}
+
+struct hub_merge_mark hub_merge_mark(struct hub_merge *m, const struct tidings_change *change)
+{
+    uint64_t hash = str_hash(change->uri, m->seed);
+    struct hub_merge_mark mark = {.slot = slot_at(m, hash)};
+    if (change->kind != TIDINGS_CHANGE_UPDATED) {
+        return mark;
+    }
+    const struct tidings_str texts[] = {change->metadata, change->etag,   change->checksum,
+                                        change->origin,   change->target, change->from};
+    const int64_t numbers[] = {change->modified_ms, change->size,
+                               change->has_size + 2 * change->not_subscribable};
+    for (uint64_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        hash = texts[i].len > 0 ? str_hash(texts[i], hash + i + 1) : hash;
+    }
+    if (numbers[0] != 0 || numbers[1] != 0 || numbers[2] != 0) {
+        hash = str_hash(tidings_strn((const char *)numbers, sizeof(numbers)), hash);
+    }
+    mark.print = hash != 0 ? hash : 1;
+    return mark;
+}
+
+bool hub_merge_find(const struct hub_merge_mark *mark)
+{
+    uint64_t is = mark->print;
+    return is != 0 && __atomic_load_n(mark->slot, __ATOMIC_RELAXED) == is &&
+           __atomic_compare_exchange_n(mark->slot, &is, is, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
+bool hub_merge_begin(struct hub_merge *m, const struct hub_merge_mark *mark,
+                     const struct tidings_change *change)
+{
+    if (mark->print == 0) {
+        __atomic_store_n(mark->slot, 0, __ATOMIC_RELEASE);
+        if (change->from.len > 0) { /* a move is a change of both */
+            __atomic_store_n(slot_at(m, str_hash(change->from, m->seed)), 0, __ATOMIC_RELEASE);
+        }
+        return true;
+    }
+    return __atomic_exchange_n(mark->slot, mark->print, __ATOMIC_ACQ_REL) != mark->print;
+}
+
+void hub_merge_end(const struct hub_merge_mark *mark)
+{
+    uint64_t is = mark->print;
+    if (is != 0) {
+        (void)__atomic_compare_exchange_n(mark->slot, &is, 0, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define MERGE_SHARE 512u /* of max_announced: how much waits before announcements are merged */
+#define AHEAD_SHARE 8u   /* of max_announced: how far workers may be behind before changes wait */
+#define PARKED_LOOK_MS 1u
+#define PARKED_MAX_MS 50u /* for a worker that does not get on at all */
+
+/* ---- to the workers -------------------------------------------------------------------------- */
+
+struct change_letter {
+    struct letter letter;
+    struct worker *worker;
+    const struct change *change;
+};
+
+static void change_drop(struct letter *letter)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    __atomic_sub_fetch(&l->worker->delivery->announced, change_bytes(l->change), __ATOMIC_RELAXED);
+    change_unref(l->change);
+    mem_free(l);
+}
+
+static void change_deliver(struct letter *letter, void *owner)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    delivery_on_change(owner, l->change);
+    change_drop(letter);
+}
+
+static void hub_announce_tell(struct hub *hub, struct worker *worker, const struct change *change)
+{
+    size_t bytes = change_bytes(change);
+    size_t before = __atomic_fetch_add(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
+    bool fits = before == 0 || before + bytes <= hub->max_announced;
+    struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
+    if (!l) {
+        __atomic_sub_fetch(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
+        delivery_lose(worker);
+        return;
+    }
+    l->letter.deliver = change_deliver;
+    l->letter.drop = change_drop;
+    l->worker = worker;
+    l->change = change_ref(change);
+    mailbox_send(worker->mailbox, &l->letter);
+}
+
+/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it.
+ * `position`: in the store. */
+static void publish_made(struct hub *hub, struct change *c, uint64_t seq, uint64_t position,
+                         struct tidings_str uri)
+{
+    struct changelog *log = hub->log;
+    if (c) {
+        c->position = position;
+    }
+    if (!c) {
+        log->ops->lost(log, seq);
+        log_error(LOG_DELIVERY, "change lost", KV("reason", "out of memory"), KV("uri", uri));
+    } else if (log->ops->append(log, c) < 0) {
+        log_warn(LOG_DELIVERY, "history cut", KV("reason", "out of memory"), KV("seq", c->seq));
+    }
+    for (size_t i = 0; i < hub->worker_count; i++) {
+        if (c) {
+            hub_announce_tell(hub, hub->workers[i], c);
+        } else {
+            delivery_lose(hub->workers[i]);
+        }
+    }
+    change_unref(c);
+}
+
+void hub_publish(struct hub *hub, enum change_notice notice)
+{
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_notice(notice, epoch, seq), seq, 0, STR_EMPTY);
+}
+
+/* ---- announcements --------------------------------------------------------------------------- */
+
+struct announce_letter {
+    struct letter letter;
+    struct hub_merge_mark mark;
+    struct hub *hub;
+    size_t bytes;
+    struct allowance *account; /* whose share they are; NULL: nobody's */
+    uint64_t position;
+    unsigned start;                       /* `undone` of the hub when it was sent */
+    const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
+    bool is_kept;                         /* by the store */
+    bool is_reached;              /* no change: everything up to `position` came before it … */
+    bool is_broken;               /* … and what was told of it may not be so any more */
+    struct tidings_change change; /* slices into the memory that follows */
+};
+
+static void announce_drop(struct letter *letter)
+{
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    share_give(&l->hub->limit_counters, LIMIT_ANNOUNCED, l->bytes, l->account);
+    mem_free(l);
+}
+
+void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user)
+{
+    hub->mute_user = user;
+    hub->mute = fn;
+}
+
+/* What the store keeps gets another URI only when it is brought to a new version of its type: those
+ * who follow the old one are told the new. A file or whatever else that moves is gone from where it
+ * was, and something else may take its place. */
+static void publish_move(struct hub *hub, const struct announce_letter *l)
+{
+    bool is_mute = l->change.not_subscribable;
+    struct tidings_change half = {
+        .uri = l->change.from,
+        .kind = TIDINGS_CHANGE_DELETED,
+        .metadata = l->change.metadata,
+        .origin = l->change.origin,
+        .traceparent = l->change.traceparent,
+        .not_subscribable = is_mute || catalog_is_mute(hub->catalog, l->change.from),
+    };
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
+                                  : change_create(&half, epoch, seq);
+    publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
+    half = l->change;
+    half.kind = TIDINGS_CHANGE_CREATED;
+    half.not_subscribable = is_mute || catalog_is_mute(hub->catalog, half.uri);
+    seq = hub->log->ops->next(hub->log);
+    c = change_create(&half, epoch, seq);
+    if (c) {
+        c->is_arrival = l->is_kept;
+    }
+    publish_made(hub, c, seq, l->position, half.uri);
+}
+
+/* It gets its number. */
+static void announce_number(struct hub *hub, struct announce_letter *l)
+{
+    if (l->is_broken) {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, l->position,
+                     STR_EMPTY);
+    }
+    if (l->is_reached) {
+        __atomic_store_n(&hub->reached, l->position, __ATOMIC_RELEASE);
+        announce_drop(&l->letter);
+        hub_watch_reached(hub);
+        return;
+    }
+    if (!l->is_kept) {
+        hub_merge_end(&l->mark);
+    }
+    bool is_missed = l->is_kept && change_is_missed_uri(l->change.uri);
+    if (l->change.kind == TIDINGS_CHANGE_MOVED) {
+        publish_move(hub, l);
+    } else if (is_missed) {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        struct tidings_str prefix = str_skip(l->change.uri, 1);
+        publish_made(hub, change_create_missed(prefix, epoch, seq), seq, l->position, prefix);
+    } else {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        l->change.not_subscribable =
+            l->change.not_subscribable || catalog_is_mute(hub->catalog, l->change.uri);
+        publish_made(hub, change_create(&l->change, epoch, seq), seq, l->position, l->change.uri);
+    }
+    if (l->change.kind != TIDINGS_CHANGE_UPDATED || is_missed) {
+        hub_list_changed(hub, CHANGE_LIST);
+    }
+    announce_drop(&l->letter);
+}
+
+/* Is a worker so far behind that numbering more would only fill its mailbox? */
+static bool is_ahead(struct hub *hub)
+{
+    size_t most = hub->max_announced / AHEAD_SHARE, waiting = 0;
+    for (size_t i = 0; i < hub->worker_count; i++) {
+        size_t one = __atomic_load_n(&hub->workers[i]->delivery->announced, __ATOMIC_RELAXED);
+        waiting = one > waiting ? one : waiting;
+    }
+    hub->has_stuck_worker = hub->has_stuck_worker && waiting > most;
+    return waiting > most && !hub->has_stuck_worker;
+}
+
+void hub_announce_unpark(struct hub *hub, bool all)
+{
+    while (!list_empty(&hub->parked) && (all || !is_ahead(hub))) {
+        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+        list_remove(&letter->link);
+        hub->parked_ms = loop_now_ms(hub->loop);
+        announce_number(hub, list_entry(letter, struct announce_letter, letter));
+    }
+    if (list_empty(&hub->parked)) {
+        loop_timer_stop(hub->parked_timer);
+    }
+}
+
+void hub_announce_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct hub *hub = user;
+    hub->has_stuck_worker = loop_now_ms(hub->loop) - hub->parked_ms >= PARKED_MAX_MS;
+    hub_announce_unpark(hub, false);
+}
+
+void hub_announce_drop_parked(struct hub *hub)
+{
+    while (hub->parked.next && !list_empty(&hub->parked)) {
+        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+        list_remove(&letter->link);
+        letter->drop(letter);
+    }
+}
+
+/* It has no number before the others know of it: somebody else has to say so. */
+static void announce_hand_on(struct hub *hub, struct announce_letter *l)
+{
+    hub_merge_end(&l->mark);
+    if (hub->owned) {
+        (void)hub->owned(hub->owned_user, l->owned, &l->change, NULL);
+    }
+    announce_drop(&l->letter);
+}
+
+/* It is from the store or the mount of a start that failed: the log that was made since has it, or
+ * it is no longer true. */
+static bool announce_is_undone(const struct hub *hub, const struct announce_letter *l)
+{
+    return (l->is_kept || l->is_reached || l->owned) &&
+           l->start != __atomic_load_n(&hub->undone, __ATOMIC_RELAXED);
+}
+
+static void announce_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (announce_is_undone(hub, l)) {
+        hub_merge_end(&l->mark);
+        announce_drop(letter);
+        return;
+    }
+    if (l->owned) {
+        announce_hand_on(hub, l);
+        return;
+    }
+    if (list_empty(&hub->parked) && !is_ahead(hub)) {
+        announce_number(hub, l);
+        return;
+    }
+    if (list_empty(&hub->parked)) {
+        hub->parked_ms = loop_now_ms(hub->loop);
+        loop_timer_start(hub->parked_timer, PARKED_LOOK_MS, PARKED_LOOK_MS);
+    }
+    list_append(&hub->parked, &letter->link);
+}
+
+static void hub_announce_lost_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    (void)letter;
+    __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
+    /* In its place among what the store has, for those who come from another node. What has a lower
+     * position and is yet to be numbered is told again then, rather than not at all. */
+    uint64_t position = __atomic_exchange_n(&hub->lost_upto, 0, __ATOMIC_SEQ_CST);
+    log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, position,
+                 STR_EMPTY);
+}
+
+static void hub_announce_lost_drop(struct letter *letter)
+{
+    (void)letter; /* lies in the hub */
+}
+
+void hub_lose(struct hub *hub)
+{
+    if (!__atomic_exchange_n(&hub->is_lost, true, __ATOMIC_SEQ_CST)) {
+        hub->lost.deliver = hub_announce_lost_deliver;
+        hub->lost.drop = hub_announce_lost_drop;
+        mailbox_send(hub->mailbox, &hub->lost);
+    }
+}
+
+/* The same of a change with that position. On one thread at a time: who follows the store. */
+static void hub_lose_at(struct hub *hub, uint64_t position)
+{
+    if (position > __atomic_load_n(&hub->lost_upto, __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&hub->lost_upto, position, __ATOMIC_SEQ_CST);
+    }
+    hub_lose(hub);
+}
+
+static int announce_check_kind(const struct tidings_change *change, struct tidings_error *err)
+{
+    bool is_good = (unsigned)change->kind <= TIDINGS_CHANGE_MOVED &&
+                   (change->kind != TIDINGS_CHANGE_MOVED || change->from.len > 0);
+    return is_good ? 0
+                   : tidings_fail(err, TIDINGS_E_INVALID,
+                                  "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
+}
+
+/* Where a change comes from. */
+struct announce_origin {
+    bool is_kept;
+    uint64_t position;
+    const struct tidings_provider *owned;
+    const struct share_taker *who; /* NULL: the program */
+    struct refusal *why;           /* if `who` is set */
+};
+
+/* Takes room for a change and makes its letter. Without room everybody looks again, except if its
+ * client alone has too many, which is told so. */
+static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes, size_t max,
+                                                  const struct announce_origin *from,
+                                                  struct tidings_error *err)
+{
+    const struct share_taker program = {.is_operator = true};
+    const struct share_taker *who = from->who ? from->who : &program;
+    struct refusal why = {0};
+    bool fits = share_take(&hub->limit_counters, LIMIT_ANNOUNCED, max, bytes, who, &why);
+    struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
+    if (l) {
+        return l;
+    }
+    if (fits) {
+        share_give(&hub->limit_counters, LIMIT_ANNOUNCED, bytes, who->account);
+    }
+    if (!why.is_own) {
+        hub_lose_at(hub, from->position);
+    }
+    if (!fits && from->why) {
+        *from->why = why;
+    }
+    tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
+                 fits ? "out of memory" : "more changes than can be told: %zu bytes wait already",
+                 limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED));
+    return NULL;
+}
+
+static int hub_announce_change(struct hub *hub, const struct tidings_change *change,
+                               const struct announce_origin *from, struct tidings_error *err)
+{
+    bool is_kept = from->is_kept;
+    int rc = announce_check_kind(change, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct trace trace;
+    (void)trace_read(change->traceparent, STR_EMPTY, &trace); /* empty: none, or not valid */
+    /* Each is told by itself while few wait. What the store keeps has a position of its own. */
+    size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
+    bool merges =
+        !is_kept && limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
+    struct hub_merge_mark mark = {0};
+    if (!is_kept) {
+        mark = hub_merge_mark(&hub->merge, change);
+    }
+    if (merges && hub_merge_find(&mark)) {
+        return 0;
+    }
+    size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
+                   change->from.len + change->metadata.len + change->checksum.len +
+                   change->origin.len + change->target.len + strlen(trace.parent);
+    struct announce_letter *l = hub_announce_begin(hub, bytes, max, from, err);
+    if (!l) {
+        return err ? err->code : TIDINGS_E_BUSY;
+    }
+    *l = (struct announce_letter){
+        .letter = {.deliver = announce_deliver, .drop = announce_drop},
+        .hub = hub,
+        .bytes = bytes,
+        .account = from->who ? from->who->account : NULL,
+        .position = from->position,
+        .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
+        .is_kept = is_kept,
+        .owned = from->owned,
+        .change = *change,
+        .mark = mark,
+    };
+    l->change.traceparent = tidings_str(trace.parent);
+    char *at = (char *)(l + 1);
+    struct tidings_str *slices[] = {
+        &l->change.traceparent, &l->change.uri,      &l->change.etag,   &l->change.from,
+        &l->change.metadata,    &l->change.checksum, &l->change.origin, &l->change.target,
+    };
+    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+        *slices[i] = str_pack(&at, *slices[i]);
+    }
+    if (is_kept || hub_merge_begin(&hub->merge, &mark, change) || !merges) {
+        mailbox_send(hub->mailbox, &l->letter);
+    } else {
+        announce_drop(&l->letter);
+    }
+    return 0;
+}
+
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
+{
+    return hub_announce_change(hub, change, &(struct announce_origin){0}, err);
+}
+
+void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
+{
+    if (fn) { /* a program announces at any time: the user stays with a function that is taken away
+               */
+        hub->shared_user = user;
+    }
+    __atomic_store_n(&hub->shared, fn, __ATOMIC_RELEASE);
+}
+
+void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
+{
+    hub->owned_user = user;
+    hub->owned = fn;
+}
+
+int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
+                       const struct tidings_change *change, struct tidings_error *err)
+{
+    const struct announce_origin from = {.owned = p};
+    int rc = change ? hub_announce_change(hub, change, &from, err) : TIDINGS_E_BUSY;
+    if (rc < 0 && rc != TIDINGS_E_INVALID && hub->owned) {
+        (void)hub->owned(hub->owned_user, p, NULL, NULL);
+    }
+    return rc;
+}
+
+/* A change whose resource is not subscribable says so now: it may be gone when it gets its number.
+ */
+static struct tidings_change announce_judged(const struct hub *hub,
+                                             const struct tidings_change *change)
+{
+    struct tidings_change told = *change;
+    if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
+        told.not_subscribable = true;
+    }
+    return told;
+}
+
+int hub_announce_here(struct hub *hub, const struct tidings_change *change,
+                      const struct share_taker *who, struct refusal *why, struct tidings_error *err)
+{
+    const struct announce_origin from = {.who = who, .why = why};
+    return hub_announce_change(hub, change, &from, err);
+}
+
+int hub_announce_by(struct hub *hub, const struct tidings_change *change,
+                    const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
+                    struct tidings_error *err)
+{
+    hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
+    struct tidings_change told = announce_judged(hub, change);
+    int rc = announce_check_kind(change, err);
+    return rc < 0   ? rc
+           : shared ? shared(hub->shared_user, &told, who, receipt, why, err)
+                    : hub_announce_here(hub, &told, who, why, err);
+}
+
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
+                        struct tidings_error *err)
+{
+    return hub_announce_by(hub, change, NULL, NULL, NULL, err);
+}
+
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err)
+{
+    const struct announce_origin from = {.is_kept = true, .position = position};
+    return hub_announce_change(hub, change, &from, err);
+}
+
+static void announce_position(struct hub *hub, uint64_t position, bool is_broken)
+{
+    struct announce_letter *l = mem_zalloc(sizeof(*l));
+    if (l) {
+        *l = (struct announce_letter){
+            .letter = {.deliver = announce_deliver, .drop = announce_drop},
+            .hub = hub,
+            .position = position,
+            .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
+            .is_reached = true,
+            .is_broken = is_broken,
+        };
+        mailbox_send(hub->mailbox, &l->letter);
+    } else if (is_broken) {
+        hub_lose(hub);
+    } /* else the next one says it */
+}
+
+void hub_announce_reached(struct hub *hub, uint64_t position)
+{
+    announce_position(hub, position, false);
+}
+
+void hub_announce_broken(struct hub *hub, uint64_t position)
+{
+    announce_position(hub, position, true);
+}
+
+struct missed_letter {
+    struct letter letter;
+    size_t len;
+    char prefix[];
+};
+
+static void missed_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct missed_letter *l = list_entry(letter, struct missed_letter, letter);
+    struct tidings_str prefix = {l->prefix, l->len};
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_missed(prefix, epoch, seq), seq, 0, prefix);
+    hub_list_changed(hub, CHANGE_LIST);
+    mem_free(l);
+}
+
+static void missed_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct missed_letter, letter));
+}
+
+void hub_announce_missed(struct hub *hub, struct tidings_str prefix)
+{
+    struct missed_letter *l = mem_zalloc(sizeof(*l) + prefix.len);
+    if (!l) {
+        hub_lose(hub);
+        return;
+    }
+    l->letter.deliver = missed_deliver;
+    l->letter.drop = missed_drop;
+    l->len = prefix.len;
+    memcpy(l->prefix, prefix.ptr, prefix.len);
+    mailbox_send(hub->mailbox, &l->letter);
+}
+
+static void everything_deliver(struct letter *letter, void *owner)
+{
+    hub_publish(owner, CHANGE_EVERYTHING);
+    mem_free(letter);
+}
+
+static void everything_drop(struct letter *letter)
+{
+    mem_free(letter);
+}
+
+int hub_announce_everything(struct hub *hub, struct tidings_error *err)
+{
+    struct letter *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    l->deliver = everything_deliver;
+    l->drop = everything_drop;
+    mailbox_send(hub->mailbox, l);
+    return 0;
+}

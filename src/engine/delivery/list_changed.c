@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sends list_changed notifications: who is told that a list changed, and when.
+ */
+#include "engine/delivery/list_changed.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/delivery/delivery.h"
+#include "engine/delivery/hub.h"
+#include "engine/delivery/subscribe.h"
+#include "engine/delivery/subscriber.h"
+#include "engine/delivery/subscription.h"
+#include "engine/protocol/dialect.h"
+#include "engine/worker.h"
+#include "security/access.h"
+#include "security/principal.h"
+#include "store/change.h"
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define SCOPE_MAX 1024u /* bytes of a mount's prefix that is looked at */
+
+void list_changed_want(struct listen *listen, unsigned lists)
+{
+    if (listen->wants_lists == 0 && lists != 0) {
+        list_append(&listen->subscriber->worker->delivery->list_watchers, &listen->list_link);
+    }
+    listen->wants_lists |= (unsigned char)lists;
+}
+
+void list_changed_mark(struct listen *listen, unsigned lists, uint64_t seq)
+{
+    struct subscriber *subscriber = listen->subscriber;
+    unsigned wanted = listen->wants_lists & lists;
+    if (wanted != 0) {
+        listen->lists_pending |= (unsigned char)wanted;
+        subscriber->has_list_pending = true;
+        if (subscriber->lists_from == 0 || seq < subscriber->lists_from) {
+            subscriber->lists_from = seq;
+        }
+        subscriber_mark_dirty(subscriber);
+    }
+}
+
+void list_changed_offer(struct worker *worker, unsigned lists)
+{
+    list_each (it, next, &worker->delivery->list_watchers) {
+        struct listen *listen = list_entry(it, struct listen, list_link);
+        unsigned seen =
+            lists & ~(access_is_full(listen->subscriber->principal) ? 0u : LIST_RESOURCES);
+        if (listen->is_open && listen->subscriber->sink && !listen->subscriber->catchup) {
+            list_changed_mark(listen, seen, worker->last_seq);
+        }
+    }
+}
+
+void list_changed_unwatch(struct listen *listen)
+{
+    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
+        hub_disarm(listen->subscriber->worker->hub, listen->list_scopes->at[i]);
+    }
+    mem_free(listen->list_scopes);
+    listen->list_scopes = NULL;
+}
+
+/* ---- those who may not see everything -------------------------------------------------------- */
+
+/* Also those without a stream: the log has no row for what the program registers. */
+static void list_changed_notify_class(struct worker *worker, struct access_class *class,
+                                      uint64_t now)
+{
+    class->list_notified_ms = now;
+    class->is_list_pending = false;
+    list_each (it, next, &worker->delivery->list_watchers) {
+        struct listen *listen = list_entry(it, struct listen, list_link);
+        if (listen->subscriber->principal && listen->subscriber->principal->class == class) {
+            list_changed_mark(listen, LIST_RESOURCES, worker->last_seq);
+        }
+    }
+}
+
+/* What is a link is seen by those who see what it leads to. */
+static bool class_lists(const struct access_class *class, struct tidings_str uri,
+                        struct tidings_str target)
+{
+    return access_class_reaches(class, ACCESS_LIST, uri) &&
+           (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
+}
+
+/* May something that begins so be listed? */
+static bool class_lists_below(const struct access_class *class, struct tidings_str scope)
+{
+    char text[SCOPE_MAX + 4];
+    if (scope.len == 0 || scope.len > SCOPE_MAX) {
+        return true; /* told without need: better than never */
+    }
+    memcpy(text, scope.ptr, scope.len);
+    memcpy(text + scope.len, "{x}", 4); /* a template: anything that begins so */
+    return access_class_reaches(class, ACCESS_LIST, tidings_str(text));
+}
+
+static void list_changed_touch_class(struct worker *worker, struct access_class *class)
+{
+    uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop);
+    if (class->list_notified_ms == 0 || now >= class->list_notified_ms + period) {
+        list_changed_notify_class(worker, class, now);
+    } else if (!class->is_list_pending) {
+        class->is_list_pending = true;
+        if (!loop_timer_is_running(worker->delivery->list_timer)) {
+            loop_timer_start(worker->delivery->list_timer, class->list_notified_ms + period - now,
+                             0);
+        }
+    }
+}
+
+void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target)
+{
+    list_each (it, next, &worker->principals->classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (!class->is_full && class_lists(class, uri, target)) {
+            list_changed_touch_class(worker, class);
+        }
+    }
+}
+
+void list_changed_touch_below(struct worker *worker, struct tidings_str scope)
+{
+    list_each (it, next, &worker->principals->classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (!class->is_full && class_lists_below(class, scope)) {
+            list_changed_touch_class(worker, class);
+        }
+    }
+}
+
+void list_changed_on_period(struct loop_timer *timer, void *user)
+{
+    struct worker *worker = user;
+    uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop), wait = 0;
+    list_each (it, next, &worker->principals->classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        uint64_t due = class->list_notified_ms + period;
+        if (class->is_list_pending && due <= now) {
+            list_changed_notify_class(worker, class, now);
+        } else if (class->is_list_pending && (wait == 0 || due - now < wait)) {
+            wait = due - now;
+        }
+    }
+    if (wait > 0) {
+        loop_timer_start(timer, wait, 0);
+    }
+}
+
+void list_changed_replay(struct subscriber *subscriber, const struct changelog_row *row,
+                         uint64_t since)
+{
+    const struct change *change = row->change;
+    if (change->seq <= subscriber->lists_upto) {
+        return;
+    }
+    bool is_row = change->lists == 0 && !change->everything &&
+                  (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
+    unsigned lists = change->lists;
+    if (!access_is_full(subscriber->principal)) {
+        const struct access_class *class = subscriber->principal->class;
+        bool may = (is_row && class_lists(class, change->uri, change->target)) ||
+                   (change->everything && class_lists_below(class, change_scope(change)));
+        lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
+    }
+    list_each (it, next, &subscriber->listens) {
+        list_changed_mark(list_entry(it, struct listen, link), lists, change->seq);
+    }
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* Does another listen after this one have a list_changed that is not written yet? */
+static bool has_pending_after(struct subscriber *subscriber, struct listen *after)
+{
+    for (struct list *it = after->link.next; it != &subscriber->listens; it = it->next) {
+        const struct listen *listen = list_entry(it, struct listen, link);
+        if (listen->lists_pending != 0 && listen->is_open) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All list_changed of one listen that are not written yet. */
+static bool flush_one(struct subscriber *subscriber, struct listen *listen, struct buf *message)
+{
+    bool good = true;
+    for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
+        if (!(listen->lists_pending & list)) {
+            continue;
+        }
+        listen->lists_pending &= (unsigned char)~list;
+        if (listen->lists_pending == 0 && !has_pending_after(subscriber, listen)) {
+            subscriber->lists_from = 0; /* with this everything is told */
+        }
+        buf_clear(message);
+        dialect_put_list_changed(message, list, listen_id(listen));
+        good = subscriber_send(subscriber, message);
+    }
+    return good;
+}
+
+bool list_changed_flush(struct subscriber *subscriber)
+{
+    if (!subscriber->has_list_pending) {
+        return true;
+    }
+    if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
+        return false;
+    }
+    subscriber->has_list_pending = false;
+    struct buf message;
+    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    bool good = true;
+    list_each (it, next, &subscriber->listens) {
+        struct listen *listen = list_entry(it, struct listen, link);
+        if (good && listen->is_open) {
+            good = flush_one(subscriber, listen, &message);
+        }
+    }
+    buf_deinit(&message);
+    if (good && subscriber->ops && subscriber->ops->on_lists_written) {
+        subscriber->ops->on_lists_written(subscriber);
+    }
+    return good;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Watches what may change the list of resources, for a legacy client that hears of it.
+ */
+
+void list_changed_watch(struct listen *listen)
+{
+    if (!listen->subscriber->worker->self->list_changed) {
+        return;
+    }
+    list_changed_want(listen, LIST_RESOURCES); /* registrations are announced without arming */
+    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->is_arming_lists;
+    struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(listen, 0);
+    if (s) {
+        listen->is_arming_lists = s->wants_list = true;
+        subscribe_batch_resolve(s);
+    }
+}

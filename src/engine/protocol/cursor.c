@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cursors of the change log: reading and writing them, and the durable numbers a worker remembers.
+ */
+#include "engine/protocol/cursor.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#define MARKS 4096u
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+uint32_t cursor_order(struct tidings_str spelled)
+{
+    return 1 + (uint32_t)((str_hash(spelled, 0) >> 32) % (CURSOR_ALL_TOLD - 1));
+}
+
+bool cursor_has_lost(const struct log_cursor *c, uint32_t order)
+{
+    return c->lost > 0 && order >= c->lost && (c->lost_to == 0 || order <= c->lost_to);
+}
+
+void cursor_join_lost(struct log_cursor *into, const struct log_cursor *from)
+{
+    bool has_both = into->lost > 0 && from->lost > 0 && from->lost != CURSOR_ALL_TOLD;
+    if (into->lost == 0 || into->lost == CURSOR_ALL_TOLD) {
+        into->lost = from->lost > 0 ? from->lost : into->lost;
+        into->lost_to = from->lost > 0 ? from->lost_to : into->lost_to;
+    } else if (has_both) {
+        bool is_open = into->lost_to == 0 || from->lost_to == 0;
+        into->lost = from->lost < into->lost ? from->lost : into->lost;
+        into->lost_to = is_open ? 0 : from->lost_to > into->lost_to ? from->lost_to : into->lost_to;
+    }
+}
+
+/* `max` digits at the most. */
+static bool parse_order(struct tidings_str text, size_t max, uint32_t *ret)
+{
+    *ret = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int digit = hex_digit(text.ptr[i]);
+        if (digit < 0 || i >= max) {
+            return false;
+        }
+        *ret = *ret * 16 + (uint32_t)digit;
+    }
+    return text.len > 0;
+}
+
+/* Of the last one only the upper half is written: that is as many bytes as a seal has room for. */
+bool cursor_parse_lost(struct tidings_str text, struct log_cursor *ret)
+{
+    struct tidings_str to;
+    bool has_to = false;
+    uint32_t high = 0;
+    struct tidings_str from = str_cut(text, '-', &to, &has_to);
+    if (!parse_order(from, 8, &ret->lost) || (has_to && !parse_order(to, 4, &high))) {
+        return false;
+    }
+    ret->lost_to = has_to ? high << 16 | 0xffffu : 0;
+    return ret->lost > 0 && (!has_to || ret->lost_to >= ret->lost);
+}
+
+struct tidings_str cursor_print_lost(const struct log_cursor *c, char out[CURSOR_LOST_TEXT])
+{
+    int n = snprintf(out, CURSOR_LOST_TEXT, c->lost_to > 0 ? "~%x-%x" : "~%x", c->lost,
+                     c->lost_to >> 16);
+    return tidings_strn(out, n > 0 ? (size_t)n : 0);
+}
+
+bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
+{
+    struct log_cursor c = {0};
+    struct tidings_str rest, position;
+    bool dotted = false;
+    struct tidings_str head = str_cut(text, '.', &rest, &dotted);
+    if (!dotted || head.len == 0 || head.len > 16) {
+        return false;
+    }
+    for (size_t i = 0; i < head.len; i++) {
+        int digit = hex_digit(head.ptr[i]);
+        if (digit < 0) {
+            return false;
+        }
+        c.epoch = c.epoch * 16 + (uint64_t)digit;
+    }
+    struct tidings_str lost;
+    bool has_lost = false;
+    rest = str_cut(rest, '~', &lost, &has_lost);
+    if (has_lost && !cursor_parse_lost(lost, &c)) {
+        return false;
+    }
+    struct tidings_str seq = str_cut(rest, '.', &position, &c.has_position);
+    if (!str_to_u64(seq, &c.seq) || (c.has_position && !str_to_u64(position, &c.position))) {
+        return false;
+    }
+    *ret = c;
+    return true;
+}
+
+bool cursor_is_sealed(struct tidings_str text)
+{
+    return str_eq(text, STR("-")) || (text.len > CURSOR_TEXT && text.len <= CURSOR_SEALED);
+}
+
+struct tidings_str cursor_print(const struct log_cursor *c, char out[CURSOR_TEXT])
+{
+    int n = snprintf(out, CURSOR_TEXT, c->has_position ? "%llx.%llu.%llu" : "%llx.%llu",
+                     (unsigned long long)c->epoch, (unsigned long long)c->seq,
+                     (unsigned long long)c->position);
+    size_t len = n > 0 ? (size_t)n : 0;
+    if (len > 0 && c->lost > 0) {
+        len += cursor_print_lost(c, out + len).len;
+    }
+    return tidings_strn(out, len);
+}
+
+/* ---- numbers and positions ------------------------------------------------------------------- */
+
+bool cursor_marks_init(struct cursor_marks *m, uint64_t first)
+{
+    *m = (struct cursor_marks){.first = first};
+    m->ring = mem_zalloc(MARKS * sizeof(*m->ring));
+    return m->ring != NULL;
+}
+
+void cursor_marks_deinit(struct cursor_marks *m)
+{
+    mem_free(m->ring);
+    *m = (struct cursor_marks){0};
+}
+
+void cursor_marks_add(struct cursor_marks *m, uint64_t seq, uint64_t position)
+{
+    if (!m->ring) {
+        return;
+    }
+    m->ring[(m->at + m->count) % MARKS] = (struct cursor_mark){seq, position};
+    if (m->count < MARKS) {
+        m->count++;
+    } else {
+        m->at = (m->at + 1) % MARKS;
+    }
+}
+
+uint64_t cursor_marks_find(const struct cursor_marks *m, uint64_t seq)
+{
+    if (seq <= m->first) {
+        return seq;
+    }
+    size_t low = 0, high = m->count; /* the first mark with a higher number is in [low, high] */
+    if (m->count > 0 && m->ring[(m->at + m->count - 1) % MARKS].seq <= seq) {
+        low = high; /* nearly always */
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (m->ring[(m->at + middle) % MARKS].seq <= seq) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 ? m->ring[(m->at + low - 1) % MARKS].position : m->first;
+}

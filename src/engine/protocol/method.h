@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * JSON-RPC methods: which function answers each, and in which eras it exists.
+ */
+#ifndef ENGINE_PROTOCOL_METHOD_H
+#define ENGINE_PROTOCOL_METHOD_H
+
+#include <tidings/types.h>
+
+#include "engine/protocol/request.h"
+
+struct listen;
+
+/* Answers the request, now or later. Unknown methods are answered too. */
+void method_run(struct request *request);
+
+/* The name of a method by its number in the table of operations (engine/protocol/request.h), which
+ * lives for ever: 0 is "other". NULL: there is none. */
+const char *method_name(unsigned number);
+
+/* Handlers in files of their own. */
+void method_resources_list(struct request *request);
+void method_resources_templates_list(struct request *request);
+void method_resources_read(struct request *request);
+void method_resources_metadata(struct request *request);
+void method_resources_children(struct request *request);
+void method_complete(struct request *request);
+void method_skills_list(struct request *request);
+void method_skills_get(struct request *request);
+/* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
+void method_listen(struct request *request);
+/* resources/subscribe: answers the request with {} or an error. */
+void method_subscribe_one(struct request *request, struct listen *listen,
+                          struct tidings_str spelled);
+/* resources/unsubscribe: succeeds whether or not there was one, unless the profile says otherwise.
+ */
+void method_unsubscribe_one(struct request *request, struct listen *listen,
+                            struct tidings_str spelled);
+/* Has its client subscribed to too much lately? Then the request was answered. */
+bool method_subscribes_too_often(struct request *request);
+
+/* Answer resources/subscribe or unsubscribe: it is done. */
+void method_confirm(struct request *request, bool subscribed, struct tidings_str uri);
+
+/* -------------------------------------------------------------------------------------------------
+ * The instructions that initialize and server/discover return, unless the program has its own: the
+ * roots that the client may list, and how it waits for a change. A host gives them to its model.
+ */
+
+struct buf;
+struct request;
+
+#define INSTRUCTIONS_MAX 600u /* bytes */
+
+/* -------------------------------------------------------------------------------------------------
+ * The last error of a client: kept with its session or its message connection, where whoever looks
+ * after the server finds it (tidings://self/peers).
+ */
+
+struct dialect_error;
+
+/* `requests.failed`: the request is answered with that error. */
+void last_error_note(const struct request *request, const struct dialect_error *e);
+
+#endif

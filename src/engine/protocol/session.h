@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Legacy sessions over HTTP: an id, what was negotiated, the subscriber that hears of changes, and
+ * the GET streams it may have open.
+ *
+ * A session lives on the worker its id names, at each node, however many workers that has. Where
+ * nodes share a store it may go on at another one (engine/protocol/session_move.h). Every message
+ * goes to exactly one stream, the newest; when that ends the next older one takes over, and without
+ * any the session only remembers its cursor and catches up when a stream opens. Event ids are
+ * `stream.n.cursor`, unique by n: coming back with one continues that stream under its number, and
+ * replays what followed on it and what no stream has carried yet. For a principal with a name they
+ * begin with a tag of that name and a '-', so that an id of somebody else can be told from one that
+ * is merely too old.
+ *
+ * An open stream keeps a session alive; without one it ends after the idle timeout.
+ */
+#ifndef ENGINE_PROTOCOL_SESSION_H
+#define ENGINE_PROTOCOL_SESSION_H
+
+#include "engine/delivery/subscriber.h"
+#include "engine/protocol/channel.h"
+#include "security/limits.h"
+
+struct asked;
+struct asking;
+struct refusal;
+struct session_movers;
+struct session_moving;
+
+#define SESSION_ID_LEN 35u /* ww-32 hex digits */
+#define SESSION_MAX_STREAMS LIMIT_MAX_STREAMS
+#define SESSION_PAST_STREAMS 8u
+#define SESSION_REWINDS 4u
+#define SESSION_ADDRESS_MAX 48u
+#define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
+
+/* Those of one worker. */
+struct sessions {
+    struct map by_id;
+    struct list all;               /* least recently active first */
+    struct list streamless;        /* without a stream, whose lists are watched still */
+    struct session_movers *movers; /* NULL: they do not move */
+};
+void sessions_init(struct sessions *sessions);
+void sessions_deinit(struct worker *worker); /* ends them */
+
+/* What counts as one session: its client's quota (NULL: unlimited), and its share. */
+struct session_place {
+    struct quota *quota;
+    struct allowance *account;
+};
+
+struct session {
+    struct list link; /* in worker->sessions->all */
+    struct worker *worker;
+    const struct revision *revision;
+    const struct principal *principal; /* a reference: of the newest request */
+    struct session_place place;        /* that its client has given for it */
+    struct subscriber *subscriber;
+    struct listen *listen;       /* everything subscribed in this session */
+    struct list requests;        /* requests under way */
+    struct list streams;         /* newest first */
+    struct list streamless_link; /* in worker->sessions->streamless, while it has no stream … */
+    uint64_t streamless_ms;      /* … since then */
+    unsigned stream_count, next_stream;
+    uint64_t next_event;
+    uint64_t active_ms;
+    struct session_moving *moving; /* NULL: it does not */
+    struct asking *asking;         /* what its client can be asked, and was; NULL: nothing */
+    uint64_t delivered_upto;       /* streams have carried everything up to this number */
+    uint64_t newest_from;          /* … when the newest stream came: from here on is its share */
+    struct {
+        unsigned no;
+        uint64_t from, end;       /* numbers in (from, end] were written to it */
+    } past[SESSION_PAST_STREAMS]; /* ring: what each carried while it was the newest */
+    unsigned past_next;
+    bool initialized;
+    struct {
+        uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
+        bool is_lost;       /* … and a subscription is to be told to look again */
+    } rewinds[SESSION_REWINDS]; /* both ascend */
+    unsigned rewind_count;
+    struct {
+        unsigned stream; /* was told … */
+        uint64_t event;  /* … with this one, … */
+        uint64_t upto;   /* … of lists that changed up to here */
+    } lists;
+    struct subscriber_skips skips; /* of the newest stream */
+    const char *listener;          /* of the connection that opened it or its newest stream; … */
+    char address[SESSION_ADDRESS_MAX]; /* … and from where */
+    char id[SESSION_ID_LEN + 1];
+    char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
+};
+
+/* For the client of `channel`. TIDINGS_E_LIMIT when there are too many, of all or of its own: `why`
+ * says which. Otherwise the sentence is in `err`. */
+int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
+                 struct refusal *why, struct tidings_error *err);
+/* The same for what counts as one without being one: *ret is given back when it has gone. */
+bool session_enter(struct channel *channel, struct session_place *ret, struct refusal *why);
+void session_left(struct worker *worker, const struct session_place *place);
+/* Ends its streams and subscriptions. */
+void session_destroy(struct session *session);
+/* The same because somebody wants that: it ends at every node. */
+void session_end(struct session *session);
+/* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
+ * `principal` may do. */
+struct session *session_find(struct worker *worker, struct tidings_str id,
+                             const struct principal *principal);
+/* Which of `count` workers has, or would have, the session with that id; -1: it is no such id. */
+int session_worker(struct tidings_str id, unsigned count);
+/* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
+ * a fresh one; the id of an event on the stream of a request: that goes on. TIDINGS_E_LIMIT: too
+ * many streams. TIDINGS_E_DENIED: it is the id of an event of somebody else. TIDINGS_E_NOTFOUND:
+ * the request is not there any more. */
+int session_open_stream(struct session *session, struct channel *channel,
+                        struct tidings_str last_event_id);
+/* A fresh id of this worker. A failure says that there is no randomness. */
+int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
+/* The level below which the client of a request wants no log messages (logging/setLevel). */
+int session_log_level(const struct request *request);
+/* What the client of a legacy request can be asked, and was: its session's, or its connection's.
+ * NULL: nothing. */
+struct asking *session_asking(const struct request *request);
+/* Write a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
+ * asked there. false: there is none. */
+bool session_send(const struct request *request, const struct buf *message, struct asked *asked);
+/* Its client declared these capabilities (NULL: none). */
+void session_declare(struct session *session, unsigned can);
+/* End those that were idle too long. */
+void session_sweep(struct worker *worker);
+
+/* -------------------------------------------------------------------------------------------------
+ * What the files of session share: a stream, the ids of the events on it, and what is done where
+ * sessions move.
+ */
+
+struct session_stream {
+    struct list link;
+    struct session *session;
+    struct sink *sink;
+    unsigned no;
+};
+
+/* The one that messages go to; NULL: there is no stream. */
+static inline struct session_stream *session_newest_stream(struct session *session)
+{
+    return list_empty(&session->streams)
+               ? NULL
+               : list_entry(session->streams.next, struct session_stream, link);
+}
+
+struct event_cursor {
+    unsigned stream; /* 0: a fresh one */
+    uint64_t event;  /* 0: none of ours */
+    uint64_t cursor;
+    uint64_t lists_upto;  /* lists that changed up to here are known */
+    struct log_cursor id; /* the cursor in it, which says who has yet to be told to look again */
+    bool is_foreign;      /* given out at another node, or here before the session was there */
+    bool rewound; /* behind where the stream began: other streams' shares are of no interest */
+};
+
+/* One that its owner counts (session_enter); `id` empty: a fresh one. */
+int session_create(struct worker *worker, const struct revision *revision,
+                   const struct principal *principal, struct tidings_str id, struct session **ret,
+                   struct tidings_error *err);
+/* What the id of an event of somebody like `principal` says, whoever gave it out. false: nothing
+ * that another node understands. */
+struct session_event {
+    uint64_t number;
+    struct log_cursor at; /* has a position */
+};
+bool session_read_event(struct worker *worker, const struct principal *principal,
+                        struct tidings_str id, struct session_event *ret);
+
+/* session_move.c, session_move_adopt.c, where sessions may go on at another node: */
+
+/* It is made (false: out of memory); it is about to go, and the last is written of it; it has gone.
+ */
+bool session_moving_begin(struct session *session);
+void session_moving_last(struct session *session);
+void session_moving_end(struct session *session);
+/* When it goes, it goes everywhere. */
+void session_moving_end_everywhere(struct session *session);
+/* It has got a stream. */
+void session_moving_streams(struct session *session);
+/* Has it been at another node? Then ids of events may come from there. */
+bool session_is_adopted(const struct session *session);
+/* Is it another node's now, and its copy here about to go? */
+bool session_has_moved(const struct session *session);
+/* Was this stream there, or about to be, when another node last wrote it? */
+bool session_was_written(const struct session *session, unsigned stream);
+/* A cursor of another node becomes one of this epoch; false: it says nothing here. */
+bool session_moving_resume(const struct session *session, struct log_cursor *cursor);
+/* The worker ends; its sessions have. */
+void sessions_unshare(struct worker *worker);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Patterns: globs over paths and URIs, and the definition of what each kind of pattern matches.
+ *
+ * A glob: `*` within a segment (maybe nothing), `**` across segments, `?` one character, `[a-z]`,
+ * `[!a-z]`, `[^a-z]`. Only `**` ever matches '/'. `**` that is a whole segment also stands for no
+ * segment at all, and vanishes together with the slash that follows it. Linear time whatever the
+ * pattern. There is no escape character; `[*]` is a literal star.
+ *
+ * Over a path, a character is a UTF-8 sequence, or a single byte where the text is not UTF-8. Over
+ * a canonical URI (the whole text, its query included) it is a byte or one percent-encoded byte:
+ * `%20` is one character for `?` and classes, and so is each byte of an encoded UTF-8 sequence.
+ * Literals are compared as they stand (`%2A` is not `*`), members of classes by their byte (`[*]`
+ * has both).
+ */
+#ifndef FORMATS_PATTERN_H
+#define FORMATS_PATTERN_H
+
+#include <tidings/types.h>
+
+#include "base/str.h"
+#include "formats/uri.h"
+#include "formats/uri_template.h"
+
+#define GLOB_MAX_BYTES 4096u
+#define GLOB_MAX_WILDCARDS 64u
+
+/* Does the whole of `path` match? A pattern without '/' is compared with the last segment only
+ * (like .gitignore); a leading '/' anchors at the root. A pattern that ends in '/' is for
+ * directories: `path` must then end in '/' as well. */
+bool glob_matches_path(struct tidings_str pattern, struct tidings_str path);
+/* The plain form: the whole of `text` against `pattern`, `*` stopping at '/', `**` not. A pattern
+ * longer than GLOB_MAX_BYTES matches nothing. */
+bool glob_matches(struct tidings_str pattern, struct tidings_str text);
+/* The same over a canonical URI; `?` is a wildcard only with `question`. */
+bool glob_matches_uri(struct tidings_str pattern, struct tidings_str uri, bool question);
+/* Empty patterns, unclosed brackets, ranges that run backwards, more than GLOB_MAX_WILDCARDS
+ * wildcards and more than GLOB_MAX_BYTES bytes are refused (TIDINGS_E_INVALID). In a URI a class
+ * must close before the next '/'. */
+int glob_check(struct tidings_str pattern, struct tidings_error *err);
+int glob_check_uri(struct tidings_str pattern, bool question, struct tidings_error *err);
+
+/* What a subscription may be. */
+enum pattern_kind {
+    PATTERN_LITERAL,   /* this URI */
+    PATTERN_CONTAINER, /* everything below, and itself */
+    PATTERN_GLOB,      /* `?` is itself */
+    PATTERN_GLOB_Q,    /* `?` is one character */
+    PATTERN_TEMPLATE,  /* RFC 6570, in reverse: see template_match */
+    PATTERN_REGEX,     /* found anywhere: see formats/regex.h */
+};
+
+/* Does `text` (a canonical URI, a canonical pattern or the source of a regex) match the canonical
+ * `uri`? For a question asked once: templates and regexes are compiled each time. What is not well
+ * formed matches nothing; so do URIs longer than URI_MAX.
+ *
+ * A container "x:///a/" matches "x:///a/" and what is below it; a container "x:///a" (a resource
+ * that has children and a name without slash) matches "x:///a", "x:///a/" and what is below. A
+ * query is not part of the path: "x:///a/?q" is below "x:///a/", and nothing is below "x:///a?q".
+ * "x:/" does not hold "x://h": an authority is another root. */
+bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri);
+
+/* Returns the prefix of every URI that it matches: the text before the first wildcard. */
+struct tidings_str pattern_prefix(enum pattern_kind kind, struct tidings_str text);
+
+/* Both can match one URI; "x:///a/{+rest}" stands for a prefix. No is
+ * certain, yes is not: "a*" and "{b}c" meet here. A regex is not looked into: yes. */
+bool pattern_meets(enum pattern_kind kind, struct tidings_str text,
+                   struct tidings_str uri_template);
+
+/* Where the first slash of a path may be: after "scheme:", or at the second slash of "scheme://".
+ */
+size_t pattern_first_slash(struct tidings_str uri);
+
+/* -------------------------------------------------------------------------------------------------
+ * The literal text that every text holds in which a regex is found. An index looks for that first
+ * and runs the regex only where it is.
+ */
+
+#define REGEX_MAX_BYTES 1024u /* of the source of a regex for URIs */
+
+/* Writes runs of bytes, each ended by a NUL; every text in which `source` is found holds every one
+ * of them. Returns the bytes written: 0 when nothing is certain, which is also the answer to any
+ * construct this does not know. `source` must compile. */
+size_t regex_literals(struct tidings_str source, char out[2 * REGEX_MAX_BYTES]);
+/* Writes the literal that every text begins with in which `source` is found, without a NUL. Returns
+ * its length: 0 if `source` is not anchored at the start, or the beginning is not certain. */
+size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES]);
+
+/* -------------------------------------------------------------------------------------------------
+ * A *part*: one segment of a pattern that holds wildcards, as a string of bytes in which wildcards
+ * are control characters, which no canonical URI contains. Every other byte stands for itself.
+ */
+
+enum {
+    PART_STAR = 1,      /* any characters, maybe none */
+    PART_VALUE = 2,     /* one or more characters, no '?' */
+    PART_PARAMETER = 3, /* one or more characters, no '?' and no '&' */
+    PART_ANY = 4,       /* one character */
+    PART_CLASS = 5,     /* one character of the class up to PART_CLASS_END */
+    PART_CLASS_END = 6,
+    PART_LOOP = 7, /* in a plan only: any number of segments */
+    PART_REST = 8, /* in a plan only: whatever follows */
+    PART_MAX_MARK = 8,
+};
+
+static inline bool part_is_mark(char c)
+{
+    return c > 0 && c <= PART_MAX_MARK;
+}
+
+/* Does the whole of `segment`, a piece of a canonical URI without '/', match? At most
+ * part × segment steps. */
+bool part_matches(struct tidings_str part, struct tidings_str segment);
+/* Bytes of the literal a part begins with, and of the one it ends with. */
+size_t part_head(struct tidings_str part);
+size_t part_tail(struct tidings_str part);
+/* The longest literal between two wildcards; empty when there is none. */
+struct tidings_str part_inner(struct tidings_str part);
+
+/* -------------------------------------------------------------------------------------------------
+ * A plan: a glob or a template as steps from segment to segment, for an index over many.
+ *
+ * Steps follow one another from the start of the URI: `a/b/` (a run of literal segments), one
+ * segment with wildcards (a *part*), any number of segments; and one that ends it. The plan of a
+ * pattern matches at least what the pattern matches; when it is exact, nothing else.
+ */
+
+#define PLAN_MAX_RUN 32u    /* segments of one run; longer ones become several */
+#define PLAN_MAX_LOOPS 8u   /* `**` of one pattern */
+#define PLAN_MAX_PART 1024u /* bytes of one segment with wildcards */
+/* Each wildcard ends a part or a loop, with a run before it; runs are cut at their maximum. */
+#define PLAN_MAX_STEPS (2 * GLOB_MAX_WILDCARDS + 2 + URI_MAX / PLAN_MAX_RUN)
+
+enum plan_kind {
+    PLAN_RUN,  /* `text`: `segments` literal segments, each with the slash behind it */
+    PLAN_PART, /* `text`: a segment with wildcards (see above), a slash behind it */
+    PLAN_LOOP, /* any number of segments, each with a slash behind it */
+    /* These end the plan. */
+    PLAN_END,      /* `text`: `segments` literal segments, then the end */
+    PLAN_PART_END, /* `text`: a segment with wildcards, then the end */
+    PLAN_ALL,      /* anything */
+    PLAN_REST,     /* `text`, then anything; never exact */
+};
+
+struct plan_step {
+    uint8_t kind;
+    uint8_t segments;
+    struct tidings_str text; /* in the plan's own memory */
+};
+
+struct pattern_plan {
+    bool exact;
+    size_t count;
+    struct plan_step steps[PLAN_MAX_STEPS];
+    char text[URI_MAX];
+};
+
+/* Refuses what glob_check_uri refuses, and what a plan cannot hold (TIDINGS_E_INVALID). */
+int plan_glob(struct pattern_plan *plan, struct tidings_str pattern, bool question,
+              struct tidings_error *err);
+/* Of a canonical template. Not exact when there is any doubt, also about whether it is well formed:
+ * the caller then asks template_create. */
+int plan_template(struct pattern_plan *plan, struct tidings_str text, struct tidings_error *err);
+
+#endif

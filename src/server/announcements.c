@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Announcements of a server whose store others share: what a program or a client says has changed
+ * goes through the store, so that every node tells it, at one position. It is told here after its
+ * commit, like what is written.
+ *
+ * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
+ * What the provider of a mount sees that this node owns goes the same way; if the node does not own
+ * it any more when that has its turn, it is dropped (cluster/lease.h).
+ * What a program said and cannot be committed because the store cannot be reached waits, in order,
+ * until it is back, and is then written before anything that was said later. All of it together is
+ * bounded by `max-announced`. What a client said is tried once: the client has the outcome, after
+ * the commit (struct hub_receipt). Until then it counts as the client's share of `max-announced`,
+ * as what is said at this node does until it has its number.
+ */
+#include "base/error.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/catalog/catalog.h"
+#include "security/limits.h"
+#include "server/server_internal.h"
+#include "store/commit_thread.h"
+#include "store/store.h"
+
+#define TRIES_MAX 8u /* of one whose commit fails though the store can be reached */
+
+/* One on its way; its texts follow. */
+struct announcing {
+    struct keeper_job job;
+    struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
+    struct list taken; /* those that waited, written before it */
+    struct tidings_server *server;
+    struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
+    struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
+    bool is_clients;             /* it counts as the share of … */
+    struct allowance *account;   /* … its client, held by the share; NULL: only in total */
+    enum kept_kind kind;
+    bool is_dropped;
+    size_t bytes;
+    unsigned tries;
+    uint64_t left_at, position; /* a move has two: that it left, and that it is there */
+    struct tidings_change change;
+};
+
+/* A move is told as two: what left, and what came. */
+static struct tidings_change change_at_old_uri(const struct tidings_change *move)
+{
+    return (struct tidings_change){
+        .uri = move->from,
+        .kind = TIDINGS_CHANGE_DELETED,
+        .metadata = move->metadata,
+        .origin = move->origin,
+        .not_subscribable = move->not_subscribable,
+    };
+}
+
+static struct tidings_change change_at_new_uri(const struct tidings_change *change)
+{
+    struct tidings_change copy = *change;
+    copy.kind = change->kind == TIDINGS_CHANGE_MOVED ? TIDINGS_CHANGE_CREATED : change->kind;
+    return copy;
+}
+
+static int announce_write(struct announcing *a, struct entity_rows *rows, struct tidings_error *err)
+{
+    struct tidings_change left = change_at_old_uri(&a->change),
+                          came = change_at_new_uri(&a->change);
+    a->is_dropped = a->mount && !server_owned_may_announce(a->mount);
+    if (a->is_dropped) {
+        return 0;
+    }
+    int rc = a->change.kind == TIDINGS_CHANGE_MOVED
+                 ? rows->shared->announce(rows, a->kind, &left, &a->left_at, err)
+                 : 0;
+    return rc == 0 ? rows->shared->announce(rows, a->kind, &came, &a->position, err) : rc;
+}
+
+/* Those that wait were said before anything that comes now: whichever job is next takes them. */
+static int announce_waiting(struct tidings_server *s, struct list *taken, struct entity_rows *rows,
+                            struct tidings_error *err)
+{
+    int rc = 0;
+    while (rc == 0 && !list_empty(&s->announcing)) {
+        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
+        list_remove(&a->link);
+        list_append(taken, &a->link);
+        rc = announce_write(a, rows, err);
+    }
+    return rc;
+}
+
+static int run_announce(struct keeper_job *job, struct entities *e)
+{
+    struct announcing *a = list_entry(job, struct announcing, job);
+    struct entity_rows *rows = entities_rows(e);
+    int rc = announce_waiting(a->server, &a->taken, rows, &job->err);
+    rc = rc == 0 ? announce_write(a, rows, &job->err) : rc;
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+/* They wait again, before all others. */
+static void announce_wait_again(struct tidings_server *s, struct list *taken)
+{
+    list_splice(taken, &s->announcing);
+    list_splice(&s->announcing, taken);
+}
+
+static void undo_announce(struct keeper_job *job)
+{
+    struct announcing *a = list_entry(job, struct announcing, job);
+    announce_wait_again(a->server, &a->taken);
+}
+
+/* Takes room; `who` NULL: the program. Returns false if there is none, which `err` says, and `why`
+ * of a client. */
+static bool announce_take(struct tidings_server *s, size_t bytes, const struct share_taker *who,
+                          struct refusal *why, struct tidings_error *err)
+{
+    struct limit_counters *counters = hub_limit_counters(s->hub);
+    uint64_t most = s->config.max_announced;
+    size_t *waiting = who ? &counters->in_use[LIMIT_ANNOUNCED] : &s->announced_bytes;
+    bool fits = who ? share_take(counters, LIMIT_ANNOUNCED, most, bytes, who, why)
+                    : __atomic_add_fetch(waiting, bytes, __ATOMIC_RELAXED) <= most;
+    if (!fits && !who) {
+        __atomic_sub_fetch(waiting, bytes, __ATOMIC_RELAXED);
+        limit_hit(counters, LIMIT_ANNOUNCED);
+    }
+    if (!fits) {
+        tidings_fail(err, TIDINGS_E_BUSY, "more changes than can be told: %zu bytes wait already",
+                     __atomic_load_n(waiting, __ATOMIC_RELAXED));
+    }
+    return fits;
+}
+
+static void announce_give(struct tidings_server *s, size_t bytes, bool is_clients,
+                          struct allowance *account)
+{
+    if (is_clients) {
+        share_give(hub_limit_counters(s->hub), LIMIT_ANNOUNCED, bytes, account);
+    } else {
+        __atomic_sub_fetch(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
+    }
+}
+
+static void announcing_free(struct announcing *a)
+{
+    announce_give(a->server, a->bytes, a->is_clients, a->account);
+    list_remove(&a->link);
+    mem_free(a);
+}
+
+static void announce_tell(struct announcing *a)
+{
+    struct hub *hub = a->server->hub;
+    struct tidings_change left = change_at_old_uri(&a->change),
+                          came = change_at_new_uri(&a->change);
+    if (a->change.kind == TIDINGS_CHANGE_MOVED) {
+        (void)hub_announce_kept(hub, &left, a->left_at, NULL);
+    }
+    (void)hub_announce_kept(hub, &came, a->position, NULL);
+}
+
+/* The client decides whether to retry. If an unknown outcome was a commit, following finds it. */
+static void announcing_answer(struct announcing *a, int code, const struct tidings_error *err)
+{
+    struct hub_receipt *receipt = a->receipt;
+    if (code >= 0) {
+        announce_tell(a);
+    }
+    announcing_free(a);
+    receipt->done(receipt, code < 0 ? code : 0, err);
+}
+
+/* It was committed, or not: then it waits, behind those that were said before it. */
+static void announcing_end(struct announcing *a, int code, const struct tidings_error *err)
+{
+    struct tidings_server *s = a->server;
+    bool is_over = code == TIDINGS_E_CLOSED;
+    if (a->receipt) {
+        announcing_answer(a, code, err);
+        return;
+    }
+    if (code < 0 && !is_over && (hub_is_store_unreachable(s->hub) || ++a->tries < TRIES_MAX)) {
+        list_append(&s->announcing, &a->link); /* perhaps told twice: better than never */
+        return;
+    }
+    if (code >= 0 && !a->is_dropped) {
+        announce_tell(a);
+    } else if (code < 0 && !is_over && a->mount) {
+        server_owned_lose(a->mount);
+    } else if (code < 0 && !is_over) {
+        log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
+                 KV("reason", err->text));
+        (void)hub_announce(s->hub, &a->change, NULL);
+    } else if (is_over && !a->mount) { /* of a mount its next owner has everybody look again */
+        s->announced_lost++;
+    }
+    announcing_free(a);
+}
+
+static void announcings_end(struct list *taken, int code, const struct tidings_error *err)
+{
+    while (!list_empty(taken)) {
+        struct announcing *a = list_entry(taken->next, struct announcing, link);
+        list_remove(&a->link);
+        announcing_end(a, code, err);
+    }
+}
+
+static void server_announce_on_done(struct keeper_job *job, int code)
+{
+    struct announcing *a = list_entry(job, struct announcing, job);
+    struct tidings_server *s = a->server;
+    struct tidings_error err = job->err;
+    announcings_end(&a->taken, code, &err);
+    announcing_end(a, code, &err);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
+        server_announce_again(s);
+    }
+}
+
+static void announcing_submit(struct announcing *a)
+{
+    a->job = (struct keeper_job){.is_write = true,
+                                 .run = run_announce,
+                                 .undo = undo_announce,
+                                 .done = server_announce_on_done};
+    list_init(&a->job.letter.link);
+    keeper_submit(a->server->keeper, &a->job);
+}
+
+/* ---- those that wait ------------------------------------------------------------------------- */
+
+static int run_again(struct keeper_job *job, struct entities *e)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    int rc = announce_waiting(s, &s->announce_taken, entities_rows(e), &job->err);
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+static void undo_again(struct keeper_job *job)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    announce_wait_again(s, &s->announce_taken);
+}
+
+static void announced_again(struct keeper_job *job, int code)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    struct tidings_error err = job->err;
+    s->is_announcing_again = false;
+    announcings_end(&s->announce_taken, code, &err);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
+        server_announce_again(s);
+    }
+}
+
+void server_announce_open(struct tidings_server *s)
+{
+    list_init(&s->announcing);
+    list_init(&s->announce_taken);
+}
+
+void server_announce_again(struct tidings_server *s)
+{
+    if (s->is_announcing_again || list_empty(&s->announcing)) {
+        return;
+    }
+    s->is_announcing_again = true;
+    s->announce_again = (struct keeper_job){
+        .is_write = true, .run = run_again, .undo = undo_again, .done = announced_again};
+    list_init(&s->announce_again.letter.link);
+    keeper_submit(s->keeper, &s->announce_again);
+}
+
+void server_announce_close(struct tidings_server *s)
+{
+    while (!list_empty(&s->announcing)) {
+        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
+        s->announced_lost += a->mount == NULL;
+        announcing_free(a);
+    }
+    if (s->announced_lost > 0) {
+        log_warn(LOG_NODES, "announcements lost", KV("count", s->announced_lost),
+                 KV("reason", "the server ended before the store could be reached again"));
+    }
+}
+
+/* In which mount is it? `is_local`: each node has its own there. */
+static enum kept_kind announce_kind(struct tidings_server *s, struct tidings_str uri,
+                                    bool *ret_local)
+{
+    const struct catalog *mounts = __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+    const struct tidings_provider *p = mounts ? catalog_mount(mounts, uri) : NULL;
+    *ret_local = !mounts || (p && !p->is_durable && p->nodes == MOUNT_LOCAL);
+    return p && p->nodes != MOUNT_LOCAL ? KEPT_MOUNTED : KEPT_ANNOUNCED;
+}
+
+static struct announcing *announcing_create(struct tidings_server *s,
+                                            const struct tidings_change *change, size_t bytes)
+{
+    struct announcing *a = mem_zalloc(bytes);
+    if (!a) {
+        return NULL;
+    }
+    char *at = (char *)(a + 1);
+    a->server = s;
+    a->bytes = bytes;
+    a->change = *change;
+    list_init(&a->link);
+    list_init(&a->taken);
+    struct tidings_str *texts[] = {&a->change.uri,      &a->change.etag,       &a->change.from,
+                                   &a->change.metadata, &a->change.checksum,   &a->change.origin,
+                                   &a->change.target,   &a->change.traceparent};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = str_pack(&at, *texts[i]);
+    }
+    return a;
+}
+
+/* NULL: no room for it, as in announce_take. */
+static struct announcing *announcing_begin(struct tidings_server *s,
+                                           const struct tidings_change *change,
+                                           const struct share_taker *who, struct refusal *why,
+                                           struct tidings_error *err)
+{
+    size_t bytes = sizeof(struct announcing) + change->uri.len + change->etag.len +
+                   change->from.len + change->metadata.len + change->checksum.len +
+                   change->origin.len + change->target.len + change->traceparent.len;
+    struct allowance *account = who ? who->account : NULL;
+    if (!announce_take(s, bytes, who, why, err)) {
+        return NULL;
+    }
+    struct announcing *a = announcing_create(s, change, bytes);
+    if (!a) {
+        announce_give(s, bytes, who != NULL, account);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    a->is_clients = who != NULL;
+    a->account = account;
+    return a;
+}
+
+int server_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
+                    struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err)
+{
+    struct tidings_server *s = user;
+    struct tidings_error reason = {0};
+    struct refusal limit = {0};
+    bool is_local = false;
+    enum kept_kind kind = announce_kind(s, change->uri, &is_local);
+    if (is_local) {
+        return hub_announce_here(s->hub, change, who, why, err);
+    }
+    if (receipt && hub_is_store_unreachable(s->hub)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached; try again later");
+    }
+    struct announcing *a = announcing_begin(s, change, who, &limit, &reason);
+    if (!a) {
+        if (!limit.is_own) { /* else its client is told, and nobody else has to look again */
+            hub_lose(s->hub);
+        }
+        if (why) {
+            *why = limit;
+        }
+        return tidings_fail(err, reason.code, "%s", reason.text);
+    }
+    a->kind = kind;
+    a->receipt = receipt;
+    announcing_submit(a);
+    return receipt ? 1 : 0;
+}
+
+int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
+                          const struct tidings_change *change, struct tidings_error *err)
+{
+    struct tidings_error why = {0};
+    struct announcing *a = announcing_begin(s, change, NULL, NULL, &why);
+    if (!a) {
+        server_owned_lose(mount);
+        return tidings_fail(err, why.code, "%s", why.text);
+    }
+    a->mount = mount;
+    a->kind = KEPT_MOUNTED;
+    announcing_submit(a);
+    return 0;
+}

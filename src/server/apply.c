@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Follows a store that other nodes write to as well: what they committed is applied and told here
+ * like what was written here. Everything but server_follow_open runs on the keeper's thread.
+ */
+#include "base/log.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "engine/catalog/resource.h"
+#include "formats/uri.h"
+#include "security/access.h"
+#include "server/server_internal.h"
+#include "sources/entity.h"
+#include "store/change.h"
+#include "store/commit_thread.h"
+#include "store/entities.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Turns rows of the store into changes as they are told: when the log is made again after a start,
+ * and when another node wrote them. Somebody else may have written them, too: what is no row of
+ * ours is refused.
+ */
+
+#define RESOURCE_TEXT_MAX (1u << 20) /* of a name, a description */
+#define SHORT_TEXT_MAX 1024u         /* of an etag, a checksum, an origin */
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+static bool kept_is_uri(struct tidings_str uri)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    bool is = uri_canonical(uri, &canonical, NULL) == 0 && str_eq(buf_str(&canonical), uri);
+    buf_deinit(&canonical);
+    return is;
+}
+
+static bool kept_is_text(struct tidings_str text)
+{
+    return text.len <= SHORT_TEXT_MAX && str_is_utf8(text);
+}
+
+bool kept_is_resource(const struct tidings_resource *about)
+{
+    const struct tidings_str texts[] = {about->etag, about->name, about->title, about->description,
+                                        about->mime_type};
+    bool is = kept_is_uri(about->uri) && resource_check(about, NULL) == 0;
+    for (size_t i = 0; is && i < sizeof texts / sizeof *texts; i++) {
+        is = texts[i].len <= RESOURCE_TEXT_MAX && str_is_utf8(texts[i]);
+    }
+    return is;
+}
+
+static int kept_check_announced(const struct tidings_change *c, struct tidings_error *err)
+{
+    bool is_known = (unsigned)c->kind <= TIDINGS_CHANGE_MOVED &&
+                    (c->kind != TIDINGS_CHANGE_MOVED || c->from.len > 0);
+    if (!is_known) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no such kind of change");
+    }
+    if (!kept_is_uri(c->uri) || (c->from.len > 0 && !kept_is_uri(c->from)) ||
+        (c->target.len > 0 && !kept_is_uri(c->target))) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "what it is of is no URI");
+    }
+    if (!kept_is_text(c->etag) || !kept_is_text(c->checksum) || !kept_is_text(c->origin)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a text of it is too long, or no UTF-8");
+    }
+    return change_check_metadata(c->metadata, err);
+}
+
+static int kept_check_entity(const struct kept_change *k, struct tidings_error *err)
+{
+    const struct entity_version *v = &k->version;
+    bool is_whole =
+        entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
+        (v->type_version.len == 0 || entity_type_version_is_valid(v->type_version)) &&
+        (k->old_type_version.len == 0 || entity_type_version_is_valid(k->old_type_version)) &&
+        (v->parent.len == 0 || entity_id_is_valid(v->parent));
+    return is_whole
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "no entity has such an id or such a type");
+}
+
+int kept_check(const struct kept_change *k, struct tidings_error *err)
+{
+    switch (k->kind) {
+    case KEPT_PUBLISHED: {
+        struct tidings_change change = {.uri = k->uri, .etag = k->etag, .metadata = k->metadata};
+        return kept_check_announced(&change, err);
+    }
+    case KEPT_ANNOUNCED:
+        return kept_check_announced(k->announced, err);
+    case KEPT_MOUNTED: {
+        struct tidings_change change = *k->announced;
+        change.uri = change_is_missed_uri(change.uri) ? str_skip(change.uri, 1) : change.uri;
+        return kept_check_announced(&change, err);
+    }
+    case KEPT_ENTITY:
+    case KEPT_MOVED:
+        return kept_check_entity(k, err);
+    case KEPT_TYPES:
+    case KEPT_FILE:
+    case KEPT_SESSION:
+    case KEPT_RUN:
+    case KEPT_BROKEN:
+        break;
+    }
+    return 0;
+}
+
+/* ---- describing ------------------------------------------------------------------------------ */
+
+struct tidings_change kept_row_change(const struct kept_change *k)
+{
+    return (struct tidings_change){
+        .uri = k->uri,
+        .kind = k->removed   ? TIDINGS_CHANGE_DELETED
+                : k->created ? TIDINGS_CHANGE_CREATED
+                             : TIDINGS_CHANGE_UPDATED,
+        .etag = k->etag,
+        .size = k->size,
+        .modified_ms = k->modified_ms,
+        .not_subscribable = k->not_subscribable,
+    };
+}
+
+static bool kept_describe_entity(const struct kept_change *k, kept_described_fn fn, void *user)
+{
+    struct entity_done done = {
+        .version = k->version,
+        .old_type_version = k->old_type_version,
+        .changed = true,
+        .created = k->created,
+    };
+    if (k->kind == KEPT_MOVED && k->version.type_version.len == 0) { /* it is not known for where */
+        done.version.type_version = k->old_type_version;
+        done.version.deleted = true;
+    }
+    return entity_describe_change(&done, STR_EMPTY, fn, user);
+}
+
+bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn, void *user)
+{
+    struct tidings_change change = kept_row_change(k);
+    switch (k->kind) {
+    case KEPT_PUBLISHED:
+        change.has_size = !k->removed;
+        change.metadata = k->metadata;
+        fn(user, &change);
+        return true;
+    case KEPT_ANNOUNCED:
+    case KEPT_MOUNTED:
+        fn(user, k->announced);
+        return true;
+    case KEPT_TYPES:
+        if (has_entities) {
+            fn(user, &(struct tidings_change){.uri = STR(ENTITY_URI_PREFIX "types")});
+        }
+        return true;
+    case KEPT_ENTITY:
+    case KEPT_MOVED:
+        return !has_entities || kept_describe_entity(k, fn, user);
+    case KEPT_FILE: /* each node has its own */
+    case KEPT_SESSION:
+    case KEPT_RUN:
+    case KEPT_BROKEN:
+        break;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define SAY_AGAIN_MS 1000
+
+/* The change at hand. */
+struct following {
+    struct hub *hub;
+    struct published *published;
+    uint64_t position;
+    bool was_mute; /* the publication that another node removed was not subscribable */
+};
+
+static void follow_tell(void *user, const struct tidings_change *change)
+{
+    const struct following *f = user;
+    struct tidings_change told = *change;
+    told.not_subscribable =
+        told.not_subscribable || f->was_mute || published_is_mute(f->published, change->uri);
+    (void)hub_announce_kept(f->hub, &told, f->position, NULL); /* refused: everybody looks again */
+}
+
+/* What is not served here is not told either. Said once for each reason in a while: a line for each
+ * would be as many as there are. */
+static int follow_published(struct tidings_server *s, const struct kept_change *k)
+{
+    struct tidings_error why = {0};
+    int rc = published_follow(s->published, k, server_publish_may_follow, s, &why);
+    if (rc < 0 && rc != s->follow_refused) {
+        log_warn(LOG_NODES, "published by another node and not served here", KV("uri", k->uri),
+                 KV("reason", why.text));
+    }
+    s->follow_refused = rc;
+    return rc;
+}
+
+/* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
+static bool follow_is_whole(struct tidings_server *s, const struct kept_change *k)
+{
+    struct tidings_error why = {0};
+    if (kept_check(k, &why) == 0) {
+        return true;
+    }
+    uint64_t now = clock_monotonic_ms();
+    if (now >= s->follow_say_ms) {
+        s->follow_say_ms = now + SAY_AGAIN_MS;
+        log_warn(LOG_NODES, "a row of the store is damaged, and was passed over",
+                 KV("position", k->position), KV("reason", why.text));
+    }
+    return false;
+}
+
+/* Said once in a while, like the above. */
+static bool follow_mounted(struct tidings_server *s, const struct kept_change *k)
+{
+    bool is_here = server_owned_has(s, k->uri);
+    if (!is_here && !s->follow_unmounted) {
+        log_warn(LOG_NODES, "changed in a mount that this node does not share", KV("uri", k->uri));
+    }
+    s->follow_unmounted = !is_here;
+    return is_here;
+}
+
+/* false: out of memory. What this node takes for current would not be, and others' writes would be
+ * decided by it. */
+static bool server_follow_change(void *user, const struct kept_change *k)
+{
+    struct tidings_server *s = user;
+    struct following f = {.hub = s->hub, .published = s->published, .position = k->position};
+    if (k->kind == KEPT_BROKEN && s->follow_tells) {
+        log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
+        hub_announce_broken(s->hub, k->position);
+        server_sessions_broken(s);
+        server_tasks_broken(s);
+        return true;
+    }
+    if (!follow_is_whole(s, k)) {
+        return true;
+    }
+    if (k->kind == KEPT_SESSION) {
+        server_sessions_moved(s, k->uri);
+        return true;
+    }
+    if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
+        server_tasks_followed(s, k->uri);
+    }
+    f.was_mute = k->kind == KEPT_PUBLISHED && k->removed && published_is_mute(s->published, k->uri);
+    int rc = k->kind == KEPT_PUBLISHED ? follow_published(s, k) : 0;
+    if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
+        return rc != TIDINGS_E_NOMEM;
+    }
+    if (!s->follow_tells) {
+        return true; /* it is in the log that is made again */
+    }
+    if (k->kind == KEPT_ENTITY && k->position == s->follow_moved) {
+        return true; /* told when it left */
+    }
+    if (k->kind == KEPT_MOVED && k->version.type_version.len > 0) {
+        f.position = s->follow_moved = k->position + 1; /* both halves */
+    }
+    if (!kept_describe(k, s->config.entities[0] != '\0', follow_tell, &f)) {
+        hub_lose(s->hub);
+    }
+    return true;
+}
+
+/* Before anybody reads it again: they were told to when they followed that. */
+static int server_follow_reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+{
+    struct tidings_server *s = user;
+    return published_reread(s->published, rows, server_publish_may_follow, s, err);
+}
+
+static void server_follow_reached(void *user, uint64_t position)
+{
+    struct tidings_server *s = user;
+    hub_announce_reached(s->hub, position);
+}
+
+static void server_follow_unreachable(void *user, bool is_unreachable)
+{
+    struct tidings_server *s = user;
+    hub_set_store_unreachable(s->hub, is_unreachable);
+    server_tasks_reach(s, is_unreachable);
+    if (!is_unreachable) {
+        server_announce_again(s);
+    }
+}
+
+static int follow_run_newest(struct keeper_job *job, struct entities *e)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
+    struct entity_rows *rows = entities_rows(e);
+    int rc = rows->shared->newest(rows, &s->newest, &job->err);
+    return rc == 0 && s->newest > rows->shared->followed(rows)
+               ? keeper_follow_now(s->keeper, &job->err)
+               : rc;
+}
+
+static void follow_on_newest(struct keeper_job *job, int code)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
+    hub_newest(s->hub, code, s->newest, &job->err);
+}
+
+/* On the hub's thread. */
+static void server_follow_ask_newest(void *user)
+{
+    struct tidings_server *s = user;
+    s->newest_job = (struct keeper_job){.run = follow_run_newest, .done = follow_on_newest};
+    list_init(&s->newest_job.letter.link);
+    keeper_submit(s->keeper, &s->newest_job);
+}
+
+int server_follow_open(struct tidings_server *s, struct tidings_error *err)
+{
+    const struct keeper_follower follower = {
+        .user = s,
+        .max_cached = s->config.stale_cache,
+        .change = server_follow_change,
+        .reread = server_follow_reread,
+        .reached = server_follow_reached,
+        .unreachable = server_follow_unreachable,
+    };
+    server_announce_open(s);
+    hub_on_shared(s->hub, server_announce, s);
+    hub_on_ask_newest(s->hub, server_follow_ask_newest, s);
+    return keeper_on_follow(s->keeper, &follower, err);
+}

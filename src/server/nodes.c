@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * This server among the nodes that share its store: its row there, which counts for NODE_LEASE_MS
+ * and is renewed before, and tidings://self/nodes, which tells of all of them.
+ *
+ * The timer and what it gathers are the server's thread's; rows are written and read on the
+ * keeper's.
+ */
+#include "server/nodes.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "formats/json_write.h"
+#include "security/limits.h"
+#include "server/server_internal.h"
+#include "store/commit_thread.h"
+#include "store/store.h"
+
+#define NODE_LEASE_MS 6000
+#define NODE_RENEW_MS 2000u
+#define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
+#define NODE_STATE_MAX 4096u
+#define NODES_TEXT_MAX (8u << 20)
+#define NODE_BEHIND_MS 10000   /* it has not followed a change that old: logged … */
+#define NODE_CAUGHT_UP_MS 2000 /* … until it is younger than this */
+#define NODE_WAIT_MS 100u      /* between two checks for a stop request while it waits */
+#define NODES_NOTED_MAX 64u    /* others whose coming and going is logged; those beyond are not */
+
+/* Another node, as it was when the rows were last read. */
+struct noted_node {
+    char name[SHARED_NAME_MAX + 1];
+    bool lives, is_there; /* is there: it has a row still */
+    bool is_behind;       /* and that was said */
+    bool differs;         /* it has a mount otherwise, and that was said */
+};
+
+struct server_nodes {
+    struct tidings_server *server;
+    struct loop_timer *timer;
+    struct keeper_job job; /* writes the row; under way while `is_busy` */
+    bool is_busy;          /* atomic */
+    bool is_refused;       /* the keeper's: another one has its name, and it was said */
+    bool is_behind;        /* the keeper's: it does not keep up, and that was said */
+    bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
+    struct noted_node noted[NODES_NOTED_MAX]; /* the keeper's */
+    size_t noted_count;
+    uint64_t seen, unseen; /* the keeper's: while they are counted, … */
+    /* … atomic: those that live, those that do not any more, and how far this one is behind */
+    uint64_t count, silent, lag_ms;
+    struct buf state;
+    char name[SHARED_NAME_MAX + 1];
+};
+
+/* ---- its own row ----------------------------------------------------------------------------- */
+
+static void gather_state(struct server_nodes *n)
+{
+    struct tidings_server *s = n->server;
+    const struct limit_counters *counters = hub_limit_counters(s->hub);
+    const char *address = tidings_server_address(s, 0);
+    struct jw w;
+    buf_clear(&n->state);
+    jw_init(&w, &n->state);
+    jw_begin_object(&w);
+    if (address) {
+        jw_put_string(&w, STR("address"), tidings_str(address));
+    }
+    jw_put_integer(&w, STR("sessions"), (int64_t)limit_in_use(counters, LIMIT_SESSIONS));
+    jw_put_integer(&w, STR("subscriptions"),
+                   (int64_t)limit_in_use(counters, LIMIT_ALL_SUBSCRIPTIONS));
+    server_owned_write(s, &w);
+    server_declared_write(s, &w);
+    jw_end_object(&w);
+}
+
+/* What nodes have in common is timed by the store's clock; what is not is said. */
+static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
+{
+    int64_t off = rows->shared->clock_off ? rows->shared->clock_off(rows) : 0;
+    if (off != 0 && !n->is_off) {
+        log_warn(LOG_NODES, "the clock of this machine is wrong, or the database's is",
+                 KV("aheadMs", off),
+                 KV("affects", "when tokens end, times in the log and of published resources; not "
+                               "entities, sessions and leases"));
+    } else if (off == 0 && n->is_off) {
+        log_info(LOG_NODES, "the clock of this machine is that of the database again", NO_FIELDS);
+    }
+    n->is_off = off != 0;
+}
+
+static struct noted_node *find_noted(struct server_nodes *n, struct tidings_str name)
+{
+    for (size_t i = 0; i < n->noted_count; i++) {
+        if (str_eq(tidings_str(n->noted[i].name), name)) {
+            return &n->noted[i];
+        }
+    }
+    if (n->noted_count == NODES_NOTED_MAX || name.len > SHARED_NAME_MAX) {
+        return NULL;
+    }
+    struct noted_node *noted = &n->noted[n->noted_count++];
+    *noted = (struct noted_node){.lives = false};
+    memcpy(noted->name, name.ptr, name.len);
+    return noted;
+}
+
+static int64_t behind_of(const struct node_row *row)
+{
+    return row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
+}
+
+static void judge_lag(const char *name, int64_t behind, bool *is_behind)
+{
+    if (!*is_behind && behind >= NODE_BEHIND_MS) {
+        *is_behind = true;
+        log_warn(LOG_NODES, "node is behind", KV("name", name), KV("lagMs", behind));
+    } else if (*is_behind && behind < NODE_CAUGHT_UP_MS) {
+        *is_behind = false;
+        log_info(LOG_NODES, "node has caught up", KV("name", name));
+    }
+}
+
+static void judge_mounts(struct server_nodes *n, const struct node_row *row, bool *differs)
+{
+    struct mount_difference d;
+    bool was = *differs;
+    *differs = server_declared_differs(n->server, row->state, &d);
+    if (*differs && !was) {
+        log_warn(LOG_NODES, "mount is declared otherwise at another node: say the same at all",
+                 KV("mount", d.mount), KV("here", mount_nodes_name(d.here)),
+                 KV("there", mount_nodes_name(d.there)), KV("name", row->name));
+    }
+}
+
+/* Another one is said to have come, or to be silent, when that changes. */
+static void note_other(struct server_nodes *n, const struct node_row *row)
+{
+    struct noted_node *noted = find_noted(n, row->name);
+    bool lives = row->left_ms > 0;
+    if (!noted) {
+        return;
+    }
+    if (lives && !noted->lives) {
+        log_info(LOG_NODES, "node is there", KV("name", noted->name), KV("version", row->version));
+    } else if (!lives && noted->lives) {
+        log_warn(LOG_NODES, "node is silent", KV("name", noted->name),
+                 KV("seenMs", (int64_t)(NODE_LEASE_MS - row->left_ms)),
+                 KV("followed", row->followed));
+    }
+    if (lives) {
+        judge_lag(noted->name, behind_of(row), &noted->is_behind);
+        judge_mounts(n, row, &noted->differs);
+    }
+    noted->lives = lives;
+    noted->is_there = true;
+}
+
+/* Those whose rows are gone ended in order, or were forgotten after a day. */
+static void forget_gone(struct server_nodes *n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n->noted_count; i++) {
+        struct noted_node *noted = &n->noted[i];
+        if (!noted->is_there && noted->lives) {
+            log_info(LOG_NODES, "node has ended", KV("name", noted->name));
+        }
+        if (noted->is_there) {
+            noted->is_there = false;
+            n->noted[kept++] = *noted;
+        }
+    }
+    n->noted_count = kept;
+}
+
+static bool note_node(void *user, const struct node_row *row)
+{
+    struct server_nodes *n = user;
+    n->seen += row->left_ms > 0;
+    n->unseen += row->left_ms <= 0;
+    if (!str_eq(row->name, tidings_str(n->name))) {
+        note_other(n, row);
+    }
+    if (str_eq(row->name, tidings_str(n->name))) {
+        int64_t behind = behind_of(row);
+        judge_lag(n->name, behind, &n->is_behind);
+        __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
+    }
+    return true;
+}
+
+static int run_renew(struct keeper_job *job, struct entities *e)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct entity_rows *rows = entities_rows(e);
+    const struct node_row row = {
+        .name = tidings_str(n->name),
+        .version = tidings_str(tidings_version()),
+        .state = n->state.failed ? STR("{}") : buf_str(&n->state),
+        .followed = rows->shared->followed(rows),
+    };
+    int rc = rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
+    if (rc == 0) {
+        judge_clock(n, rows);
+        n->seen = n->unseen = 0;
+        if (rows->shared->each_node(rows, note_node, n, NULL) == 0) {
+            forget_gone(n);
+            __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
+            __atomic_store_n(&n->silent, n->unseen, __ATOMIC_RELAXED);
+        }
+    }
+    return rc;
+}
+
+static void server_nodes_on_renewed(struct keeper_job *job, int code)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    if (code == TIDINGS_E_EXISTS && !n->is_refused) {
+        log_error(LOG_NODES, "another node has this one's name", KV("node", n->name));
+    }
+    n->is_refused = code == TIDINGS_E_EXISTS;
+    __atomic_store_n(&n->is_busy, false, __ATOMIC_RELEASE);
+}
+
+static void nodes_on_timer(struct loop_timer *timer, void *user)
+{
+    struct server_nodes *n = user;
+    (void)timer;
+    if (!__atomic_exchange_n(&n->is_busy, true, __ATOMIC_ACQ_REL)) {
+        gather_state(n);
+        n->job = (struct keeper_job){.run = run_renew, .done = server_nodes_on_renewed};
+        list_init(&n->job.letter.link);
+        keeper_submit(n->server->keeper, &n->job);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+struct nodes_reading {
+    struct keeper_job job;
+    struct tidings_read *read;
+    struct jw w;
+    struct buf text;
+    struct tidings_str self;
+    uint64_t newest; /* that any of them has come to */
+};
+
+static bool find_newest(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    r->newest = row->followed > r->newest ? row->followed : r->newest;
+    return true;
+}
+
+/* As the node said; of one that did not, or should have said something since, as it can be seen: at
+ * least as long as it has been silent, if there was anything to follow. */
+static int64_t lag_of(const struct node_row *row, uint64_t newest)
+{
+    int64_t silent_ms = NODE_LEASE_MS - row->left_ms;
+    if (row->behind_ms >= 0 && silent_ms <= NODE_SILENT_MS) {
+        return row->behind_ms;
+    }
+    return silent_ms > NODE_SILENT_MS && newest > row->followed && silent_ms > row->behind_now_ms
+               ? silent_ms
+               : row->behind_now_ms;
+}
+
+/* What is known of a node is not for it to say. */
+static bool is_ours_to_say(struct tidings_str member)
+{
+    static const char *const known[] = {"name",  "version", "since", "followed", "lag",
+                                        "lagMs", "seenMs",  "lives", "self"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        is = is || str_eq(member, tidings_str(known[i]));
+    }
+    return is;
+}
+
+/* Those of them that whoever reads may know of. */
+static void put_owned(struct nodes_reading *r, const struct json *owns)
+{
+    jw_begin_array(&r->w);
+    for (size_t i = 0; i < jv_count(owns); i++) {
+        struct tidings_str uri = jv_str(jv_at(owns, i));
+        if (uri.len > 0 && tidings_read_shows(r->read, uri)) {
+            jw_string(&r->w, uri);
+        }
+    }
+    jw_end_array(&r->w);
+}
+
+static bool put_row(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    struct json *state = NULL;
+    bool is_self = str_eq(row->name, r->self);
+    jw_begin_object(&r->w);
+    jw_put_string(&r->w, STR("name"), row->name);
+    jw_put_string(&r->w, STR("version"), row->version);
+    if (jv_parse(row->state, 8, &state, NULL) == 0 && jv_is(state, JV_OBJECT)) {
+        struct tidings_str key;
+        struct json *member = NULL;
+        for (void *at = jv_next(state, NULL, &key, &member); at;
+             at = jv_next(state, at, &key, &member)) {
+            if (is_ours_to_say(key)) {
+                continue;
+            }
+            jw_key(&r->w, key);
+            if (str_eq(key, STR("owns")) || str_eq(key, STR("owned")) ||
+                str_eq(key, STR("shared"))) {
+                put_owned(r, member);
+            } else {
+                jw_value(&r->w, member);
+            }
+        }
+    }
+    jv_unref(state);
+    jw_put_integer(&r->w, STR("since"), row->begun_ms);
+    jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
+    jw_put_integer(&r->w, STR("lag"),
+                   row->followed < r->newest ? (int64_t)(r->newest - row->followed) : 0);
+    jw_put_integer(&r->w, STR("lagMs"), lag_of(row, r->newest));
+    jw_put_integer(&r->w, STR("seenMs"),
+                   row->left_ms < NODE_LEASE_MS ? NODE_LEASE_MS - row->left_ms : 0);
+    jw_put_bool(&r->w, STR("lives"), row->left_ms > 0);
+    if (is_self) {
+        jw_put_bool(&r->w, STR("self"), true);
+    }
+    jw_end_object(&r->w);
+    return true;
+}
+
+static int run_read_nodes(struct keeper_job *job, struct entities *e)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct entity_rows *rows = entities_rows(e);
+    r->newest = rows->shared->followed(rows);
+    buf_init(&r->text, NODES_TEXT_MAX);
+    jw_init(&r->w, &r->text);
+    jw_begin_array(&r->w);
+    int rc = rows->shared->each_node(rows, find_newest, r, &job->err);
+    rc = rc == 0 ? rows->shared->each_node(rows, put_row, r, &job->err) : rc;
+    jw_end_array(&r->w);
+    return rc;
+}
+
+static void nodes_were_read(struct keeper_job *job, int code)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct tidings_read *read = r->read;
+    struct tidings_error err = job->err;
+    struct tidings_resource about = {.name = STR("nodes"), .mime_type = STR("application/json")};
+    int rc = code < 0 ? code : buf_check(&r->text, "the list of nodes", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&r->text), &err);
+    buf_deinit(&r->text);
+    mem_free(r);
+    tidings_read_done(read, rc, &err);
+}
+
+void server_nodes_read(struct server_nodes *n, struct tidings_read *read)
+{
+    struct nodes_reading *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    r->job.run = run_read_nodes;
+    r->job.done = nodes_were_read;
+    list_init(&r->job.letter.link);
+    r->read = read;
+    r->self = tidings_str(n->name);
+    keeper_submit(n->server->keeper, &r->job);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* One that nobody else has, unless it was given. */
+static int choose_name(struct server_nodes *n, struct tidings_error *err)
+{
+    const char *given = n->server->config.node;
+    unsigned char random[4];
+    char host[64] = "node";
+    if (given[0]) {
+        snprintf(n->name, sizeof n->name, "%s", given);
+        return 0;
+    }
+    if (gethostname(host, sizeof host - 1) < 0 || random_bytes(random, sizeof random) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "this node has no name: give it one (--node)");
+    }
+    snprintf(n->name, sizeof n->name, "%s-%02x%02x%02x%02x", host, random[0], random[1], random[2],
+             random[3]);
+    return 0;
+}
+
+static bool find_left(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    if (str_eq(row->name, r->self)) {
+        r->newest = row->left_ms > 0 ? (uint64_t)row->left_ms : 0;
+        return false;
+    }
+    return true;
+}
+
+static int run_find_left(struct keeper_job *job, struct entities *e)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct entity_rows *rows = entities_rows(e);
+    return rows->shared->each_node(rows, find_left, r, &job->err);
+}
+
+/* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
+ */
+static bool nodes_pause(const struct tidings_server *s, uint64_t ms)
+{
+    uint64_t end = clock_monotonic_ms() + ms, now;
+    while (!server_is_stopping(s) && (now = clock_monotonic_ms()) < end) {
+        uint64_t left = end - now < NODE_WAIT_MS ? end - now : NODE_WAIT_MS;
+        const struct timespec pause = {0, (long)left * 1000000};
+        (void)nanosleep(&pause, NULL);
+    }
+    return !server_is_stopping(s);
+}
+
+/* A node that was killed and begins again under its name waits until its row does not count. */
+static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
+{
+    n->job = (struct keeper_job){.run = run_renew};
+    int rc = keeper_run(n->server->keeper, &n->job);
+    if (rc == TIDINGS_E_EXISTS) {
+        struct nodes_reading r = {.self = tidings_str(n->name)};
+        r.job.run = run_find_left;
+        (void)keeper_run(n->server->keeper, &r.job);
+        uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
+        log_info(LOG_NODES, "waiting for the name of this node", KV("node", n->name),
+                 KV("ms", left));
+        if (!nodes_pause(n->server, left)) {
+            return tidings_fail(err, TIDINGS_E_CLOSED, "stopped before it had started");
+        }
+        n->job = (struct keeper_job){.run = run_renew};
+        rc = keeper_run(n->server->keeper, &n->job);
+    }
+    return rc < 0 ? tidings_fail(err, rc, "%s", n->job.err.text) : 0;
+}
+
+int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
+{
+    struct server_nodes *n = mem_zalloc(sizeof(*n));
+    if (!n) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    n->server = s;
+    buf_init(&n->state, NODE_STATE_MAX);
+    n->timer = loop_timer_open(s->loop, nodes_on_timer, n);
+    int rc = n->timer ? choose_name(n, err) : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    gather_state(n);
+    rc = rc == 0 ? enter_nodes(n, err) : rc;
+    if (rc < 0) {
+        loop_timer_close(n->timer);
+        buf_deinit(&n->state);
+        mem_free(n);
+        return rc;
+    }
+    s->nodes = n;
+    loop_timer_start(n->timer, NODE_RENEW_MS, NODE_RENEW_MS);
+    log_info(LOG_NODES, "node", KV("name", n->name));
+    return 0;
+}
+
+static int run_leave(struct keeper_job *job, struct entities *e)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct entity_rows *rows = entities_rows(e);
+    return rows->shared->drop_node(rows, tidings_str(n->name), &job->err);
+}
+
+void server_nodes_close(struct tidings_server *s)
+{
+    struct server_nodes *n = s->nodes;
+    if (!n) {
+        return;
+    }
+    loop_timer_close(n->timer);
+    struct server_nodes leaving = {.server = s};
+    memcpy(leaving.name, n->name, sizeof leaving.name);
+    leaving.job.run = run_leave;
+    (void)keeper_run(s->keeper, &leaving.job); /* behind a renewal that is under way */
+    buf_deinit(&n->state);
+    mem_free(n);
+    s->nodes = NULL;
+}
+
+struct tidings_str server_nodes_name(const struct server_nodes *n)
+{
+    return tidings_str(n->name);
+}
+
+uint64_t server_nodes_silent(const struct server_nodes *n)
+{
+    return __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
+}
+
+void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us)
+{
+    *ret_count = __atomic_load_n(&n->count, __ATOMIC_RELAXED);
+    *ret_lag_us = __atomic_load_n(&n->lag_ms, __ATOMIC_RELAXED) * 1000;
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owning mounts: cluster/lease.h decides; here the lease is asked for, the provider is told to
+ * watch all of the mount, and that everybody has to look again is written into the database.
+ *
+ * What decides is the keeper's thread's alone. A timer of the server's thread makes it check. The
+ * watch is the hub's: asked for by a letter, answered by a job. What providers say comes by way of
+ * the hub, too; while this node does not own the mount it is dropped.
+ */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "cluster/lease.h"
+#include "engine/catalog/catalog.h"
+#include "formats/json_write.h"
+#include "server/server_internal.h"
+#include "store/change.h"
+#include "store/commit_thread.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * What nodes say of the mounts that several of them have, `shared` or `owned`, in their rows. All
+ * should say the same of a mount; where one does not, it is found here by whoever reads the rows.
+ */
+
+#define DECLARED_MAX 1024u /* bytes of prefixes in a node's row: those beyond are not compared */
+
+static const enum mount_nodes declared_kinds[] = {MOUNT_OWNED, MOUNT_SHARED};
+
+static const struct catalog *declared_mounts(struct tidings_server *s)
+{
+    return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+}
+
+static void declared_write(const struct catalog *c, enum mount_nodes kind, size_t *bytes,
+                           struct jw *w)
+{
+    bool is_begun = false;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        const struct tidings_provider *p = c->mounts[i];
+        if (provider_nodes(p) != kind || *bytes + p->prefix.len > DECLARED_MAX) {
+            continue;
+        }
+        if (!is_begun) {
+            is_begun = true;
+            jw_key(w, tidings_str(mount_nodes_name(kind)));
+            jw_begin_array(w);
+        }
+        *bytes += p->prefix.len;
+        jw_string(w, p->prefix);
+    }
+    if (is_begun) {
+        jw_end_array(w);
+    }
+}
+
+void server_declared_write(struct tidings_server *s, struct jw *w)
+{
+    const struct catalog *c = declared_mounts(s);
+    size_t bytes = 0;
+    for (size_t k = 0; c && k < sizeof declared_kinds / sizeof *declared_kinds; k++) {
+        declared_write(c, declared_kinds[k], &bytes, w);
+    }
+}
+
+bool server_declared_differs(struct tidings_server *s, struct tidings_str state,
+                             struct mount_difference *ret)
+{
+    const struct catalog *c = declared_mounts(s);
+    struct json *said = NULL;
+    bool differs = false;
+    if (!c || c->mount_count == 0 || jv_parse(state, 8, &said, NULL) < 0) {
+        return false;
+    }
+    for (size_t k = 0; k < sizeof declared_kinds / sizeof *declared_kinds; k++) {
+        const struct json *prefixes = jv_get(said, mount_nodes_name(declared_kinds[k]));
+        for (size_t i = 0; !differs && i < jv_count(prefixes); i++) {
+            struct tidings_str prefix = jv_str(jv_at(prefixes, i));
+            const struct tidings_provider *p = catalog_mount(c, prefix);
+            differs = p && str_eq(p->prefix, prefix) && provider_nodes(p) != declared_kinds[k];
+            if (differs) {
+                *ret = (struct mount_difference){p->prefix, provider_nodes(p), declared_kinds[k]};
+            }
+        }
+    }
+    jv_unref(said);
+    return differs;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define LOOK_MS 500u
+#define TOLD_MAX 2048u /* bytes of prefixes in a node's row */
+#define LEASE_NAME_MAX 80u
+
+enum watch_state { WATCH_NONE, WATCH_ARMING, WATCH_ARMED };
+
+struct owned_mount {
+    struct server_owned *all;
+    const struct tidings_provider *provider;
+    char *scope; /* as a change says that something below the prefix was missed */
+    char lease[LEASE_NAME_MAX];
+    /* the keeper's */
+    struct owner owner;
+    enum watch_state watch;
+    uint64_t armed_ms;       /* WATCH_ARMING: when it was asked for */
+    struct keeper_job enter; /* says that everybody has to look again; under way while is_busy */
+    bool is_busy, is_void;
+    uint64_t enter_term, position;
+    bool has_failed; /* to watch, and it was said */
+    /* atomic */
+    bool is_watched; /* what its provider says counts */
+    bool is_owned;   /* for those who ask */
+    bool has_missed; /* something was seen that cannot be announced */
+};
+
+struct server_owned {
+    struct tidings_server *server;
+    struct server_owned *earlier; /* of a start that failed */
+    struct loop_timer *timer;
+    struct keeper_job check; /* under way while is_busy, atomic */
+    bool is_busy;
+    char holder[17];
+    bool is_open; /* changes only while the hub does not run */
+    size_t count;
+    struct owned_mount mounts[];
+};
+
+static struct tidings_str owned_prefix(const struct owned_mount *m)
+{
+    return m->provider->prefix;
+}
+
+/* ---- watching -------------------------------------------------------------------------------- */
+
+/* The hub has answered. */
+struct owned_answer {
+    struct keeper_job job;
+    struct owned_mount *mount;
+    int code;
+    struct tidings_error err;
+};
+
+static void owned_go_on(struct owned_mount *m);
+
+static void owned_release(struct owned_mount *m, struct entity_rows *rows)
+{
+    (void)rows->shared->release(rows, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
+}
+
+/* It is not watched here: others may try. */
+static void owned_fail(struct owned_mount *m, struct entity_rows *rows, const char *why)
+{
+    if (!m->has_failed) {
+        log_warn(LOG_SERVER, "mount cannot be watched: left to other nodes",
+                 KV("mount", owned_prefix(m)), KV("reason", why));
+    }
+    m->has_failed = true;
+    if (m->owner.stage != OWNER_WAITING) {
+        owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
+        owned_release(m, rows);
+    }
+}
+
+/* On the keeper's thread. */
+static int run_armed(struct keeper_job *job, struct entities *e)
+{
+    struct owned_answer *a = list_entry(job, struct owned_answer, job);
+    struct owned_mount *m = a->mount;
+    m->watch = a->code < 0 ? WATCH_NONE : WATCH_ARMED;
+    if (a->code < 0) {
+        owned_fail(m, entities_rows(e), a->err.text);
+    } else {
+        m->has_failed = false;
+    }
+    owned_go_on(m);
+    return 0;
+}
+
+/* The provider has as long as for who subscribes; it goes on, and may be done when it is asked
+ * again. */
+static void owned_check_armed(struct owned_mount *m, struct entity_rows *rows)
+{
+    uint64_t limit = m->all->server->config.watch_timeout_ms;
+    if (m->watch == WATCH_ARMING && m->owner.stage == OWNER_ARMING && limit > 0 &&
+        clock_boot_ms() - m->armed_ms > limit) {
+        owned_fail(m, rows, "whoever provides it did not begin within watch-timeout");
+    }
+}
+
+static void run_armed_done(struct keeper_job *job, int code)
+{
+    (void)code;
+    mem_free(list_entry(job, struct owned_answer, job));
+}
+
+/* On the hub's thread. */
+static void owned_armed(struct hub_arm *arm, struct worker *worker)
+{
+    struct owned_answer *a = arm->user;
+    (void)worker;
+    a->code = arm->items[0].code;
+    a->err = arm->items[0].err;
+    a->job = (struct keeper_job){.run = run_armed, .done = run_armed_done};
+    list_init(&a->job.letter.link);
+    struct server_owned *all = a->mount->all;
+    hub_arm_free(arm);
+    if (all->is_open) {
+        keeper_submit(all->server->keeper, &a->job);
+    } else { /* its start failed, and the provider may be gone */
+        if (a->code == 0) {
+            hub_disarm_owners(all->server->hub, tidings_str(a->mount->scope + 1));
+        }
+        mem_free(a);
+    }
+}
+
+static void owned_arm_dropped(struct hub_arm *arm)
+{
+    mem_free(arm->user);
+}
+
+/* Without memory the next check tries again. */
+static void owned_arm(struct owned_mount *m)
+{
+    struct owned_answer *a = mem_zalloc(sizeof(*a));
+    struct hub_arm *arm = a ? hub_arm_create_owners(m->all->server->hub, owned_prefix(m)) : NULL;
+    if (!arm) {
+        mem_free(a);
+        return;
+    }
+    a->mount = m;
+    arm->user = a;
+    arm->done = owned_armed;
+    arm->dropped = owned_arm_dropped;
+    m->watch = WATCH_ARMING;
+    m->armed_ms = clock_boot_ms();
+    hub_arm_send(arm);
+}
+
+/* ---- everybody has to look again ------------------------------------------------------------- */
+
+static int run_enter(struct keeper_job *job, struct entities *e)
+{
+    struct owned_mount *m = list_entry(job, struct owned_mount, enter);
+    struct entity_rows *rows = entities_rows(e);
+    const struct tidings_change change = {.uri = tidings_str(m->scope)};
+    m->is_void = !owner_may_enter(&m->owner, m->enter_term, clock_boot_ms());
+    int rc = m->is_void
+                 ? 0
+                 : rows->shared->announce(rows, KEPT_MOUNTED, &change, &m->position, &job->err);
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+static void owned_on_entered(struct keeper_job *job, int code)
+{
+    struct owned_mount *m = list_entry(job, struct owned_mount, enter);
+    bool was_owned = m->owner.stage == OWNER_OWNING;
+    m->is_busy = false;
+    if (code < 0) {
+        server_owned_lose(m); /* the next check says it again */
+        return;
+    }
+    if (m->is_void) {
+        return;
+    }
+    const struct tidings_change change = {.uri = tidings_str(m->scope)};
+    (void)hub_announce_kept(m->all->server->hub, &change, m->position, NULL);
+    owner_entered(&m->owner, m->enter_term, clock_boot_ms());
+    if (!was_owned && m->owner.stage == OWNER_OWNING) {
+        log_info(LOG_SERVER, "this node owns a mount", KV("mount", owned_prefix(m)));
+    }
+    __atomic_store_n(&m->is_owned, m->owner.stage == OWNER_OWNING, __ATOMIC_RELEASE);
+}
+
+static void owned_enter(struct owned_mount *m)
+{
+    if (m->is_busy) {
+        return;
+    }
+    m->is_busy = true;
+    __atomic_store_n(&m->has_missed, false, __ATOMIC_RELEASE);
+    m->enter_term = m->owner.term;
+    m->enter = (struct keeper_job){.is_write = true, .run = run_enter, .done = owned_on_entered};
+    list_init(&m->enter.letter.link);
+    keeper_submit(m->all->server->keeper, &m->enter);
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+static void owned_rest(struct owned_mount *m)
+{
+    __atomic_store_n(&m->is_watched, false, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&m->is_owned, false, __ATOMIC_ACQ_REL)) {
+        log_info(LOG_SERVER, "this node does not own a mount any more",
+                 KV("mount", owned_prefix(m)));
+    }
+    if (m->watch == WATCH_ARMED) {
+        hub_disarm_owners(m->all->server->hub, owned_prefix(m));
+        m->watch = WATCH_NONE;
+    }
+}
+
+/* Do what the stage asks for. */
+static void owned_go_on(struct owned_mount *m)
+{
+    if (m->owner.stage == OWNER_WAITING) {
+        owned_rest(m);
+        return;
+    }
+    if (m->owner.stage == OWNER_ARMING && m->watch == WATCH_NONE) {
+        owned_arm(m);
+    } else if (m->owner.stage == OWNER_ARMING && m->watch == WATCH_ARMED) {
+        owner_armed(&m->owner, m->owner.term, clock_boot_ms());
+    }
+    if (m->owner.stage == OWNER_ENTERING) {
+        /* Before it is committed: what is seen after that must count. */
+        __atomic_store_n(&m->is_watched, true, __ATOMIC_RELEASE);
+        owned_enter(m);
+    } else if (m->owner.stage == OWNER_OWNING &&
+               __atomic_load_n(&m->has_missed, __ATOMIC_ACQUIRE)) {
+        owned_enter(m);
+    }
+}
+
+static int owned_ask(struct owned_mount *m, struct entity_rows *rows, struct tidings_error *err)
+{
+    int64_t left = 0;
+    uint64_t asked = clock_boot_ms();
+    int rc = rows->shared->lease(rows, tidings_str(m->lease), tidings_str(m->all->holder),
+                                 OWNER_LEASE_MS, &left, err);
+    if (rc >= 0) {
+        owner_answered(&m->owner, rc == 1, left, asked, clock_boot_ms());
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* A store that does not answer is asked once. */
+static int owned_run_check(struct keeper_job *job, struct entities *e)
+{
+    struct server_owned *all = list_entry(job, struct server_owned, check);
+    int rc = 0;
+    for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
+        owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
+        owned_check_armed(&all->mounts[i], entities_rows(e));
+        owned_go_on(&all->mounts[i]);
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        struct owned_mount *m = &all->mounts[i];
+        if (!owner_must_ask(&m->owner, clock_boot_ms())) {
+            continue;
+        }
+        rc = rc == 0 ? owned_ask(m, entities_rows(e), &job->err) : rc;
+        if (rc < 0) {
+            owner_unanswered(&m->owner, clock_boot_ms());
+        }
+        owned_go_on(m);
+    }
+    return rc;
+}
+
+static void owned_on_checked(struct keeper_job *job, int code)
+{
+    struct server_owned *all = list_entry(job, struct server_owned, check);
+    (void)code;
+    __atomic_store_n(&all->is_busy, false, __ATOMIC_RELEASE);
+}
+
+static void owned_on_timer(struct loop_timer *timer, void *user)
+{
+    struct server_owned *all = user;
+    (void)timer;
+    if (!__atomic_exchange_n(&all->is_busy, true, __ATOMIC_ACQ_REL)) {
+        all->check = (struct keeper_job){.run = owned_run_check, .done = owned_on_checked};
+        list_init(&all->check.letter.link);
+        keeper_submit(all->server->keeper, &all->check);
+    }
+}
+
+/* ---- what providers say ---------------------------------------------------------------------- */
+
+bool server_owned_may_announce(const struct owned_mount *m)
+{
+    return owner_may_announce(&m->owner, clock_boot_ms());
+}
+
+void server_owned_lose(struct owned_mount *m)
+{
+    __atomic_store_n(&m->has_missed, true, __ATOMIC_RELEASE);
+}
+
+static struct owned_mount *owned_find(struct server_owned *all, const struct tidings_provider *p)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->mounts[i].provider == p) {
+            return &all->mounts[i];
+        }
+    }
+    return NULL;
+}
+
+/* On the hub's thread; without a change on any. */
+static int owned_changed(void *user, const struct tidings_provider *p,
+                         const struct tidings_change *change, struct tidings_error *err)
+{
+    struct server_owned *all = user;
+    struct owned_mount *m = owned_find(all, p);
+    if (!m || !__atomic_load_n(&m->is_watched, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    if (!change) {
+        server_owned_lose(m);
+        return 0;
+    }
+    return all->is_open ? server_announce_owned(all->server, m, change, err) : 0;
+}
+
+/* ---- for others ------------------------------------------------------------------------------ */
+
+bool server_owned_has(struct tidings_server *s, struct tidings_str uri)
+{
+    struct tidings_str at = change_is_missed_uri(uri) ? str_skip(uri, 1) : uri;
+    const struct catalog *mounts = __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+    const struct tidings_provider *p = mounts ? catalog_mount(mounts, at) : NULL;
+    return mounts ? p && p->nodes != MOUNT_LOCAL : config_nodes_of(&s->config, at) != MOUNT_LOCAL;
+}
+
+void server_owned_write(struct tidings_server *s, struct jw *w)
+{
+    const struct server_owned *all = s->owned;
+    size_t bytes = 0, others = 0;
+    if (!all || all->count == 0) {
+        return;
+    }
+    jw_key(w, STR("owns"));
+    jw_begin_array(w);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct owned_mount *m = &all->mounts[i];
+        if (!__atomic_load_n(&m->is_owned, __ATOMIC_ACQUIRE)) {
+            continue;
+        }
+        bytes += owned_prefix(m).len;
+        if (bytes <= TOLD_MAX) {
+            jw_string(w, owned_prefix(m));
+        } else {
+            others++;
+        }
+    }
+    jw_end_array(w);
+    if (others > 0) {
+        jw_put_integer(w, STR("ownsMore"), (int64_t)others);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int owned_check_named(const struct catalog *c, const char *option,
+                             const struct config_list *list, struct tidings_error *err)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct tidings_str prefix = tidings_str(list->items[i]);
+        const struct tidings_provider *p = catalog_mount(c, prefix);
+        if (!p || !str_eq(p->prefix, prefix)) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "--%s: nothing is mounted at '%s'", option,
+                                list->items[i]);
+        }
+        if (p->is_durable) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "--%s: what is at '%s' is kept in the database, and told by every "
+                                "node already",
+                                option, list->items[i]);
+        }
+    }
+    return 0;
+}
+
+/* Of the nodes that name a mount alike; a prefix may be longer than the name of a lease. */
+static int owned_init(struct owned_mount *m, struct server_owned *all,
+                      const struct tidings_provider *p)
+{
+    struct sha256 sum;
+    unsigned char out[SHA256_BYTES];
+    sha256_init(&sum);
+    sha256_put(&sum, p->prefix.ptr, p->prefix.len);
+    sha256_end(&sum, out);
+    int n = snprintf(m->lease, sizeof m->lease, "mount ");
+    for (size_t i = 0; i < sizeof out; i++) {
+        n += snprintf(m->lease + n, sizeof m->lease - (size_t)n, "%02x", out[i]);
+    }
+    m->all = all;
+    m->provider = p;
+    m->scope = mem_zalloc(p->prefix.len + 2);
+    if (!m->scope) {
+        return TIDINGS_E_NOMEM;
+    }
+    m->scope[0] = '*';
+    memcpy(m->scope + 1, p->prefix.ptr, p->prefix.len);
+    return 0;
+}
+
+static int owned_start(struct server_owned *all, struct tidings_error *err)
+{
+    unsigned char random[8];
+    struct tidings_server *s = all->server;
+    int rc = random_bytes(random, sizeof random);
+    if (rc < 0) {
+        return tidings_fail(err, rc, "there is no randomness");
+    }
+    for (size_t i = 0; i < sizeof random; i++) { /* a name may be used again: this is not */
+        (void)snprintf(all->holder + 2 * i, 3, "%02x", random[i]);
+    }
+    all->timer = loop_timer_open(s->loop, owned_on_timer, all);
+    if (!all->timer) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    all->is_open = true;
+    hub_on_owned(s->hub, owned_changed, all);
+    loop_timer_start(all->timer, 0, LOOK_MS);
+    return 0;
+}
+
+static int owned_open_all(struct tidings_server *s, const struct catalog *c,
+                          struct tidings_error *err)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_provider *p = c->mounts[i];
+        enum mount_nodes nodes = config_nodes_of(&s->config, p->prefix);
+        __atomic_store_n(&p->nodes, p->is_durable ? MOUNT_LOCAL : nodes, __ATOMIC_RELAXED);
+        count += p->nodes == MOUNT_OWNED;
+    }
+    if (count == 0) {
+        return 0;
+    }
+    struct server_owned *all = mem_zalloc(sizeof(*all) + count * sizeof(all->mounts[0]));
+    if (!all) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    all->server = s;
+    all->earlier = s->owned;
+    s->owned = all;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (c->mounts[i]->nodes == MOUNT_OWNED &&
+            owned_init(&all->mounts[all->count++], all, c->mounts[i]) < 0) {
+            return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+    }
+    return owned_start(all, err);
+}
+
+int server_owned_open(struct tidings_server *s, struct tidings_error *err)
+{
+    struct catalog *c = hub_catalog(s->hub);
+    int rc = owned_check_named(c, "shared", &s->config.shared, err);
+    rc = rc == 0 ? owned_check_named(c, "owned", &s->config.owned, err) : rc;
+    rc = rc == 0 ? owned_open_all(s, c, err) : rc;
+    catalog_unref(c);
+    return rc;
+}
+
+static int run_wait(struct keeper_job *job, struct entities *e)
+{
+    (void)job;
+    (void)e;
+    return 0;
+}
+
+static int run_give_back(struct keeper_job *job, struct entities *e)
+{
+    struct server_owned *all = list_entry(job, struct server_owned, check);
+    for (size_t i = 0; i < all->count; i++) {
+        struct owned_mount *m = &all->mounts[i];
+        if (m->owner.stage != OWNER_WAITING) {
+            owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
+            owned_release(m, entities_rows(e));
+        }
+        __atomic_store_n(&m->is_watched, false, __ATOMIC_RELEASE);
+    }
+    return 0;
+}
+
+void server_owned_close(struct tidings_server *s)
+{
+    struct server_owned *all = s->owned;
+    if (!all || !all->is_open) {
+        return;
+    }
+    loop_timer_close(all->timer);
+    all->timer = NULL;
+    all->is_open = false;
+    struct keeper_job nothing = {.run = run_wait};
+    (void)keeper_run(s->keeper, &nothing); /* a check that was under way is over */
+    all->check = (struct keeper_job){.run = run_give_back};
+    (void)keeper_run(s->keeper, &all->check);
+}
+
+void server_owned_destroy(struct tidings_server *s)
+{
+    while (s->owned) {
+        struct server_owned *all = s->owned;
+        s->owned = all->earlier;
+        for (size_t i = 0; i < all->count; i++) {
+            mem_free(all->mounts[i].scope);
+        }
+        mem_free(all);
+    }
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Keeps legacy sessions in the store that nodes share, so that they may go on at another node: what
+ * workers ask for is done by the keeper, and a worker hears when another node has taken a session
+ * of its own.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "engine/protocol/session_move.h"
+#include "server/server_internal.h"
+#include "store/commit_thread.h"
+#include "store/store.h"
+
+#define AGE_MS 60000u /* between two looks at rows that nobody uses */
+
+struct server_sessions {
+    struct session_store store;
+    struct keeper *keeper;
+    char node[32];              /* this run of the server, as others see it */
+    int64_t idle_ms;            /* after which a row that nobody wrote goes */
+    uint64_t aged_ms;           /* keeper's thread: when that was last seen to */
+    unsigned count;             /* atomic: … */
+    struct mailbox **mailboxes; /* … workers' mailboxes, references */
+};
+
+/* ---- asking the keeper ----------------------------------------------------------------------- */
+
+struct sessions_job {
+    struct keeper_job job;
+    struct server_sessions *owner;
+    struct session_job *asked;
+};
+
+static int sessions_put(const struct sessions_job *j, struct entity_rows *rows, const char *state,
+                        struct tidings_error *err)
+{
+    const struct session_row row = {
+        .id = tidings_str(j->asked->key),
+        .node = tidings_str(j->owner->node),
+        .state = state ? tidings_str(state) : buf_str(&j->asked->state),
+        .generation = j->asked->generation,
+    };
+    return rows->shared->put_session(rows, &row, err);
+}
+
+static int sessions_take(struct session_job *asked, struct entity_rows *rows, const char *node,
+                         struct tidings_error *err)
+{
+    struct session_row row = {.generation = 0};
+    int rc =
+        rows->shared->take_session(rows, tidings_str(asked->key), tidings_str(node), &row, err);
+    if (rc != 1) {
+        return rc;
+    }
+    asked->generation = row.generation;
+    (void)buf_puts(&asked->state, row.state);
+    rc = buf_check(&asked->state, "the session", NULL, err);
+    return rc < 0 ? rc : 1;
+}
+
+/* Only one of its own (whoever has taken it has another generation), unless it ends everywhere. */
+static int sessions_drop(const struct sessions_job *j, struct entity_rows *rows,
+                         struct tidings_error *err)
+{
+    struct tidings_str key = tidings_str(j->asked->key);
+    struct session_row row;
+    int rc = sessions_put(j, rows, "{}", err);
+    if (rc == TIDINGS_E_CONFLICT &&
+        j->asked->op == SESSION_END) { /* so that who has it hears of it */
+        rc = rows->shared->take_session(rows, key, tidings_str(j->owner->node), &row, err);
+    }
+    return rc < 0 ? rc : rows->shared->drop_session(rows, key, err);
+}
+
+/* Whoever died with sessions that nobody came back for. */
+static void sessions_age(struct server_sessions *o, struct entity_rows *rows)
+{
+    uint64_t now = clock_monotonic_ms();
+    if (o->aged_ms == 0 || now - o->aged_ms >= AGE_MS) {
+        o->aged_ms = now;
+        (void)rows->shared->age_sessions(rows, o->idle_ms, NULL); /* the next minute, then */
+    }
+}
+
+static int sessions_run(struct keeper_job *job, struct entities *entities)
+{
+    struct sessions_job *j = list_entry(job, struct sessions_job, job);
+    struct entity_rows *rows = entities_rows(entities);
+    int rc = 0;
+    switch (j->asked->op) {
+    case SESSION_PUT:
+        rc = sessions_put(j, rows, NULL, &job->err);
+        break;
+    case SESSION_TAKE:
+        rc = sessions_take(j->asked, rows, j->owner->node, &job->err);
+        break;
+    case SESSION_DROP:
+    case SESSION_END:
+        rc = sessions_drop(j, rows, &job->err);
+        break;
+    }
+    if (rc >= 0) {
+        sessions_age(j->owner, rows);
+    }
+    return rc;
+}
+
+static void sessions_done(struct keeper_job *job, int code)
+{
+    struct sessions_job *j = list_entry(job, struct sessions_job, job);
+    j->asked->code = code;
+    j->asked->err = job->err;
+    session_job_answer(j->asked);
+    mem_free(j);
+}
+
+static void sessions_submit(struct session_store *store, struct session_job *asked)
+{
+    struct server_sessions *o = list_entry(store, struct server_sessions, store);
+    struct sessions_job *j = mem_zalloc(sizeof(*j));
+    if (!j) {
+        asked->code = tidings_fail(&asked->err, TIDINGS_E_NOMEM, "out of memory");
+        session_job_answer(asked);
+        return;
+    }
+    j->owner = o;
+    j->asked = asked;
+    j->job.run = sessions_run;
+    j->job.done = sessions_done;
+    keeper_submit(o->keeper, &j->job);
+}
+
+/* ---- taken by another node ------------------------------------------------------------------- */
+
+struct moved_letter {
+    struct letter letter;
+    size_t len;
+    char key[];
+};
+
+static void moved_deliver(struct letter *letter, void *owner)
+{
+    struct moved_letter *l = list_entry(letter, struct moved_letter, letter);
+    if (l->len > 0) {
+        session_moved(owner, tidings_strn(l->key, l->len));
+    } else {
+        sessions_write_again(owner);
+    }
+    mem_free(l);
+}
+
+static void moved_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct moved_letter, letter));
+}
+
+/* `key` empty: all of them have to be written again. Without memory a worker hears of it when it
+ * writes a session next. */
+static void moved_send(struct mailbox *to, struct tidings_str key)
+{
+    struct moved_letter *l = mem_zalloc(sizeof(*l) + key.len);
+    if (l) {
+        l->letter.deliver = moved_deliver;
+        l->letter.drop = moved_drop;
+        l->len = key.len;
+        memcpy(l->key, key.ptr, key.len);
+        mailbox_send(to, &l->letter);
+    }
+}
+
+static unsigned sessions_count_workers(const struct server_sessions *o)
+{
+    return o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
+}
+
+void server_sessions_moved(struct tidings_server *s, struct tidings_str key)
+{
+    struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
+    unsigned count = sessions_count_workers(o);
+    int worker = count > 0 && key.len == SESSION_KEY_LEN
+                     ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
+                     : -1;
+    if (worker >= 0) {
+        moved_send(o->mailboxes[worker], key);
+    }
+}
+
+void server_sessions_broken(struct tidings_server *s)
+{
+    struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0, count = sessions_count_workers(o); i < count; i++) {
+        moved_send(o->mailboxes[i], STR_EMPTY);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int server_sessions_open(struct tidings_server *s, struct tidings_error *err)
+{
+    if (!s->keeper || !keeper_is_shared(s->keeper)) {
+        return 0;
+    }
+    struct server_sessions *o = mem_zalloc(sizeof(*o));
+    if (!o) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    o->store = (struct session_store){.max_bytes = SHARED_SESSION_MAX, .submit = sessions_submit};
+    o->keeper = s->keeper;
+    /* Owners write theirs four times as often as that. */
+    o->idle_ms = (int64_t)s->config.session_timeout_ms + AGE_MS;
+    (void)snprintf(o->node, sizeof(o->node), "run-%016llx", (unsigned long long)hub_epoch(s->hub));
+    __atomic_store_n(&s->sessions, o, __ATOMIC_RELEASE); /* the keeper follows already */
+    return 0;
+}
+
+struct session_store *server_sessions_store(const struct tidings_server *s)
+{
+    return s->sessions ? &s->sessions->store : NULL;
+}
+
+void server_sessions_bind(struct tidings_server *s)
+{
+    struct server_sessions *o = s->sessions;
+    struct mailbox **mailboxes = o ? mem_zalloc(s->worker_count * sizeof(struct mailbox *)) : NULL;
+    if (!mailboxes) {
+        return; /* without memory workers hear of it when they write */
+    }
+    for (size_t i = 0; i < s->worker_count; i++) {
+        mailboxes[i] = mailbox_ref(s->cores[i]->mailbox);
+    }
+    o->mailboxes = mailboxes;
+    __atomic_store_n(&o->count, (unsigned)s->worker_count, __ATOMIC_RELEASE);
+}
+
+void server_sessions_close(struct tidings_server *s)
+{
+    struct server_sessions *o = s->sessions;
+    if (!o) {
+        return;
+    }
+    for (unsigned i = 0; i < o->count; i++) {
+        mailbox_unref(o->mailboxes[i]);
+    }
+    mem_free(o->mailboxes);
+    mem_free(o);
+    s->sessions = NULL;
+}

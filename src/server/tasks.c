@@ -1,0 +1,780 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tasks as resources: tidings://tasks/ID, read and subscribed to by their owner, also where another
+ * node works on them.
+ */
+#include "engine/protocol/tasks.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "engine/protocol/feature.h"
+#include "server/server_internal.h"
+#include "store/commit_thread.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Tasks in the store. In a file: written when they begin and when they end, taken over when the
+ * server starts. In a database that nodes share: every state is written, and told to all nodes in
+ * the same batch; what another node wrote of a task of this one is followed
+ * (server_tasks_followed), and every SHARED_LOOK_MS a node looks for tasks whose node is gone, or
+ * whose time has passed.
+ */
+
+#define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* the longest there is, ended late */
+#define SHARED_LOOK_MS 2000u
+#define SHARED_GRACE_MS 10000u /* after the store was away: its nodes say again that they live */
+
+static const char tasks_lost_message[] = "the node that ran it is gone";
+static const char tasks_lost_error[] =
+    "{\"code\":-32603,\"message\":\"the node that ran the task is gone; call the tool again\"}";
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* A row of another program is passed over like one that is too old. */
+static bool server_tasks_read_row(const struct kept_task *k, struct task_row *ret)
+{
+    int status = task_status_find(k->status);
+    struct json *payload = NULL;
+    bool is_good =
+        status >= 0 && k->ttl_ms > 0 && k->ttl_ms <= KEPT_TTL_MAX_MS &&
+        k->payload.len <= TASKS_BYTES && k->message.len < TASK_MAX_MESSAGE &&
+        str_is_utf8(k->message) && str_find(k->payload, '\n') < 0 &&
+        str_find(k->payload, '\r') < 0 && /* what is written on lines stays on one */
+        (k->payload.len == 0 ||
+         (jv_parse(k->payload, JSON_MAX_DEPTH, &payload, NULL) == 0 && jv_is(payload, JV_OBJECT)));
+    jv_unref(payload);
+    *ret = (struct task_row){
+        .id = k->id,
+        .client = k->client,
+        .status = is_good ? (enum task_status)status : TASK_FAILED,
+        .created_ms = k->created_ms,
+        .updated_ms = k->updated_ms,
+        .ttl_ms = (uint64_t)k->ttl_ms,
+        .message = k->message,
+        .payload = k->payload,
+        .questions = k->questions,
+        .answers = k->answers,
+    };
+    return is_good && (status != TASK_COMPLETED || k->payload.len > 0);
+}
+
+static struct tidings_change server_tasks_change(struct tidings_str uri, bool is_gone)
+{
+    return (struct tidings_change){
+        .uri = uri, .kind = is_gone ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED};
+}
+
+/* Inside a batch: all nodes hear of it, this one when it is committed. */
+static int server_tasks_announce(struct entity_rows *rows, struct tidings_str id, bool is_gone,
+                                 uint64_t *ret_position, struct tidings_error *err)
+{
+    char uri[sizeof(OWNED_URI_PREFIX) + SHARED_TASK_ID_MAX] = OWNED_URI_PREFIX;
+    size_t len = id.len < SHARED_TASK_ID_MAX ? id.len : SHARED_TASK_ID_MAX;
+    memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, len);
+    const struct tidings_change change =
+        server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + len), is_gone);
+    return rows->shared->announce(rows, KEPT_ANNOUNCED, &change, ret_position, err);
+}
+
+/* A refusal leaves no trace in its batch; any other failure loses the batch. */
+static int server_tasks_judge(struct keeper_job *job, int rc)
+{
+    job->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
+                   rc != TIDINGS_E_INVALID && rc != TIDINGS_E_NOTFOUND;
+    return rc;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+struct server_task_job {
+    struct keeper_job job;
+    struct server_tasks *owner;
+    bool is_sweep;
+    int64_t now_ms;
+    struct kept_task row; /* slices into `text` */
+    struct kept_task_room room;
+    struct refusal *why; /* it is new */
+    uint64_t position;   /* at which it was told; 0: it was not */
+    void (*done)(void *user, int code);
+    void *user;
+    char text[];
+};
+
+static struct tidings_server *server_of_tasks(struct server_tasks *o)
+{
+    return list_entry(o, struct tidings_server, tasks);
+}
+
+/* TIDINGS_E_CONFLICT if the task has already ended; server_tasks_done follows that end after the
+ * commit. A row that no tidings wrote does not count. */
+static int server_tasks_check_end(struct server_task_job *j, struct entity_rows *rows)
+{
+    struct kept_task kept;
+    struct task_row row;
+    int rc = rows->shared->find_task(rows, j->row.id, &kept, &j->job.err);
+    bool is_good = rc == 1 && server_tasks_read_row(&kept, &row) && row.status >= TASK_COMPLETED;
+    return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
+}
+
+/* What other nodes wrote of one that runs here: its end, or answers, which are taken once. */
+static int server_tasks_follow(struct hub *hub, struct entity_rows *rows, struct tidings_str id,
+                               struct tidings_error *err)
+{
+    struct kept_task kept;
+    struct task_row row;
+    int rc = rows->shared->find_task(rows, id, &kept, err);
+    bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
+    if (is_whole && tasks_follow(hub_tasks(hub), &row)) {
+        rc = rows->shared->put_task_answers(rows, id, STR_EMPTY, err);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Of one that asks, answers may be there that this node did not hear of: while the store was away,
+ * or when it could not look. It writes the state again then (tasks_doubt). */
+static int server_tasks_put_state(struct server_task_job *j, struct entity_rows *rows)
+{
+    bool asks = j->row.questions.len > 0;
+    int rc = server_tasks_announce(rows, j->row.id, false, &j->position, &j->job.err);
+    return rc == 0 && asks
+               ? server_tasks_follow(server_of_tasks(j->owner)->hub, rows, j->row.id, &j->job.err)
+               : rc;
+}
+
+static int server_tasks_run(struct keeper_job *job, struct entities *entities)
+{
+    struct server_task_job *j = list_entry(job, struct server_task_job, job);
+    struct entity_rows *rows = entities_rows(entities);
+    if (j->is_sweep) {
+        return server_tasks_judge(job, rows->kept->sweep_tasks(rows, j->now_ms, &job->err));
+    }
+    j->position = 0;
+    int rc = rows->kept->put_task(rows, &j->row, &job->err);
+    if (rc == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
+        rc = server_tasks_check_end(j, rows);
+    } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
+        rc = server_tasks_put_state(j, rows);
+    }
+    return server_tasks_judge(job, rc);
+}
+
+static void server_tasks_tell(struct server_tasks *o, struct tidings_str id, bool is_gone,
+                              uint64_t position)
+{
+    char uri[sizeof(OWNED_URI_PREFIX) + SHARED_TASK_ID_MAX] = OWNED_URI_PREFIX;
+    memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, id.len);
+    const struct tidings_change change =
+        server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + id.len), is_gone);
+    (void)hub_announce_kept(server_of_tasks(o)->hub, &change, position, NULL);
+}
+
+static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id);
+
+static void server_tasks_refuse(struct server_task_job *j)
+{
+    bool is_many = j->room.full == KEPT_TASKS_MANY;
+    enum limit limit = !is_many            ? LIMIT_TASK_BYTES
+                       : j->room.is_client ? LIMIT_CLIENT_TASKS
+                                           : LIMIT_TASKS;
+    uint64_t value = !is_many ? TASKS_BYTES : j->room.is_client ? j->room.max_client : j->room.max;
+    *j->why = limit_refusal(limit, value, j->room.is_client);
+}
+
+static void server_tasks_done(struct keeper_job *job, int code)
+{
+    struct server_task_job *j = list_entry(job, struct server_task_job, job);
+    if (code == TIDINGS_E_LIMIT && j->why) {
+        server_tasks_refuse(j);
+    }
+    if (code == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
+        server_tasks_follow_id(server_of_tasks(j->owner), j->row.id);
+    }
+    if (j->done) {
+        j->done(j->user, code);
+    }
+    if (code >= 0 && j->position > 0) {
+        server_tasks_tell(j->owner, j->row.id, false, j->position);
+    }
+    mem_free(j);
+}
+
+static struct server_task_job *server_tasks_job(struct server_tasks *o, size_t bytes)
+{
+    struct server_task_job *j = mem_zalloc(sizeof(*j) + bytes + 1);
+    if (j) {
+        j->owner = o;
+        j->job.is_write = true;
+        j->job.run = server_tasks_run;
+        j->job.done = server_tasks_done;
+    }
+    return j;
+}
+
+static void server_tasks_put(struct task_store *store, const struct task_row *row,
+                             void (*done)(void *user, int code), void *user)
+{
+    struct server_tasks *o = list_entry(store, struct server_tasks, store);
+    struct server_task_job *j =
+        server_tasks_job(o, row->id.len + row->client.len + row->message.len + row->payload.len +
+                                row->questions.len);
+    if (!j && done) {
+        done(user, TIDINGS_E_NOMEM);
+    }
+    if (!j) {
+        return;
+    }
+    char *at = j->text;
+    j->row = (struct kept_task){
+        .id = str_pack(&at, row->id),
+        .client = str_pack(&at, row->client),
+        .status = tidings_str(task_status_name(row->status)),
+        .message = str_pack(&at, row->message),
+        .payload = str_pack(&at, row->payload),
+        .questions = str_pack(&at, row->questions),
+        .created_ms = row->created_ms,
+        .updated_ms = row->updated_ms,
+        .ttl_ms = (int64_t)row->ttl_ms,
+    };
+    if (row->why && store->is_shared) {
+        j->room = (struct kept_task_room){
+            .max = row->max, .max_client = row->max_client, .max_bytes = TASKS_BYTES};
+        j->row.room = &j->room;
+        j->why = row->why;
+    }
+    j->done = done;
+    j->user = user;
+    keeper_submit(o->keeper, &j->job);
+}
+
+static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
+{
+    struct server_tasks *o = list_entry(store, struct server_tasks, store);
+    struct server_task_job *j = store->is_shared ? NULL : server_tasks_job(o, 0);
+    if (j) { /* else with the next; of those that nodes share by the timer */
+        j->is_sweep = true;
+        j->now_ms = now_ms;
+        keeper_submit(o->keeper, &j->job);
+    }
+}
+
+/* ---- those of other nodes -------------------------------------------------------------------- */
+
+struct server_task_asking {
+    struct keeper_job job;
+    struct server_tasks *owner;
+    struct task_asking *asking;
+    uint64_t position; /* at which it was told; 0: it was not */
+};
+
+static int server_tasks_cancel_row(struct entity_rows *rows, const struct kept_task *found,
+                                   struct tidings_error *err)
+{
+    static const char message[] = "cancelled by the client";
+    struct kept_task row = *found;
+    char id[SHARED_TASK_ID_MAX], client[SHARED_TASK_CLIENT_MAX];
+    memcpy(id, found->id.ptr,
+           found->id.len); /* the store bounds both; they go with the next call */
+    memcpy(client, found->client.ptr, found->client.len);
+    row.id = tidings_strn(id, found->id.len);
+    row.client = tidings_strn(client, found->client.len);
+    row.status = tidings_str(task_status_name(TASK_CANCELLED));
+    row.message = tidings_str(message);
+    row.payload = row.questions = row.answers = STR_EMPTY;
+    row.updated_ms = clock_wall_ms();
+    return rows->kept->put_task(rows, &row, err);
+}
+
+static int server_tasks_answer_row(struct entity_rows *rows, struct task_asking *asking,
+                                   const struct task_row *row, struct tidings_error *err)
+{
+    struct buf answers;
+    int rc = task_merge_answers(row, asking->answers, &answers, err);
+    int is_new = rc;
+    rc = rc == 1 ? rows->shared->put_task_answers(rows, asking->id, buf_str(&answers), err) : rc;
+    buf_deinit(&answers);
+    return rc < 0 ? rc : is_new;
+}
+
+static int server_tasks_run_asking(struct keeper_job *job, struct entities *entities)
+{
+    struct server_task_asking *j = list_entry(job, struct server_task_asking, job);
+    struct entity_rows *rows = entities_rows(entities);
+    struct task_asking *a = j->asking;
+    struct kept_task kept;
+    struct task_row row;
+    j->position = 0;
+    int rc = rows->shared->find_task(rows, a->id, &kept, &job->err);
+    if (rc == 0 || (rc == 1 && !server_tasks_read_row(&kept, &row))) {
+        rc = tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no task of that id");
+    }
+    if (rc < 0) {
+        return server_tasks_judge(job, rc);
+    }
+    int is_new = 0;
+    if (a->verb == TASK_GET) {
+        a->found = task_of_row(hub_tasks(server_of_tasks(j->owner)->hub), &row);
+        rc = a->found ? 0 : tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "the task is not whole");
+    } else if (row.status >= TASK_COMPLETED) {
+        rc = 0; /* and stays so */
+    } else if (a->verb == TASK_CANCEL) {
+        rc = server_tasks_cancel_row(rows, &kept, &job->err);
+        is_new = rc == 0;
+    } else {
+        is_new = server_tasks_answer_row(rows, a, &row, &job->err);
+        rc = is_new < 0 ? is_new : 0;
+    }
+    if (rc == 0 && is_new > 0) {
+        rc = server_tasks_announce(rows, a->id, false, &j->position, &job->err);
+    }
+    return server_tasks_judge(job, rc);
+}
+
+static void server_tasks_asked(struct keeper_job *job, int code)
+{
+    struct server_task_asking *j = list_entry(job, struct server_task_asking, job);
+    if (code >= 0 && j->position > 0) {
+        server_tasks_tell(j->owner, j->asking->id, false, j->position);
+    }
+    j->asking->err = job->err;
+    j->asking->done(j->asking, code);
+    mem_free(j);
+}
+
+static void server_tasks_ask(struct task_store *store, struct task_asking *asking)
+{
+    struct server_task_asking *j = mem_zalloc(sizeof(*j));
+    if (!j) {
+        asking->done(asking, tidings_fail(&asking->err, TIDINGS_E_NOMEM, "out of memory"));
+        return;
+    }
+    j->owner = list_entry(store, struct server_tasks, store);
+    j->asking = asking;
+    j->job.is_write = asking->verb != TASK_GET;
+    j->job.run = server_tasks_run_asking;
+    j->job.done = server_tasks_asked;
+    keeper_submit(j->owner->keeper, &j->job);
+}
+
+/* ---- what other nodes wrote of ours ---------------------------------------------------------- */
+
+struct server_task_following {
+    struct keeper_job job;
+    struct hub *hub;
+    char id[OWNED_ID_LEN];
+};
+
+static int server_tasks_run_following(struct keeper_job *job, struct entities *entities)
+{
+    struct server_task_following *f = list_entry(job, struct server_task_following, job);
+    struct entity_rows *rows = entities_rows(entities);
+    struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
+    return server_tasks_judge(job, server_tasks_follow(f->hub, rows, id, &job->err));
+}
+
+/* Whoever listens here was told when the other node wrote it, and may have looked too early. What
+ * was not followed is when the store is there again: tasks_doubt. */
+static void server_tasks_on_followed(struct keeper_job *job, int code)
+{
+    struct server_task_following *f = list_entry(job, struct server_task_following, job);
+    char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN] = OWNED_URI_PREFIX;
+    if (code >= 0) {
+        memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, f->id, OWNED_ID_LEN);
+        const struct tidings_change change = server_tasks_change(tidings_str(uri), false);
+        (void)hub_announce(f->hub, &change, NULL);
+    } else if (code != TIDINGS_E_CLOSED) {
+        tasks_doubt(hub_tasks(f->hub));
+    }
+    mem_free(f);
+}
+
+static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id)
+{
+    struct tasks *tasks = hub_tasks(s->hub);
+    if (id.len != OWNED_ID_LEN || !tasks_runs(tasks, id)) {
+        return;
+    }
+    struct server_task_following *f = mem_zalloc(sizeof(*f));
+    if (!f) {
+        tasks_doubt(tasks);
+        return;
+    }
+    f->hub = s->hub;
+    memcpy(f->id, id.ptr, OWNED_ID_LEN);
+    f->job.is_write = true;
+    f->job.run = server_tasks_run_following;
+    f->job.done = server_tasks_on_followed;
+    keeper_submit(s->keeper, &f->job);
+}
+
+void server_tasks_followed(struct tidings_server *s, struct tidings_str uri)
+{
+    server_tasks_follow_id(s, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
+}
+
+void server_tasks_broken(struct tidings_server *s)
+{
+    tasks_doubt(hub_tasks(s->hub));
+}
+
+/* ---- those that are over --------------------------------------------------------------------- */
+
+void server_tasks_reach(struct tidings_server *s, bool is_unreachable)
+{
+    s->tasks.judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
+}
+
+/* While the store is away no node can say that it lives: none is taken for gone before all had the
+ * time to. On the keeper's thread. */
+static bool server_tasks_judges(const struct server_tasks *o)
+{
+    return clock_monotonic_ms() >= o->judges_at;
+}
+
+struct server_task_look {
+    struct keeper_job job;
+    struct server_tasks *owner;
+    unsigned count;
+    struct {
+        char id[SHARED_TASK_ID_MAX];
+        size_t len;
+        bool is_gone;
+        uint64_t position;
+    } over[SHARED_TASKS_AT_ONCE];
+};
+
+static void server_tasks_note_over(void *user, struct tidings_str id, bool is_gone)
+{
+    struct server_task_look *l = user;
+    if (l->count < SHARED_TASKS_AT_ONCE && id.len <= SHARED_TASK_ID_MAX) {
+        memcpy(l->over[l->count].id, id.ptr, id.len);
+        l->over[l->count].len = id.len;
+        l->over[l->count++].is_gone = is_gone;
+    }
+}
+
+static int server_tasks_run_ending(struct keeper_job *job, struct entities *entities)
+{
+    struct server_task_look *l = list_entry(job, struct server_task_look, job);
+    struct entity_rows *rows = entities_rows(entities);
+    const struct kept_task end = {
+        .status = tidings_str(task_status_name(TASK_FAILED)),
+        .message = tidings_str(tasks_lost_message),
+        .payload = tidings_str(tasks_lost_error),
+    };
+    l->count = 0;
+    if (!server_tasks_judges(l->owner)) {
+        return 0;
+    }
+    int rc = rows->shared->end_stale_tasks(rows, &end, server_tasks_note_over, l, &job->err);
+    for (unsigned i = 0; rc == 0 && i < l->count; i++) {
+        rc = server_tasks_announce(rows, tidings_strn(l->over[i].id, l->over[i].len),
+                                   l->over[i].is_gone, &l->over[i].position, &job->err);
+    }
+    return server_tasks_judge(job, rc);
+}
+
+static void server_tasks_end_look(struct server_task_look *l)
+{
+    __atomic_store_n(&l->owner->is_looking, false, __ATOMIC_RELEASE);
+    mem_free(l);
+}
+
+static void server_tasks_on_ended(struct keeper_job *job, int code)
+{
+    struct server_task_look *l = list_entry(job, struct server_task_look, job);
+    for (unsigned i = 0; code >= 0 && i < l->count; i++) {
+        struct tidings_str id = tidings_strn(l->over[i].id, l->over[i].len);
+        server_tasks_tell(l->owner, id, l->over[i].is_gone, l->over[i].position);
+    }
+    server_tasks_end_look(l);
+}
+
+static int server_tasks_run_look(struct keeper_job *job, struct entities *entities)
+{
+    const struct server_task_look *l = list_entry(job, struct server_task_look, job);
+    struct entity_rows *rows = entities_rows(entities);
+    return server_tasks_judges(l->owner) ? rows->shared->has_stale_tasks(rows, &job->err) : 0;
+}
+
+static void server_tasks_on_looked(struct keeper_job *job, int code)
+{
+    struct server_task_look *l = list_entry(job, struct server_task_look, job);
+    if (code != 1) {
+        server_tasks_end_look(l);
+        return;
+    }
+    l->job = (struct keeper_job){
+        .is_write = true, .run = server_tasks_run_ending, .done = server_tasks_on_ended};
+    list_init(&l->job.letter.link);
+    keeper_submit(l->owner->keeper, &l->job);
+}
+
+static void server_tasks_on_timer(struct loop_timer *timer, void *user)
+{
+    struct tidings_server *s = user;
+    (void)timer;
+    tasks_keep_again(hub_tasks(s->hub));
+    if (__atomic_exchange_n(&s->tasks.is_looking, true, __ATOMIC_ACQ_REL)) {
+        return;
+    }
+    struct server_task_look *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        __atomic_store_n(&s->tasks.is_looking, false, __ATOMIC_RELEASE);
+        return;
+    }
+    l->owner = &s->tasks;
+    l->job.run = server_tasks_run_look;
+    l->job.done = server_tasks_on_looked;
+    keeper_submit(s->keeper, &l->job);
+}
+
+/* ---- taking over ----------------------------------------------------------------------------- */
+
+struct server_tasks_loading {
+    struct keeper_job job;
+    struct tasks *tasks;
+    bool is_kept, is_shared;
+};
+
+static void server_tasks_restore(void *user, const struct kept_task *k)
+{
+    struct server_tasks_loading *l = user;
+    struct task_row row;
+    if (server_tasks_read_row(k, &row)) {
+        (void)tasks_restore(l->tasks, &row);
+    }
+}
+
+/* Those in a database stay there: whoever is asked for one looks. */
+static int server_tasks_load(struct keeper_job *job, struct entities *entities)
+{
+    struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
+    struct entity_rows *rows = entities_rows(entities);
+    l->is_shared = rows->shared && rows->shared->find_task;
+    l->is_kept = rows->kept && rows->kept->each_task && (l->is_shared || !rows->shared);
+    return l->is_kept && !l->is_shared
+               ? rows->kept->each_task(rows, server_tasks_restore, l, &job->err)
+               : 0;
+}
+
+static int server_tasks_begin_looking(struct tidings_server *s, struct tidings_error *err)
+{
+    s->tasks.timer = loop_timer_open(s->loop, server_tasks_on_timer, s);
+    if (!s->tasks.timer) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    loop_timer_start(s->tasks.timer, SHARED_LOOK_MS, SHARED_LOOK_MS);
+    return 0;
+}
+
+static int server_tasks_open(struct tidings_server *s, struct tidings_error *err)
+{
+    struct server_tasks_loading l = {.tasks = hub_tasks(s->hub)};
+    l.job.run = server_tasks_load;
+    int rc = s->keeper && s->has_file ? keeper_run(s->keeper, &l.job) : 0;
+    if (rc < 0) {
+        return tidings_fail(err, rc, "store: tasks: %s", l.job.err.text);
+    }
+    if (l.is_kept) {
+        s->tasks.store = (struct task_store){
+            .is_shared = l.is_shared,
+            .put = server_tasks_put,
+            .sweep = server_tasks_sweep,
+            .ask = server_tasks_ask,
+        };
+        s->tasks.keeper = s->keeper;
+        tasks_set_store(hub_tasks(s->hub), &s->tasks.store);
+        server_tasks_sweep(&s->tasks.store, clock_wall_ms());
+    }
+    return l.is_shared ? server_tasks_begin_looking(s, err) : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+/* ---- the resources --------------------------------------------------------------------------- */
+
+struct tasks_provider {
+    struct tasks *tasks;
+};
+
+/* Access has been asked: the id says whose it is. */
+static struct task *tasks_provider_find(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct tasks_provider *o = tidings_provider_state(p);
+    bool is_owned = owned_uri_is(uri) && o->tasks;
+    return is_owned ? tasks_find(o->tasks, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1), NULL)
+                    : NULL;
+}
+
+static int tasks_provider_open(struct tidings_provider *p, struct tidings_str config,
+                               struct tidings_error *err)
+{
+    (void)p;
+    (void)config;
+    (void)err;
+    return 0;
+}
+
+static void tasks_provider_close(struct tidings_provider *p)
+{
+    (void)p;
+}
+
+static void tasks_provider_describe(struct task *t, struct tidings_resource *ret)
+{
+    *ret = (struct tidings_resource){0};
+    ret->uri = task_uri(t);
+    ret->name = task_id(t);
+    ret->mime_type = STR("application/json");
+    ret->modified_ms = task_updated_ms(t);
+}
+
+/* Takes the reference; NULL: there is none. */
+static void tasks_provider_give(struct tidings_read *read, struct task *t)
+{
+    struct tidings_resource about;
+    struct tidings_error err = {0};
+    struct buf text;
+    struct jw w;
+    if (!t) {
+        tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
+        return;
+    }
+    buf_init(&text, TASK_TEXT_MAX);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    task_write(t, &w, true);
+    jw_end_object(&w);
+    tasks_provider_describe(t, &about);
+    int rc = buf_check(&text, "the task", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
+    buf_deinit(&text);
+    task_unref(t);
+    tidings_read_done(read, rc, &err);
+}
+
+static void tasks_provider_give_stat(struct tidings_stat *stat, struct task *t)
+{
+    struct tidings_resource about;
+    if (!t) {
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+        return;
+    }
+    tasks_provider_describe(t, &about);
+    tidings_stat_done(stat, 0, &about, NULL);
+    task_unref(t);
+}
+
+/* ---- those of other nodes -------------------------------------------------------------------- */
+
+struct tasks_provider_asking {
+    struct task_asking asking;
+    struct tidings_read *read; /* or … */
+    struct tidings_stat *stat;
+    char id[OWNED_ID_LEN];
+};
+
+static void tasks_provider_asked(struct task_asking *asking, int code)
+{
+    struct tasks_provider_asking *a = list_entry(asking, struct tasks_provider_asking, asking);
+    bool is_failure = code < 0 && code != TIDINGS_E_NOTFOUND;
+    if (a->read && is_failure) {
+        tidings_read_done(a->read, code, &asking->err);
+    } else if (a->read) {
+        tasks_provider_give(a->read, asking->found);
+    } else if (is_failure) {
+        tidings_stat_done(a->stat, code, NULL, &asking->err);
+    } else {
+        tasks_provider_give_stat(a->stat, asking->found);
+    }
+    mem_free(a);
+}
+
+/* false: there is nobody to ask. */
+static bool tasks_provider_ask(struct tidings_provider *p, struct tidings_str uri,
+                               struct tidings_read *read, struct tidings_stat *stat)
+{
+    const struct tasks_provider *o = tidings_provider_state(p);
+    struct tidings_str id = str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1);
+    bool is_possible = owned_uri_is(uri) && o->tasks && tasks_may_ask(o->tasks, id, NULL);
+    struct tasks_provider_asking *a = is_possible ? mem_zalloc(sizeof(*a)) : NULL;
+    if (!a) {
+        return false;
+    }
+    memcpy(a->id, id.ptr, OWNED_ID_LEN);
+    a->asking = (struct task_asking){
+        .verb = TASK_GET, .id = tidings_strn(a->id, OWNED_ID_LEN), .done = tasks_provider_asked};
+    a->read = read;
+    a->stat = stat;
+    tasks_ask(o->tasks, &a->asking);
+    return true;
+}
+
+static void tasks_provider_read(struct tidings_provider *p, struct tidings_read *read,
+                                struct tidings_str uri)
+{
+    struct task *t = tasks_provider_find(p, uri);
+    if (t || !tasks_provider_ask(p, uri, read, NULL)) {
+        tasks_provider_give(read, t);
+    }
+}
+
+static void tasks_provider_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                                struct tidings_str uri)
+{
+    struct task *t = tasks_provider_find(p, uri);
+    if (t || !tasks_provider_ask(p, uri, NULL, stat)) {
+        tasks_provider_give_stat(stat, t);
+    }
+}
+
+static const struct tidings_provider_ops tasks_provider_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "tasks",
+    .size = sizeof(struct tasks_provider),
+    .flags = TIDINGS_PROVIDER_FIXED_LIST | TIDINGS_PROVIDER_BARE_CHANGES,
+    .open = tasks_provider_open,
+    .read = tasks_provider_read,
+    .stat = tasks_provider_stat,
+    .close = tasks_provider_close,
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gone)
+{
+    struct tidings_change change = {0};
+    change.uri = uri;
+    change.kind = is_gone ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED;
+    (void)tidings_provider_changed(user, &change, NULL); /* who cannot be told looks again */
+}
+
+int server_tasks_mount(struct tidings_server *s, struct tidings_error *err)
+{
+    struct tasks *tasks = hub_tasks(s->hub);
+    struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
+    int rc = server_tasks_open(s, err);
+    bool is_needed = (tools && tools->has_tasks) || s->tasks.store.is_shared ||
+                     limit_in_use(hub_limit_counters(s->hub), LIMIT_TASKS) > 0;
+    feature_list_unref(tools);
+    if (rc == 0 && is_needed) {
+        rc = hub_mount(s->hub, &tasks_provider_ops, STR(OWNED_URI_PREFIX), STR_EMPTY,
+                       &s->tasks.provider, err);
+    }
+    if (rc == 0 && is_needed) {
+        struct tasks_provider *o = tidings_provider_state(s->tasks.provider);
+        o->tasks = tasks;
+        tasks_on_change(tasks, server_tasks_changed, s->tasks.provider);
+    }
+    return rc;
+}
+
+void server_tasks_close(struct tidings_server *s)
+{
+    loop_timer_close(s->tasks.timer);
+    s->tasks.timer = NULL;
+    tasks_on_change(hub_tasks(s->hub), NULL, NULL);
+    tasks_set_store(hub_tasks(s->hub), NULL);
+    s->tasks.provider = NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One open instance of the file provider, as its parts (file*.c) see it.
+ *
+ * Everything but `watch` is fixed by open and immutable until close, so reads and listings need no
+ * lock on any thread. `watch` belongs to the hub thread.
+ */
+#ifndef SOURCES_FILE_INTERNAL_H
+#define SOURCES_FILE_INTERNAL_H
+
+#include <tidings/provider.h>
+
+#include "formats/json.h"
+#include "sources/file.h"
+#include "sources/file_path.h"
+
+struct file_watch;
+struct mime_table;
+struct pool;
+
+struct file_provider {
+    struct file_root root;
+    struct file_settings settings;
+    struct mime_table *mime;
+    struct pool *pool;
+    struct pool *readers;         /* of pieces: they do not wait behind whole reads */
+    struct file_watch *watch;     /* NULL until the first watch */
+    struct file_keeping *keeping; /* NULL: there is no store */
+    bool is_open;
+};
+
+/* May it, where links led? */
+bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
+                       const struct buf *target, bool is_directory);
+
+/* What `uri` names: its path and what is there. Only regular files and directories get through, and
+ * a URI with a trailing '/' only for a directory. What a link leads to and may not be seen is not
+ * there. */
+int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
+                 struct file_info *ret, const struct file_judge *judge, struct tidings_error *err);
+
+/* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
+ * borrows all three. False when the name says nothing about the type of a file, which then is
+ * application/octet-stream. */
+bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
+                   const struct file_info *info, char etag[FILE_ETAG_SIZE],
+                   struct tidings_resource *row);
+
+/* If what `row` describes, at `path` below `dir` (file_open_beneath), is the SKILL.md of a skill:
+ * put its name and description in. Returns what the row borrows them from, to be given to jv_unref;
+ * or NULL. */
+struct json *file_skill_describe(const struct file_provider *f, int dir, const char *path,
+                                 struct tidings_resource *row);
+
+/* The operations of the table that have a file of their own. */
+void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
+                        struct tidings_str uri);
+void provider_file_list(struct tidings_provider *p, struct tidings_list *list);
+void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
+                            struct tidings_str uri);
+
+void provider_file_complete(struct tidings_provider *p, struct tidings_complete *complete,
+                            struct tidings_str uri_template);
+
+#endif

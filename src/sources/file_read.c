@@ -1,0 +1,842 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading a file, whole or a part of it, and directories.
+ *
+ * The worker reads up to SMALL bytes; the pool reads larger files and directories. A large file is
+ * read again while it is sent. Of a file that grows, the read gives the bytes that it had when it
+ * was opened, with the etag of that moment; the change that follows carries another. If the client
+ * already has that etag, the read costs one stat.
+ */
+#include "sources/file_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <tidings/provider.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "formats/http_fields.h"
+#include "sources/file_internal.h"
+#include "sources/file_list.h"
+#include "sources/file_path.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Reading the bytes of one open file: which of them a range means, and fetching them. Blocking;
+ * used where the request is for small files and on the pool for large ones.
+ */
+
+struct file_provider;
+
+/* So many bytes are looked through for the beginning of a line, counted from the first: a tenth of
+ * a second that anybody may ask for. */
+#define FILE_SCAN_MAX (INT64_C(256) << 20)
+
+/* Some bytes of an open file. */
+struct file_part {
+    int fd;       /* borrowed */
+    int64_t size; /* of the file */
+    int64_t from, to;
+};
+
+/* -------------------------------------------------------------------------------------------------
+ * Finding and reading the bytes of one open file.
+ *
+ * Lines are found by looking through the file in chunks, forwards from its beginning or backwards
+ * from its end; what is given in the end is read once more, in one piece.
+ */
+
+#define CHUNK 262144
+
+/* Read [from, to) into `bytes`; fewer at the end of the file. The count, or a negative code; stops
+ * when the read is cancelled. */
+static int64_t file_read_bytes(const struct file_part *part, char *bytes, struct tidings_read *read,
+                               struct tidings_error *err)
+{
+    int64_t got = 0, want = part->to - part->from;
+    while (got < want) {
+        if (tidings_read_cancelled(read)) {
+            return tidings_fail(err, TIDINGS_E_CANCELLED, "cancelled");
+        }
+        size_t room = (size_t)(want - got < CHUNK ? want - got : CHUNK);
+        ssize_t n = pread(part->fd, bytes + got, room, part->from + got);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return error_errno(err, errno, "read");
+        }
+        if (n == 0) {
+            break;
+        }
+        got += n;
+    }
+    return got;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* A file being looked through. */
+struct scan {
+    const struct file_part *part;
+    struct tidings_read *read;
+    char *chunk;
+    struct tidings_error *err;
+};
+
+/* The bytes [from, to), at most a chunk. The count, or a negative code. */
+static int64_t scan_read(const struct scan *s, int64_t from, int64_t to)
+{
+    struct file_part piece = {.fd = s->part->fd, .from = from, .to = to};
+    return file_read_bytes(&piece, s->chunk, s->read, s->err);
+}
+
+/* Move *at behind *lines lines, or to the end of the file, not beyond `limit`. *lines becomes how
+ * many there were too few. */
+static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t limit)
+{
+    char last = '\n';
+    while (*lines > 0 && *at < s->part->size) {
+        if (*at >= limit) {
+            return tidings_fail(s->err, TIDINGS_E_LIMIT,
+                                "the lines lie further apart than is looked through or read at "
+                                "once; ask for bytes, or for the last lines");
+        }
+        int64_t end = *at + CHUNK < s->part->size ? *at + CHUNK : s->part->size;
+        int64_t n = scan_read(s, *at, end);
+        if (n <= 0) {
+            return (int)n; /* failed, or the file has become shorter */
+        }
+        size_t passed = byte_range_skip_lines(tidings_strn(s->chunk, (size_t)n), lines);
+        *at += (int64_t)passed;
+        last = s->chunk[passed - 1];
+    }
+    *lines -= *lines > 0 && last != '\n'; /* what follows the last line feed is a line */
+    return 0;
+}
+
+static int find_forwards(const struct scan *s, const struct tidings_range *range, int64_t cap,
+                         struct file_part *ret)
+{
+    int64_t at = 0, lines = range->from;
+    int rc = skip_lines(s, &at, &lines, FILE_SCAN_MAX);
+    if (rc < 0) {
+        return rc;
+    }
+    if (lines > 0) {
+        return tidings_fail(s->err, TIDINGS_E_INVALID,
+                            "the range begins at line %lld, there are %lld", (long long)range->from,
+                            (long long)(range->from - lines));
+    }
+    ret->from = at;
+    ret->to = ret->size;
+    if (range->to >= 0) {
+        lines = range->to - range->from;
+        rc = skip_lines(s, &at, &lines, at + cap + 1);
+        ret->to = at;
+    }
+    return rc;
+}
+
+static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, struct file_part *ret)
+{
+    int64_t at = ret->size;
+    ret->from = 0;
+    ret->to = ret->size;
+    while (at > 0) {
+        if (ret->size - at > cap) {
+            return 0; /* too much already: the caller says so */
+        }
+        int64_t begin = at > CHUNK ? at - CHUNK : 0;
+        int64_t n = scan_read(s, begin, at);
+        if (n < 0) {
+            return (int)n;
+        }
+        struct tidings_str piece = {s->chunk, (size_t)n};
+        if (at == ret->size && n > 0 && piece.ptr[n - 1] == '\n') {
+            piece.len--; /* it ends the last line and begins none */
+        }
+        size_t found = byte_range_back_lines(piece, &lines);
+        if (lines == 0) {
+            ret->from = begin + (int64_t)found;
+            return 0;
+        }
+        at = begin;
+    }
+    return 0;
+}
+
+/* Find from and to, which must not be more than `cap` bytes apart. Only a range of lines looks into
+ * the file: from the beginning, or for the last ones from the end, and no further than it must.
+ * TIDINGS_E_INVALID when it begins behind the end, TIDINGS_E_LIMIT. */
+static int file_find_range(struct file_part *part, const struct tidings_range *range, int64_t cap,
+                           struct tidings_read *read, struct tidings_error *err)
+{
+    int rc;
+    if (range->unit == TIDINGS_UNIT_BYTES) {
+        rc = byte_range_clip(range, part->size, &part->from, &part->to, err);
+    } else {
+        size_t chunk = (size_t)(part->size < CHUNK ? part->size : CHUNK);
+        struct scan s = {.part = part, .read = read, .chunk = mem_alloc(chunk + 1), .err = err};
+        struct file_part found = *part;
+        rc = !s.chunk          ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
+             : range->last > 0 ? find_backwards(&s, range->last, cap, &found)
+                               : find_forwards(&s, range, cap, &found);
+        mem_free(s.chunk);
+        *part = found;
+    }
+    if (rc == 0 && part->to - part->from > cap) {
+        rc = tidings_fail(err, TIDINGS_E_LIMIT,
+                          "the range has more than the %lld bytes that are read at once; ask for "
+                          "less",
+                          (long long)cap);
+    }
+    return rc;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool may_read(const void *read, struct tidings_str uri)
+{
+    return tidings_read_may(read, uri);
+}
+
+/* May whoever reads read what a link leads to? */
+static struct file_judge file_read_judge(const struct tidings_read *read)
+{
+    return (struct file_judge){may_read, read};
+}
+
+/* Open the regular file at `path` the long way: look first, so that nothing else is ever opened. A
+ * descriptor, or a negative code with a sentence about `uri`. What was opened is judged once more:
+ * a link may have been switched since the look. */
+static int file_open_checked(const struct file_provider *f, const char *path,
+                             struct tidings_str uri, struct file_info *info,
+                             const struct file_judge *judge, struct tidings_error *err)
+{
+    struct buf target;
+    buf_init(&target, FILE_WHERE_SIZE + 1);
+    int fd = file_open_beneath(&f->root, f->root.fd, path, O_RDONLY, &target);
+    if (fd >= 0 && !file_judge_allows(f, judge, &target, false)) {
+        close(fd);
+        fd = -ENOENT;
+    }
+    buf_deinit(&target);
+    if (fd < 0) {
+        return file_refuse(err, fd, uri);
+    }
+    /* It may have been replaced since it was looked at. */
+    int rc = 0;
+    if (fstat(fd, &info->st) < 0) {
+        rc = error_errno(err, errno, "'%.*s'", STR_ARG(uri));
+    } else if (file_kind(info) != FILE_REGULAR) {
+        rc =
+            tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no regular file any more", STR_ARG(uri));
+    }
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* The last segment of a path. */
+static struct tidings_str file_last_name(struct tidings_str path)
+{
+    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
+    return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Reading a directory. First an element for the directory itself, whose text is the names in it;
+ * then its children, in the order of their URIs, each with its own metadata: files with their
+ * content, directories with the names in them. As many as there is room for: a child that does not
+ * fit is left out, and all of them are to be had by listing.
+ *
+ * It goes one level deep and follows no link twice, so a cycle of links cannot trap it.
+ */
+
+#define MAX_NAMES 10000u
+#define MAX_CHILDREN 64u
+#define CHILDREN_BYTES 262144u
+
+struct directory {
+    const struct file_provider *f;
+    struct tidings_read *read;
+    struct tidings_str path;
+    struct buf text;     /* the names */
+    struct buf uri;      /* of the directory, and … */
+    bool asks;           /* … whether its names may be told must be asked one by one */
+    struct buf children; /* of the first: "d" or "f", the raw name, NUL */
+    size_t name_count, child_count, child_max;
+    size_t room; /* for the content of children */
+};
+
+/* Names that are no text, or hold a line break, percent-encoded. */
+static bool add_name(void *user, struct tidings_str name, struct tidings_str segment)
+{
+    struct directory *d = user;
+    bool is_directory = str_ends(segment, STR("/"));
+    if (d->asks) {
+        size_t len = d->uri.len;
+        buf_puts(&d->uri, segment);
+        bool may = !d->uri.failed && tidings_read_shows(d->read, buf_str(&d->uri));
+        d->uri.len = len;
+        if (!may) {
+            return true;
+        }
+    }
+    bool is_text = str_is_utf8(name) && str_find(name, '\n') < 0;
+    buf_puts(&d->text, is_text ? name : segment);
+    if (is_text && is_directory) {
+        buf_putc(&d->text, '/');
+    }
+    buf_putc(&d->text, '\n');
+    if (d->child_count < d->child_max) {
+        d->child_count++;
+        buf_putc(&d->children, is_directory ? 'd' : 'f');
+        buf_puts(&d->children, name);
+        buf_putc(&d->children, '\0');
+    }
+    return ++d->name_count < MAX_NAMES;
+}
+
+static void directory_init(struct directory *d, size_t max_text)
+{
+    buf_init(&d->uri, d->f->root.prefix_len + 2 * FILE_MAX_ENCODED);
+    file_path_to_uri(&d->f->root, d->path, true, &d->uri);
+    d->asks = !tidings_read_shows(d->read, STR_EMPTY);
+    buf_init(&d->text, max_text);
+    buf_init(&d->children, (FILE_MAX_PATH + 2) * (MAX_CHILDREN + 1));
+}
+
+static void directory_deinit(struct directory *d)
+{
+    buf_deinit(&d->uri);
+    buf_deinit(&d->text);
+    buf_deinit(&d->children);
+}
+
+static bool file_directory_may_show(const void *read, struct tidings_str uri)
+{
+    return tidings_read_shows(read, uri);
+}
+
+static int read_names(struct directory *d, struct tidings_error *err)
+{
+    const struct file_judge judge = {file_directory_may_show, d->read};
+    int rc = file_each_name(d->f, d->path, &judge, add_name, d, err);
+    if (rc == 0 && d->text.failed) {
+        rc = tidings_fail(err, d->text.failed, "too many names");
+    }
+    return rc;
+}
+
+/* The element of a directory: its names. */
+static int give_names(struct directory *d, const struct file_info *info, struct tidings_error *err)
+{
+    struct tidings_resource row;
+    char etag[FILE_ETAG_SIZE];
+    file_describe(d->f, buf_str(&d->uri), file_last_name(d->path), info, etag, &row);
+    return d->uri.failed ? tidings_fail(err, d->uri.failed, "the URI is too long")
+                         : tidings_read_text(d->read, &row, buf_str(&d->text), err);
+}
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+static int give_subdirectory(struct directory *parent, struct tidings_str path,
+                             const struct file_info *info, struct tidings_error *err)
+{
+    struct directory d = {.f = parent->f, .read = parent->read, .path = path};
+    directory_init(&d, parent->room);
+    int rc = read_names(&d, err);
+    if (rc == 0) {
+        parent->room -= d.text.len;
+        rc = give_names(&d, info, err);
+    } else if (rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_BUSY) {
+        rc = 0;
+    }
+    directory_deinit(&d);
+    return rc;
+}
+
+static int give_file(struct directory *d, struct tidings_str path, struct tidings_str uri,
+                     struct file_info *info, struct tidings_error *err)
+{
+    struct file_judge judge = file_read_judge(d->read);
+    int fd = file_open_checked(d->f, path.ptr, uri, info, &judge, err);
+    if (fd == TIDINGS_E_BUSY || fd == TIDINGS_E_NOMEM) {
+        return fd;
+    }
+    if (fd < 0 || (size_t)info->st.st_size > d->room) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return 0;
+    }
+    struct file_part part = {.fd = fd, .to = info->st.st_size};
+    int rc = tidings_read_reserve(d->read, (size_t)part.to, err);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    char *bytes = tidings_alloc((size_t)part.to + 1);
+    int64_t got = bytes ? file_read_bytes(&part, bytes, d->read, NULL) : 0;
+    close(fd);
+    if (!bytes || got < 0) {
+        tidings_free(bytes);
+        return bytes ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    struct tidings_resource row;
+    char etag[FILE_ETAG_SIZE];
+    if (!file_describe(d->f, uri, file_last_name(path), info, etag, &row) &&
+        str_is_utf8(tidings_strn(bytes, (size_t)got))) {
+        row.mime_type = STR("text/plain");
+    }
+    d->room -= (size_t)got;
+    return tidings_read_take(d->read, &row, bytes, (size_t)got, err);
+}
+
+/* A child that has gone, or is not for us, is left out. */
+static int file_directory_give_child(struct directory *d, const char *record,
+                                     struct tidings_error *err)
+{
+    struct file_info info;
+    struct buf path, uri, target;
+    struct file_judge judge = file_read_judge(d->read);
+    int rc = 0, status = 0;
+    buf_init(&path, FILE_MAX_PATH);
+    buf_init(&target, FILE_WHERE_SIZE + 1);
+    buf_init(&uri, d->f->root.prefix_len + FILE_MAX_ENCODED);
+    buf_puts(&path, d->path);
+    if (path.len > 0) {
+        buf_putc(&path, '/');
+    }
+    buf_puts(&path, tidings_str(record + 1));
+    file_path_to_uri(&d->f->root, buf_str(&path), record[0] == 'd', &uri);
+    if (path.failed == TIDINGS_E_NOMEM || uri.failed == TIDINGS_E_NOMEM) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    } else if (!path.failed && !uri.failed &&
+               tidings_read_wants(d->read, buf_str(&uri), STR_EMPTY) &&
+               (status = file_stat(&d->f->root, path.ptr, &info, &target)) == 0 &&
+               file_judge_allows(d->f, &judge, &target, record[0] == 'd')) {
+        if (file_kind(&info) == FILE_DIRECTORY && record[0] == 'd') {
+            rc = give_subdirectory(d, buf_str(&path), &info, err);
+        } else if (file_kind(&info) == FILE_REGULAR && record[0] == 'f') {
+            rc = give_file(d, buf_str(&path), buf_str(&uri), &info, err);
+        }
+    }
+    if (file_is_short(status)) {
+        rc = file_refuse(err, status, buf_str(&uri));
+    }
+    buf_deinit(&target);
+    buf_deinit(&path);
+    buf_deinit(&uri);
+    return rc;
+}
+
+/* Read a directory: the names in it and, as far as there is room, its children. On the pool.
+ * Finishes the read. `path` is the directory's. */
+static void file_read_directory(const struct file_provider *f, struct tidings_read *read,
+                                struct tidings_str path, const struct file_info *info)
+{
+    struct tidings_error err = {0};
+    size_t most = tidings_read_max_bytes(read);
+    struct directory d = {.f = f, .read = read, .path = path, .child_max = MAX_CHILDREN};
+    directory_init(&d, most);
+    int rc = read_names(&d, &err);
+    if (rc == 0) {
+        rc = give_names(&d, info, &err);
+    }
+    if (rc == 0) {
+        size_t left = most - d.text.len;
+        size_t cap = (size_t)f->settings.max_read;
+        d.room = left < CHILDREN_BYTES ? left : CHILDREN_BYTES;
+        d.room = cap < d.room ? cap : d.room;
+    }
+    const char *record = d.children.ptr;
+    for (size_t i = 0; rc == 0 && i < d.child_count && !d.children.failed; i++) {
+        rc = tidings_read_cancelled(read) ? tidings_fail(&err, TIDINGS_E_CANCELLED, "cancelled")
+                                          : file_directory_give_child(&d, record, &err);
+        record += strlen(record) + 1;
+    }
+    directory_deinit(&d);
+    tidings_read_done(read, rc, &err);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Open files that are read in pieces. The process counts them.
+ */
+
+#define FILE_PIECES_LEAST 8u
+
+static size_t file_pieces_count; /* atomic; per process, like the limit of descriptors */
+
+struct file_pieces {
+    int fd;
+    struct stat st;
+    struct pool *readers;
+    /* That a reader reads: */
+    struct tidings_piece *piece;
+    char *bytes;
+    size_t len;
+    int64_t offset;
+};
+
+static int file_pieces_read(void *user, int64_t offset, char *bytes, size_t len,
+                            struct tidings_error *err)
+{
+    const struct file_pieces *pieces = user;
+    while (len > 0) {
+        ssize_t n = pread(pieces->fd, bytes, len, offset);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0 ? error_errno(err, errno, "read")
+                         : tidings_fail(err, TIDINGS_E_CONFLICT, "it has become shorter");
+        }
+        bytes += n;
+        offset += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Copies what the page cache has of the next bytes. Not every file system can tell. */
+static size_t file_pieces_cached(const struct file_pieces *pieces, int64_t offset, char *bytes,
+                                 size_t len)
+{
+    size_t got = 0;
+    while (got < len) {
+        struct iovec rest = {bytes + got, len - got};
+        ssize_t n = preadv2(pieces->fd, &rest, 1, offset + (int64_t)got, RWF_NOWAIT);
+        if (n <= 0) {
+            break;
+        }
+        got += (size_t)n;
+    }
+    return got;
+}
+
+static void file_pieces_run(void *job)
+{
+    const struct file_pieces *pieces = job;
+    struct tidings_error err;
+    int rc = file_pieces_read(job, pieces->offset, pieces->bytes, pieces->len, &err);
+    tidings_piece_done(pieces->piece, rc, &err);
+}
+
+/* A file system that stalls holds a reader up, not the worker. */
+static void file_pieces_fetch(void *user, int64_t offset, char *bytes, size_t len,
+                              struct tidings_piece *piece)
+{
+    struct file_pieces *pieces = user;
+    size_t got = file_pieces_cached(pieces, offset, bytes, len);
+    if (got == len) {
+        tidings_piece_done(piece, 0, NULL);
+        return;
+    }
+    pieces->piece = piece;
+    pieces->bytes = bytes + got;
+    pieces->len = len - got;
+    pieces->offset = offset + (int64_t)got;
+    int rc = pool_submit(pieces->readers, file_pieces_run, pieces);
+    if (rc < 0) {
+        tidings_piece_done(piece, rc, NULL);
+    }
+}
+
+static bool file_pieces_changed(void *user)
+{
+    struct file_pieces *pieces = user;
+    struct stat before = pieces->st;
+    return fstat(pieces->fd, &pieces->st) < 0 || before.st_size != pieces->st.st_size ||
+           before.st_mtim.tv_sec != pieces->st.st_mtim.tv_sec ||
+           before.st_mtim.tv_nsec != pieces->st.st_mtim.tv_nsec ||
+           before.st_ctim.tv_sec != pieces->st.st_ctim.tv_sec ||
+           before.st_ctim.tv_nsec != pieces->st.st_ctim.tv_nsec;
+}
+
+static void file_pieces_close(void *user)
+{
+    struct file_pieces *pieces = user;
+    close(pieces->fd);
+    mem_free(pieces);
+    __atomic_fetch_sub(&file_pieces_count, 1, __ATOMIC_RELAXED);
+}
+
+/* Asked each time, since prlimit may change it. */
+static size_t file_pieces_most(void)
+{
+    struct rlimit limit;
+    rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / FILE_PIECES_SHARE : 0;
+    return most > FILE_PIECES_LEAST ? (size_t)most : FILE_PIECES_LEAST;
+}
+
+/* Takes `fd` on success. Fails with TIDINGS_E_BUSY if there are too many, or TIDINGS_E_NOMEM.
+ * Pieces that are not in the page cache are read on `readers`, which outlive it. */
+static int file_pieces_open(struct tidings_pieces *ret, int fd, const struct stat *st,
+                            struct pool *readers)
+{
+    if (__atomic_fetch_add(&file_pieces_count, 1, __ATOMIC_RELAXED) >= file_pieces_most()) {
+        __atomic_fetch_sub(&file_pieces_count, 1, __ATOMIC_RELAXED);
+        return TIDINGS_E_BUSY;
+    }
+    struct file_pieces *pieces = mem_alloc(sizeof *pieces);
+    if (!pieces) {
+        __atomic_fetch_sub(&file_pieces_count, 1, __ATOMIC_RELAXED);
+        return TIDINGS_E_NOMEM;
+    }
+    *pieces = (struct file_pieces){.fd = fd, .st = *st, .readers = readers};
+    *ret = (struct tidings_pieces){.user = pieces,
+                                   .size = st->st_size,
+                                   .read = file_pieces_read,
+                                   .changed = file_pieces_changed,
+                                   .fetch = file_pieces_fetch,
+                                   .close = file_pieces_close};
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define SMALL 65536
+
+struct read_job {
+    const struct file_provider *f;
+    struct tidings_read *read;
+    struct tidings_str uri;
+    struct buf path; /* owned */
+    struct file_info info;
+    int fd;            /* owned; -1 for a directory, and while it waits */
+    bool is_directory; /* when it waits */
+    int64_t cap;
+    bool has_range;
+    struct tidings_range range;
+};
+
+static void file_read_finish(struct read_job *job, int code, const struct tidings_error *err)
+{
+    if (job->fd >= 0) {
+        close(job->fd);
+    }
+    buf_deinit(&job->path);
+    tidings_read_done(job->read, code, err);
+}
+
+/* Is just a part of it read? A small file is read whole and cut by the core, which then knows
+ * whether it is text. */
+static bool is_part(const struct read_job *job)
+{
+    int64_t size = job->info.st.st_size;
+    return job->has_range && (size > SMALL || size > job->cap);
+}
+
+/* Which bytes are to be read. */
+static int file_read_plan(const struct read_job *job, struct file_part *part,
+                          struct tidings_error *err)
+{
+    if (is_part(job)) {
+        return file_find_range(part, &job->range, job->cap, job->read, err);
+    }
+    part->to = part->size;
+    if (part->size == 0) {
+        part->to = job->cap < SMALL ? job->cap : SMALL; /* empty, or of unknown size as in procfs */
+    }
+    if (part->to > job->cap) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "it has %lld bytes, at most %lld are read at "
+                            "once; ask for a range",
+                            (long long)part->size, (long long)job->cap);
+    }
+    return 0;
+}
+
+/* Hand over `got` bytes read from `part`; takes them. `asked` is the range without margins. */
+static int file_read_give(struct read_job *job, const struct file_part *part,
+                          const struct file_part *asked, char *bytes, size_t got,
+                          struct tidings_error *err)
+{
+    struct tidings_resource row;
+    char etag[FILE_ETAG_SIZE];
+    struct tidings_str content = {bytes, got};
+    size_t from = (size_t)(asked->from - part->from), to = (size_t)(asked->to - part->from);
+    from = from < got ? from : got;
+    to = to < got ? to : got;
+    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->info, etag,
+                       &row) &&
+        byte_range_fit_text(content, &from, &to)) {
+        row.mime_type = STR("text/plain");
+    }
+    if (is_part(job)) {
+        return tidings_read_part(job->read, &row, part->from, bytes, got, err);
+    }
+    row.size = row.size < (int64_t)got ? (int64_t)got : row.size;
+    row.has_size = true;
+    return tidings_read_take(job->read, &row, bytes, got, err);
+}
+
+/* Gives a large file, to be read again while it is sent. 1: there is no descriptor for that. */
+static int file_read_pieces(struct read_job *job, struct tidings_error *err)
+{
+    struct tidings_resource row;
+    struct tidings_pieces pieces;
+    char etag[FILE_ETAG_SIZE];
+    if (file_pieces_open(&pieces, job->fd, &job->info.st, job->f->readers) < 0) {
+        return 1;
+    }
+    job->fd = -1; /* the pieces own it */
+    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->info, etag,
+                       &row)) {
+        row.mime_type = STR_EMPTY; /* depends on the content */
+    }
+    int rc = tidings_read_pieces(job->read, &row, &pieces, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int file_read_whole(struct read_job *job, struct tidings_error *err)
+{
+    struct file_part asked = {.fd = job->fd, .size = job->info.st.st_size};
+    int rc = file_read_plan(job, &asked, err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
+    }
+    if (!is_part(job) && asked.size > SMALL) {
+        rc = file_read_pieces(job, err);
+        if (rc <= 0) {
+            return rc < 0 ? error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri)) : 0;
+        }
+    }
+    struct file_part part = asked;
+    if (is_part(job) && job->range.unit == TIDINGS_UNIT_BYTES) {
+        part.from = part.from > BYTE_RANGE_MARGIN ? part.from - BYTE_RANGE_MARGIN : 0;
+        part.to = part.to + BYTE_RANGE_MARGIN < part.size ? part.to + BYTE_RANGE_MARGIN : part.size;
+    }
+    rc = tidings_read_reserve(job->read, (size_t)(part.to - part.from), err);
+    char *bytes = rc < 0 ? NULL : tidings_alloc((size_t)(part.to - part.from) + 1);
+    if (!bytes) {
+        return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int64_t got = file_read_bytes(&part, bytes, job->read, err);
+    if (got < 0) {
+        tidings_free(bytes);
+        return error_wrap(err, (int)got, "'%.*s'", STR_ARG(job->uri));
+    }
+    return file_read_give(job, &part, &asked, bytes, (size_t)got, err);
+}
+
+static void file_read_run(struct read_job *job)
+{
+    struct tidings_error err = {0};
+    if (job->fd < 0) {
+        file_read_directory(job->f, job->read, buf_str(&job->path), &job->info);
+        buf_deinit(&job->path);
+        return;
+    }
+    int rc = file_read_whole(job, &err);
+    file_read_finish(job, rc, &err);
+}
+
+static void file_read_run_pooled(void *memory)
+{
+    struct read_job job = *(struct read_job *)memory;
+    struct tidings_error err = {0};
+    mem_free(memory);
+    if (!job.is_directory) {
+        struct file_judge judge = file_read_judge(job.read);
+        job.fd = file_open_checked(job.f, job.path.ptr, job.uri, &job.info, &judge, &err);
+    }
+    if (job.is_directory || job.fd >= 0) {
+        file_read_run(&job);
+    } else {
+        file_read_finish(&job, job.fd, &err);
+    }
+}
+
+/* Takes over what the job owns, also on failure. Those that wait hold no descriptors: there may be
+ * more of them than of these. */
+static void file_read_submit(struct read_job *job)
+{
+    struct tidings_error err = {0};
+    job->is_directory = job->fd < 0;
+    if (job->fd >= 0) {
+        close(job->fd);
+        job->fd = -1;
+    }
+    struct read_job *copy = mem_alloc(sizeof *copy);
+    int rc = TIDINGS_E_NOMEM;
+    if (copy) {
+        *copy = *job;
+        rc = pool_submit(job->f->pool, file_read_run_pooled, copy);
+    }
+    if (rc < 0) {
+        mem_free(copy);
+        tidings_fail(&err, rc, "too many reads are waiting; try again later");
+        file_read_finish(job, rc, &err);
+    }
+}
+
+/* Does it take more than a moment? */
+static bool is_long(const struct read_job *job)
+{
+    int64_t size = job->info.st.st_size, from, to;
+    if (job->has_range && job->range.unit == TIDINGS_UNIT_BYTES &&
+        byte_range_clip(&job->range, size, &from, &to, NULL) == 0) {
+        return to - from > SMALL;
+    }
+    return size > SMALL;
+}
+
+/* Find and open; a directory has no descriptor. */
+static int open_job(struct read_job *job, struct tidings_error *err)
+{
+    bool has_slash;
+    int rc = file_path_from_uri(&job->f->root, job->uri, &job->path, &has_slash, err);
+    if (rc == 0 && !has_slash) {
+        job->fd = file_open_regular(&job->f->root, job->path.ptr, &job->info);
+    }
+    if (rc < 0 || job->fd >= 0) {
+        return rc;
+    }
+    file_root_follow(&job->f->root);
+    buf_clear(&job->path);
+    struct file_judge judge = file_read_judge(job->read);
+    rc = file_resolve(job->f, job->uri, &job->path, &job->info, &judge, err);
+    if (rc == 0 && file_kind(&job->info) == FILE_REGULAR) {
+        job->fd = file_open_checked(job->f, job->path.ptr, job->uri, &job->info, &judge, err);
+        rc = job->fd < 0 ? job->fd : 0;
+    }
+    return rc;
+}
+
+void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
+                        struct tidings_str uri)
+{
+    struct tidings_error err = {0};
+    struct read_job job = {.f = tidings_provider_state(p), .read = read, .uri = uri, .fd = -1};
+    job.has_range = tidings_read_range(read, &job.range);
+    job.cap = job.f->settings.max_read;
+    if (tidings_read_max_bytes(read) < (size_t)job.cap) {
+        job.cap = (int64_t)tidings_read_max_bytes(read);
+    }
+    buf_init(&job.path, FILE_MAX_PATH);
+    char etag[FILE_ETAG_SIZE];
+    int rc = open_job(&job, &err);
+    if (rc < 0) {
+        file_read_finish(&job, rc, &err);
+        return;
+    }
+    file_etag(&job.info.st, etag);
+    if (job.fd >= 0 && tidings_read_unchanged(read, tidings_str(etag))) {
+        file_read_finish(&job, 0, NULL);
+    } else if (job.fd < 0 || is_long(&job)) {
+        file_read_submit(&job);
+    } else {
+        file_read_run(&job);
+    }
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cache of newest versions, set-associative: there are a few slots for each hash, and what is
+ * new overwrites one of them, in turn. Ids chosen to collide cost a look-up in the store, as
+ * without the cache.
+ */
+#include "store/entity_cache.h"
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * The set of entity ids that may exist: hashes in a table with open addressing, at most half full;
+ * 0 is an empty slot.
+ */
+
+#define FIRST_ROOM 1024u
+
+static uint64_t ids_hash(struct tidings_str id)
+{
+    uint64_t hash = str_hash(id, 0);
+    return hash == 0 ? 1 : hash;
+}
+
+/* Where the hash is, or the empty slot where it would be. */
+static uint64_t *ids_slot(uint64_t *slots, size_t room, uint64_t hash)
+{
+    size_t at = (size_t)hash & (room - 1);
+    while (slots[at] != 0 && slots[at] != hash) {
+        at = (at + 1) & (room - 1);
+    }
+    return &slots[at];
+}
+
+static bool ids_grow(struct entity_ids *ids)
+{
+    size_t room = ids->room > 0 ? 2 * ids->room : FIRST_ROOM;
+    uint64_t *slots = ids->count < ENTITY_IDS_MAX ? mem_zalloc(room * sizeof(*slots)) : NULL;
+    if (!slots) {
+        return false;
+    }
+    for (size_t i = 0; i < ids->room; i++) {
+        if (ids->slots[i] != 0) {
+            *ids_slot(slots, room, ids->slots[i]) = ids->slots[i];
+        }
+    }
+    mem_free(ids->slots);
+    ids->slots = slots;
+    ids->room = room;
+    return true;
+}
+
+void entity_ids_add(struct entity_ids *ids, struct tidings_str id)
+{
+    if (ids->is_too_many) {
+        return;
+    }
+    if (2 * (ids->count + 1) > ids->room && !ids_grow(ids)) {
+        entity_ids_clear(ids);
+        ids->is_too_many = true; /* or there is no memory: not tried again either */
+        return;
+    }
+    uint64_t hash = ids_hash(id), *slot = ids_slot(ids->slots, ids->room, hash);
+    ids->count += *slot == 0;
+    *slot = hash;
+}
+
+bool entity_ids_may_have(const struct entity_ids *ids, struct tidings_str id)
+{
+    return !ids->is_complete ||
+           (ids->room > 0 && *ids_slot(ids->slots, ids->room, ids_hash(id)) != 0);
+}
+
+void entity_ids_clear(struct entity_ids *ids)
+{
+    mem_free(ids->slots);
+    *ids = (struct entity_ids){0};
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * The cache of entity versions: a map for finding them and a list in the order of their last use.
+ */
+
+struct cached {
+    struct list link;
+    struct entity_version v;
+    size_t bytes;
+    char text[];
+};
+
+void entity_read_cache_init(struct entity_read_cache *k)
+{
+    map_init(&k->by_id);
+    list_init(&k->recent);
+}
+
+static void cached_free(struct entity_read_cache *k, struct cached *one)
+{
+    map_remove(&k->by_id, one->v.id);
+    list_remove(&one->link);
+    k->bytes -= one->bytes;
+    mem_free(one);
+}
+
+void entity_read_cache_clear(struct entity_read_cache *k)
+{
+    while (!list_empty(&k->recent)) {
+        cached_free(k, list_entry(k->recent.next, struct cached, link));
+    }
+    map_deinit(&k->by_id);
+}
+
+void entity_read_cache_drop(struct entity_read_cache *k, struct tidings_str id)
+{
+    struct cached *one = map_find(&k->by_id, id);
+    if (one) {
+        cached_free(k, one);
+    }
+}
+
+const struct entity_version *entity_read_cache_find(struct entity_read_cache *k,
+                                                    struct tidings_str id)
+{
+    struct cached *one = map_find(&k->by_id, id);
+    if (!one) {
+        return NULL;
+    }
+    list_remove(&one->link);
+    list_append(&k->recent, &one->link);
+    return &one->v;
+}
+
+void entity_read_cache_put(struct entity_read_cache *k, const struct entity_version *v)
+{
+    struct entity_version copy = *v;
+    struct tidings_str *texts[] = {&copy.id,        &copy.type,     &copy.type_version,
+                                   &copy.parent,    &copy.value,    &copy.changed_by,
+                                   &copy.principal, &copy.previous, &copy.old_type_version};
+    size_t bytes = sizeof(struct cached);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bytes += texts[i]->len;
+    }
+    entity_read_cache_drop(k, v->id);
+    while (k->bytes + bytes > k->max_bytes && !list_empty(&k->recent)) {
+        cached_free(k, list_entry(k->recent.next, struct cached, link));
+    }
+    struct cached *one = bytes <= k->max_bytes ? mem_zalloc(bytes) : NULL;
+    if (!one) {
+        return;
+    }
+    char *at = one->text;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = str_pack(&at, *texts[i]);
+    }
+    one->v = copy;
+    one->bytes = bytes;
+    if (map_put(&k->by_id, one->v.id, one, NULL) < 0) {
+        mem_free(one);
+        return;
+    }
+    list_append(&k->recent, &one->link);
+    k->bytes += bytes;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Versions in a map that threads share (base/map.h). One thread changes it, and bounds it by
+ * a table of what is there: a slot for each hash of ids.
+ */
+
+struct entity_recent {
+    struct shared_map *map;
+    struct recent_version *slots[RECENT_COUNT]; /* of the thread that changes it: references */
+};
+
+int entity_recent_create(struct entity_recent **ret, struct tidings_error *err)
+{
+    struct entity_recent *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    r->map = shared_map_create(err);
+    if (!r->map) {
+        mem_free(r);
+        return TIDINGS_E_NOMEM;
+    }
+    *ret = r;
+    return 0;
+}
+
+void entity_recent_destroy(struct entity_recent *r)
+{
+    if (r) {
+        entity_recent_clear(r);
+        shared_map_destroy(r->map);
+        mem_free(r);
+    }
+}
+
+void recent_version_unref(const struct recent_version *one)
+{
+    shared_value_unref(one ? &((struct recent_version *)(uintptr_t)one)->base : NULL);
+}
+
+static void recent_free(struct shared_value *value)
+{
+    mem_free(list_entry(value, struct recent_version, base));
+}
+
+static struct recent_version *recent_copy(const struct entity_version *v)
+{
+    struct entity_version copy = *v;
+    struct tidings_str *texts[] = {&copy.id,        &copy.type,    &copy.type_version,
+                                   &copy.parent,    &copy.value,   &copy.changed_by,
+                                   &copy.principal, &copy.previous};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bytes += texts[i]->len;
+    }
+    struct recent_version *one = bytes <= RECENT_BYTES ? mem_alloc(sizeof(*one) + bytes) : NULL;
+    if (!one) {
+        return NULL;
+    }
+    char *at = one->text;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = str_pack(&at, *texts[i]);
+    }
+    copy.old_type_version = STR_EMPTY;
+    one->v = copy;
+    one->base = (struct shared_value){.key = copy.id, .destroy = recent_free, .refs = 1};
+    return one;
+}
+
+static struct recent_version **recent_slot(struct entity_recent *r, struct tidings_str id)
+{
+    return &r->slots[str_hash(id, 0) % RECENT_COUNT];
+}
+
+static int recent_removes(void *user, const struct shared_value *old)
+{
+    (void)user;
+    (void)old;
+    return SHARED_MAP_REMOVE;
+}
+
+static int recent_replaces(void *user, const struct shared_value *old)
+{
+    (void)user;
+    (void)old;
+    return SHARED_MAP_REPLACE;
+}
+
+static void recent_empty(struct entity_recent *r, struct recent_version **slot)
+{
+    if (*slot) {
+        (void)shared_map_update(r->map, (*slot)->v.id, NULL, recent_removes, NULL);
+        recent_version_unref(*slot);
+        *slot = NULL;
+    }
+}
+
+void entity_recent_put(struct entity_recent *r, const struct entity_version *v)
+{
+    if (!r) {
+        return;
+    }
+    struct recent_version **slot = recent_slot(r, v->id), *one = recent_copy(v);
+    bool is_same = *slot && str_eq((*slot)->v.id, v->id);
+    if (!one || !is_same) {
+        recent_empty(r, slot);
+    }
+    if (one && shared_map_update(r->map, v->id, &one->base, recent_replaces, NULL) < 0) {
+        recent_empty(r, slot);
+        recent_version_unref(one);
+        return;
+    }
+    recent_version_unref(*slot);
+    *slot = one;
+}
+
+void entity_recent_drop(struct entity_recent *r, struct tidings_str id, int64_t from)
+{
+    struct recent_version **slot = r ? recent_slot(r, id) : NULL;
+    if (r && *slot && (*slot)->v.from < from && str_eq((*slot)->v.id, id)) {
+        recent_empty(r, slot);
+    }
+}
+
+void entity_recent_clear(struct entity_recent *r)
+{
+    for (size_t i = 0; r && i < RECENT_COUNT; i++) {
+        recent_empty(r, &r->slots[i]);
+    }
+}
+
+const struct recent_version *entity_recent_find(struct entity_recent *r, struct tidings_str id)
+{
+    struct shared_value *found = r ? shared_map_find(r->map, id) : NULL;
+    return found ? list_entry(found, struct recent_version, base) : NULL;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+#define HEADS_WAYS 8u
+
+struct head {
+    struct entity_version version;
+    char text[];
+};
+
+/* The slots that an id may be in: the first of HEADS_WAYS. */
+static struct head **heads_set(const struct heads *h, struct tidings_str id)
+{
+    return &h->slots[(str_hash(id, 0) & (HEADS_COUNT / HEADS_WAYS - 1)) * HEADS_WAYS];
+}
+
+/* Where it is, or NULL. */
+static struct head **heads_slot(const struct heads *h, struct tidings_str id)
+{
+    struct head **set = h->slots ? heads_set(h, id) : NULL;
+    for (size_t i = 0; set && i < HEADS_WAYS; i++) {
+        if (set[i] && str_eq(set[i]->version.id, id)) {
+            return &set[i];
+        }
+    }
+    return NULL;
+}
+
+const struct entity_version *heads_find(const struct heads *h, struct tidings_str id)
+{
+    struct head **slot = heads_slot(h, id);
+    return slot ? &(*slot)->version : NULL;
+}
+
+static struct head *head_create(const struct entity_version *v)
+{
+    size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
+                   v->changed_by.len + v->principal.len + v->previous.len;
+    struct head *head = bytes <= HEADS_BYTES ? mem_alloc(sizeof(*head) + bytes) : NULL;
+    if (head) {
+        char *at = head->text;
+        head->version = *v;
+        head->version.id = str_pack(&at, v->id);
+        head->version.type = str_pack(&at, v->type);
+        head->version.type_version = str_pack(&at, v->type_version);
+        head->version.parent = str_pack(&at, v->parent);
+        head->version.value = str_pack(&at, v->value);
+        head->version.changed_by = str_pack(&at, v->changed_by);
+        head->version.principal = str_pack(&at, v->principal);
+        head->version.previous = str_pack(&at, v->previous);
+        head->version.old_type_version = STR_EMPTY;
+        head->version.to = TIMELINE_FOREVER;
+    }
+    return head;
+}
+
+void heads_put(struct heads *h, const struct entity_version *v)
+{
+    if (!h->slots) {
+        h->slots = mem_zalloc(HEADS_COUNT * sizeof(struct head *));
+    }
+    struct head *fresh = h->slots ? head_create(v) : NULL; /* it may borrow from the old one */
+    struct head **slot = heads_slot(h, v->id);
+    if (!slot && fresh) {
+        slot = heads_set(h, v->id) + h->next_way++ % HEADS_WAYS;
+    }
+    if (slot) {
+        mem_free(*slot);
+        *slot = fresh;
+    }
+}
+
+void heads_drop(struct heads *h, struct tidings_str id)
+{
+    struct head **slot = heads_slot(h, id);
+    if (slot) {
+        mem_free(*slot);
+        *slot = NULL;
+    }
+}
+
+void heads_clear(struct heads *h)
+{
+    for (size_t i = 0; h->slots && i < HEADS_COUNT; i++) {
+        mem_free(h->slots[i]);
+    }
+    mem_free(h->slots);
+    h->slots = NULL;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading and writing instants, and when a new version begins.
+ */
+#include "store/store.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "base/time.h"
+#include "formats/json.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * Computing the checksum of a stored version, by which bytes that changed on the disk are noticed.
+ * Every step can be undone, so a change within one word of eight bytes is always noticed; this is
+ * no protection from somebody who writes to the file. It is part of the layouts of stores: other
+ * numbers need other versions of those.
+ */
+
+#define MULTIPLIER 0x9E3779B97F4A7C15u
+
+static uint64_t sum_word(uint64_t sum, uint64_t word)
+{
+    sum = (sum ^ word) * MULTIPLIER;
+    return sum ^ (sum >> 32);
+}
+
+static uint64_t sum_bytes(uint64_t sum, const char *at, size_t len)
+{
+    uint64_t word = 0;
+    memcpy(&word, at, len);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word); /* files may be carried to other machines */
+#endif
+    return sum_word(sum, word);
+}
+
+static uint64_t sum_str(uint64_t sum, struct tidings_str s)
+{
+    size_t at = 0;
+    for (; at + 8 <= s.len; at += 8) {
+        sum = sum_bytes(sum, s.ptr + at, 8);
+    }
+    sum = at < s.len ? sum_bytes(sum, s.ptr + at, s.len - at) : sum;
+    return sum_word(sum, s.len);
+}
+
+int64_t entity_version_sum(const struct entity_version *v)
+{
+    const struct tidings_str texts[] = {v->id,         v->type,     v->type_version, v->parent,
+                                        v->changed_by, v->previous, v->value,        v->principal};
+    uint64_t sum = sum_word(sum_word(0, (uint64_t)v->from), v->deleted);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        sum = sum_str(sum, texts[i]);
+    }
+    return sum == 0 ? 1 : (int64_t)sum;
+}
+
+static bool sum_is_json(struct tidings_str text)
+{
+    struct json *value = NULL;
+    int rc = jv_parse(text, JSON_MAX_DEPTH, &value, NULL);
+    jv_unref(value);
+    return rc == 0 || rc == TIDINGS_E_NOMEM;
+}
+
+bool entity_version_is_whole(const struct entity_version *v, int64_t sum)
+{
+    if (sum != 0) {
+        return sum == entity_version_sum(v);
+    }
+    /* From before there were sums: at least nobody is sent what is no JSON. */
+    return sum_is_json(v->value) && (v->changed_by.len == 0 || sum_is_json(v->changed_by)) &&
+           (v->principal.len == 0 || sum_is_json(v->principal)) &&
+           (v->previous.len == 0 || sum_is_json(v->previous));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+int timeline_parse(struct tidings_str text, int64_t *ret_ms, struct tidings_error *err)
+{
+    struct instant i;
+    if (!instant_parse(text, &i) || !i.has_seconds || !i.has_offset || i.has_space ||
+        i.nanosecond % 1000000 != 0) { /* cutting it off would name another instant */
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.*s' is not a time like 2024-01-01T10:00:00.000Z (milliseconds at "
+                            "most, with Z or an offset)",
+                            STR_ARG_MAX(text, 64));
+    }
+    int64_t at = i.second * 1000 + i.nanosecond / 1000000;
+    if (at >= TIMELINE_FOREVER || at < -INT64_C(62167219200000)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.*s' lies outside the years 0000 to 9998 in UTC", STR_ARG(text));
+    }
+    *ret_ms = at;
+    return 0;
+}
+
+struct tidings_str timeline_text(int64_t ms, char out[TIMELINE_TEXT])
+{
+    clock_format_iso(ms, out);
+    return tidings_strn(out, TIMELINE_TEXT - 1);
+}
+
+int timeline_next(int64_t newest, int64_t wanted, int64_t *ret_ms, struct tidings_error *err)
+{
+    int64_t next = newest != TIMELINE_NEVER && newest >= wanted ? newest + 1 : wanted;
+    if (next >= TIMELINE_FOREVER) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "no version can begin after the year 9998");
+    }
+    *ret_ms = next;
+    return 0;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The keeper of a store that others write to. What it watches to be woken by them: when a
+ * connection is lost and made again, nothing of the old one stays in its loop, whoever else still
+ * holds that open. Which writes share a commit; and that those of a batch that somebody else
+ * overtook run again.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "base/time.h"
+#include "store/commit_thread.h"
+#include "support/shared_memory.h"
+#include "support/store_steps.h"
+
+#define JOBS_MAX 10000u
+
+struct looking {
+    struct keeper_job job;
+    struct entity_rows *rows; /* is to be connected anew */
+    int held;
+    unsigned watched;
+};
+
+/* Descriptors that are in an epoll instance of this process. */
+static unsigned count_watched(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fdinfo");
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        char path[300], line[256];
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", e->d_name);
+        FILE *info = fopen(path, "r");
+        while (info && fgets(line, sizeof(line), info)) {
+            count += strncmp(line, "tfd:", 4) == 0;
+        }
+        if (info) {
+            fclose(info);
+        }
+    }
+    closedir(dir);
+    return count;
+}
+
+/* On the keeper's thread: no turn of its loop is half done elsewhere. */
+static int look(struct keeper_job *job, struct entities *e)
+{
+    struct looking *l = (struct looking *)(void *)job;
+    (void)e;
+    l->held = l->rows ? shared_memory_reconnect(l->rows) : -1;
+    l->watched = count_watched();
+    return 0;
+}
+
+static struct looking look_now(struct keeper *k, struct entity_rows *reconnect)
+{
+    struct looking l = {.job = {.run = look}, .rows = reconnect};
+    assert_int_equal(keeper_run(k, &l.job), 0);
+    return l;
+}
+
+/* It is woken, by the connection that it has now. */
+static void await_woken(struct keeper *k, struct entity_rows *rows)
+{
+    shared_memory_wake(rows);
+    for (unsigned i = 0; !shared_memory_is_awake(rows); i++) {
+        assert_true(i < JOBS_MAX);
+        (void)look_now(k, NULL);
+    }
+}
+
+static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct keeper_follower follower = {0};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    await_woken(k, rows);
+    unsigned watched = look_now(k, NULL).watched;
+    for (int i = 0; i < 3; i++) {
+        int held = look_now(k, rows).held;
+        uint64_t one = 1;
+        assert_int_equal(look_now(k, NULL).watched, watched); /* the new one, at once */
+        await_woken(k, rows);
+        assert_int_equal(look_now(k, NULL).watched, watched);
+        assert_int_equal(write(held, &one, sizeof(one)), sizeof(one)); /* is heard by nobody */
+        await_woken(k, rows);
+        close(held);
+    }
+    keeper_close(k);
+    shared_memory_destroy(db);
+}
+
+struct writing {
+    struct keeper_job job;
+    struct keeper *keeper;
+    struct writing *next; /* comes while this one is under way, as while a lock is waited for */
+    bool is_done;
+};
+
+static int write_nothing(struct keeper_job *job, struct entities *e)
+{
+    struct writing *w = (struct writing *)(void *)job;
+    (void)e;
+    if (w->next) {
+        keeper_submit(w->keeper, &w->next->job);
+    }
+    return 0;
+}
+
+static void note_done(struct keeper_job *job, int code)
+{
+    assert_int_equal(code, 0);
+    ((struct writing *)(void *)job)->is_done = true;
+}
+
+static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct keeper *k = NULL;
+    struct durations commits;
+    uint64_t lost = 0;
+    struct shared_memory *db = shared_memory_create();
+    assert_int_equal(keeper_open(shared_memory_connect(db), &k, &err), 0);
+    struct writing second = {.job = {.is_write = true, .run = write_nothing, .done = note_done}};
+    struct writing first = {.job = {.is_write = true, .run = write_nothing, .done = note_done},
+                            .keeper = k,
+                            .next = &second};
+    assert_int_equal(keeper_run(k, &first.job), 0);
+    (void)look_now(k, NULL); /* after it */
+    assert_true(first.is_done && second.is_done);
+    keeper_get_commits(k, &commits, &lost);
+    assert_int_equal(durations_total(&commits), 1);
+    assert_int_equal(lost, 0);
+    keeper_close(k);
+    shared_memory_destroy(db);
+}
+
+/* ---- overtaken ------------------------------------------------------------------------------- */
+
+static struct buf trace;
+
+struct traced {
+    struct keeper_job job;
+    char name;
+    int codes[2]; /* of the first run, and the second */
+    unsigned runs;
+    struct keeper *keeper;
+    struct traced *next;
+    bool is_first; /* the next ones come while it is under way */
+    struct shared_memory *db;
+    struct entity_rows *rows;
+    bool is_lost; /* it cannot be reached any more when this is undone … */
+    bool loses;   /* … or the commit after that is lost */
+};
+
+static int run_traced(struct keeper_job *job, struct entities *e)
+{
+    struct traced *t = (struct traced *)(void *)job;
+    (void)e;
+    buf_putf(&trace, "run %c\n", t->name);
+    for (struct traced *n = t->is_first && t->runs == 0 ? t->next : NULL; n; n = n->next) {
+        keeper_submit(t->keeper, &n->job);
+    }
+    return t->codes[t->runs++];
+}
+
+static void undo_traced(struct keeper_job *job)
+{
+    struct traced *t = (struct traced *)(void *)job;
+    buf_putf(&trace, "undo %c\n", t->name);
+    if (t->is_lost) {
+        shared_memory_set_unreachable(t->db, NULL, true);
+    }
+    if (t->loses) {
+        shared_memory_lose_answer(t->db, t->rows, false);
+    }
+}
+
+static void traced_done(struct keeper_job *job, int code)
+{
+    buf_putf(&trace, "done %c %s\n", ((struct traced *)(void *)job)->name,
+             code == 0 ? "ok" : tidings_code_name(code));
+}
+
+static struct traced traced(char name, int first, int second)
+{
+    return (struct traced){
+        .job = {.is_write = true, .run = run_traced, .undo = undo_traced, .done = traced_done},
+        .name = name,
+        .codes = {first, second}};
+}
+
+/* `first`, and those that come meanwhile, are in one batch, which is overtaken. */
+static const char *run_overtaken(struct traced *first, bool is_in_doubt)
+{
+    struct tidings_error err = {0, ""};
+    struct keeper_follower follower = {0};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db);
+    shared_memory_overtake(rows, is_in_doubt);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    for (struct traced *t = first; t; t = t->next) {
+        t->keeper = k;
+        t->db = db;
+        t->rows = rows;
+    }
+    first->is_first = true;
+    buf_deinit(&trace);
+    buf_init(&trace, 4096);
+    (void)keeper_run(k, &first->job);
+    (void)look_now(k, NULL); /* after all of them */
+    keeper_close(k);
+    shared_memory_destroy(db);
+    return trace.ptr;
+}
+
+/* What was refused at first may be right then, and the reverse: nobody is told before. */
+static void what_was_overtaken_is_taken_back_and_decided_again(void **state)
+{
+    (void)state;
+    struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', TIDINGS_E_CONFLICT, 0),
+                  a = traced('a', 0, 0);
+    a.next = &b;
+    b.next = &c;
+    assert_string_equal(run_overtaken(&a, false),
+                        "run a\nrun b\nrun c\nundo c\nundo b\nundo a\nrun a\nrun b\nrun c\n"
+                        "done a ok\ndone b ok\ndone c TIDINGS_E_CONFLICT\n");
+    assert_true(c.runs == 2);
+}
+
+static void a_refusal_of_the_second_run_fails_with_the_writes_before_it(void **state)
+{
+    (void)state;
+    struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', 0, 0),
+                  a = traced('a', 0, TIDINGS_E_CONFLICT);
+    a.next = &b;
+    b.next = &c;
+    a.loses = true;
+    assert_string_equal(run_overtaken(&a, false),
+                        "run a\nrun b\nrun c\nundo c\nundo b\nundo a\nrun a\n"
+                        "done a TIDINGS_E_CONFLICT\nrun b\nrun c\n"
+                        "done b TIDINGS_E_UNKNOWN\ndone c TIDINGS_E_UNKNOWN\n");
+    buf_deinit(&trace);
+}
+
+/* If the second time fails too, it may have been kept the first time. */
+static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void **state)
+{
+    (void)state;
+    struct traced b = traced('b', 0, 0), a = traced('a', 0, 0);
+    a.next = &b;
+    a.is_lost = true;
+    assert_string_equal(run_overtaken(&a, true),
+                        "run a\nrun b\nundo b\nundo a\ndone a TIDINGS_E_UNKNOWN\n"
+                        "done b TIDINGS_E_UNKNOWN\n");
+    struct traced d = traced('d', 0, 0), c = traced('c', 0, 0);
+    c.next = &d;
+    c.is_lost = true;
+    assert_string_equal(run_overtaken(&c, false),
+                        "run c\nrun d\nundo d\nundo c\ndone c TIDINGS_E_BUSY\n"
+                        "done d TIDINGS_E_BUSY\n");
+    buf_deinit(&trace);
+}
+
+/* Who is refused the second time may have been kept the first time, if the second is lost too. */
+static void of_what_was_in_doubt_refusals_wait_for_the_commit(void **state)
+{
+    (void)state;
+    struct traced b = traced('b', 0, 0), a = traced('a', 0, TIDINGS_E_CONFLICT);
+    a.next = &b;
+    assert_string_equal(run_overtaken(&a, true), "run a\nrun b\nundo b\nundo a\nrun a\nrun b\n"
+                                                 "done a TIDINGS_E_CONFLICT\ndone b ok\n");
+    struct traced d = traced('d', 0, 0), c = traced('c', 0, TIDINGS_E_CONFLICT);
+    c.next = &d;
+    d.loses = true;
+    assert_string_equal(run_overtaken(&c, true),
+                        "run c\nrun d\nundo d\nundo c\nrun c\nrun d\n"
+                        "done c TIDINGS_E_UNKNOWN\ndone d TIDINGS_E_UNKNOWN\n");
+    buf_deinit(&trace);
+}
+
+/* They gather while it is waited for. */
+static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct keeper_follower follower = {0};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db);
+    struct traced many[8], x = traced('x', 0, 0), y = traced('y', 0, 0);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    for (int i = 7; i >= 0; i--) {
+        many[i] = traced('m', 0, 0);
+        many[i].keeper = k;
+        many[i].next = i < 7 ? &many[i + 1] : NULL;
+    }
+    many[0].is_first = true;
+    buf_init(&trace, 4096);
+    assert_int_equal(keeper_run(k, &many[0].job), 0);
+    (void)look_now(k, NULL);
+    shared_memory_overtake(rows, false);
+    buf_clear(&trace);
+    assert_int_equal(keeper_run(k, &x.job), 0);
+    assert_int_equal(keeper_run(k, &y.job), 0); /* after one alone it does without */
+    assert_string_equal(trace.ptr, "run x\ndone x ok\nrun y\nundo y\nrun y\ndone y ok\n");
+    buf_deinit(&trace);
+    keeper_close(k);
+    shared_memory_destroy(db);
+}
+
+/* What is followed, on the keeper's thread. */
+struct forgetful {
+    struct buf said;
+    bool has_forgotten;
+    unsigned failures; /* of reading again */
+};
+
+static bool forget_first(void *user, const struct kept_change *c)
+{
+    struct forgetful *f = user;
+    bool is_first = !f->has_forgotten && c->kind == KEPT_ANNOUNCED;
+    f->has_forgotten = f->has_forgotten || is_first;
+    buf_putf(&f->said, "%s %llu\n",
+             is_first                 ? "forgets"
+             : c->kind == KEPT_BROKEN ? "everybody looks again at"
+                                      : "follows",
+             (unsigned long long)c->position);
+    return !is_first;
+}
+
+static int reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+{
+    struct forgetful *f = user;
+    (void)rows;
+    bool fails = f->failures > 0;
+    f->failures -= fails;
+    buf_puts(&f->said, fails ? STR("cannot read\n") : STR("reads everything\n"));
+    return fails ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+}
+
+/* Else it would decide writes by what it does not know is old. */
+static void what_could_not_be_remembered_is_read_again_before_anything_is_written(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct forgetful f = {.failures = 1};
+    struct keeper_follower follower = {.user = &f, .change = forget_first, .reread = reread};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db), *other = shared_memory_connect(db);
+    struct traced x = traced('x', 0, 0), y = traced('y', 0, 0);
+    buf_init(&f.said, 4096);
+    buf_init(&trace, 4096);
+    shared_memory_set_quiet(db, true);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    uint64_t first = store_announce_alone(other, "n:///1");
+    (void)store_announce_alone(other, "n:///2");
+    assert_int_equal(keeper_run(k, &x.job), TIDINGS_E_NOMEM);
+    assert_int_equal(keeper_run(k, &y.job), 0);
+    char expected[256];
+    snprintf(expected, sizeof(expected),
+             "forgets %llu\ncannot read\nreads everything\neverybody looks again at %llu\n"
+             "follows %llu\n",
+             (unsigned long long)first, (unsigned long long)first, (unsigned long long)first + 1);
+    assert_string_equal(f.said.ptr, expected);
+    assert_string_equal(trace.ptr, "done x TIDINGS_E_NOMEM\nrun y\ndone y ok\n");
+    buf_deinit(&trace);
+    keeper_close(k);
+    store_close(other);
+    shared_memory_destroy(db);
+    buf_deinit(&f.said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_a_connection_that_was_lost_nothing_is_watched),
+        cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
+        cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
+        cmocka_unit_test(a_refusal_of_the_second_run_fails_with_the_writes_before_it),
+        cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
+        cmocka_unit_test(of_what_was_in_doubt_refusals_wait_for_the_commit),
+        cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
+        cmocka_unit_test(what_could_not_be_remembered_is_read_again_before_anything_is_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

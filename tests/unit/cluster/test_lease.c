@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Leases: never two holders, whatever the answers take.
+ */
+#include "cluster/lease.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define NEVER INT64_MIN
+
+static void it_is_given_when_nobody_has_it_and_to_who_has_it(void **state)
+{
+    (void)state;
+    assert_true(lease_may_be_given(false, 0, NEVER, 10000, 1));
+    assert_false(lease_may_be_given(false, 100, NEVER, 10000, 99));
+    assert_true(lease_may_be_given(false, 100, NEVER, 10000, 100));
+    assert_true(lease_may_be_given(true, 100, NEVER, 10000, 50));
+    assert_true(lease_may_be_given(true, 100, NEVER, 10000, 500));
+    assert_false(lease_may_be_given(true, 100, NEVER, 0, 500));
+    assert_false(lease_may_be_given(true, 100, NEVER, -1, 500));
+    assert_true(lease_may_be_given(true, 100, NEVER, LEASE_MAX_MS, 500));
+    assert_false(lease_may_be_given(true, 100, NEVER, LEASE_MAX_MS + 1, 500));
+}
+
+static void after_a_loss_nobody_gets_one_until_all_have_ended(void **state)
+{
+    (void)state;
+    assert_false(lease_may_be_given(false, 0, 1000, 10, 1000));
+    assert_false(lease_may_be_given(true, 5000, 1000, 10, 1000 + LEASE_MAX_MS - 1));
+    assert_true(lease_may_be_given(false, 0, 1000, 10, 1000 + LEASE_MAX_MS));
+    /* the clock of that server was before its time */
+    assert_false(lease_may_be_given(false, 0, 1000, 10, -100000));
+}
+
+static void the_holder_stops_before_the_store_gives_it_away(void **state)
+{
+    (void)state;
+    struct lease l = {0};
+    assert_false(lease_is_held(&l, 0));
+    lease_answered(&l, true, 1000, 8000);
+    assert_true(lease_is_held(&l, 1000));
+    assert_true(lease_is_held(&l, 7999));
+    assert_false(lease_is_held(&l, 8000)); /* 9000 less an eighth */
+    assert_true(l.renew_ms > 1000 && l.renew_ms < 8000 / 2);
+    lease_answered(&l, true, 4000, 8000);
+    assert_true(lease_is_held(&l, 10999));
+    assert_false(lease_is_held(&l, 11000));
+    lease_answered(&l, false, 5000, 8000);
+    assert_false(lease_is_held(&l, 5001));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_given_when_nobody_has_it_and_to_who_has_it),
+        cmocka_unit_test(after_a_loss_nobody_gets_one_until_all_have_ended),
+        cmocka_unit_test(the_holder_stops_before_the_store_gives_it_away),
+    };
+    return cmocka_run_group_tests_name("leases", tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who watches a mount: it watches before it says anything, says first that everybody has to look
+ * again, and stops in time.
+ */
+#include "cluster/lease.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OVER (OWNER_LEASE_MS - OWNER_LEASE_MS / 8) /* when the holder stops, from when it asked */
+
+static struct owner given(uint64_t asked_ms)
+{
+    struct owner o = {0};
+    assert_true(owner_must_ask(&o, asked_ms));
+    owner_answered(&o, true, 0, asked_ms, asked_ms + 10);
+    assert_int_equal(o.stage, OWNER_ARMING);
+    return o;
+}
+
+static struct owner owning(uint64_t asked_ms)
+{
+    struct owner o = given(asked_ms);
+    owner_armed(&o, o.term, asked_ms + 20);
+    owner_entered(&o, o.term, asked_ms + 30);
+    assert_int_equal(o.stage, OWNER_OWNING);
+    return o;
+}
+
+static void nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_look(void **state)
+{
+    (void)state;
+    struct owner o = given(1000);
+    assert_false(
+        owner_may_enter(&o, o.term, 1020)); /* what happens until it is watched is unseen */
+    assert_false(owner_may_announce(&o, 1020));
+    owner_entered(&o, o.term, 1020);
+    assert_int_equal(o.stage, OWNER_ARMING);
+    owner_armed(&o, o.term, 1030);
+    assert_true(owner_may_enter(&o, o.term, 1030));
+    assert_false(owner_may_announce(&o, 1030));
+    owner_entered(&o, o.term, 1040);
+    assert_true(owner_may_announce(&o, 1040));
+    assert_true(owner_may_enter(&o, o.term, 1040));
+}
+
+static void it_asks_again_in_time_and_goes_on(void **state)
+{
+    (void)state;
+    struct owner o = owning(1000);
+    uint64_t term = o.term;
+    assert_false(owner_must_ask(&o, 1100));
+    assert_true(owner_must_ask(&o, 1000 + OWNER_LEASE_MS / 3));
+    owner_answered(&o, true, 0, 3000, 3010);
+    assert_int_equal(o.stage, OWNER_OWNING);
+    assert_int_equal(o.term, term);
+    assert_true(owner_may_announce(&o, 3000 + OVER - 1));
+    assert_false(owner_may_announce(&o, 3000 + OVER));
+}
+
+static void a_store_that_is_away_ends_it(void **state)
+{
+    (void)state;
+    struct owner o = owning(1000);
+    owner_unanswered(&o, 3000);
+    assert_int_equal(o.stage, OWNER_OWNING);
+    assert_false(owner_must_ask(&o, 3001));
+    assert_true(owner_must_ask(&o, 3000 + OWNER_ASK_MS));
+    assert_true(owner_may_announce(&o, 1000 + OVER - 1));
+    assert_false(owner_may_announce(&o, 1000 + OVER)); /* though nobody looked yet */
+    assert_false(owner_may_enter(&o, o.term, 1000 + OVER));
+    owner_unanswered(&o, 1000 + OVER);
+    assert_int_equal(o.stage, OWNER_WAITING);
+}
+
+/* Between the two it dropped what it saw. */
+static void who_gets_it_back_after_it_was_over_begins_anew(void **state)
+{
+    (void)state;
+    struct owner o = owning(1000);
+    uint64_t term = o.term;
+    owner_answered(&o, true, 0, 1000 + OVER - 5,
+                   1000 + OVER + 1); /* asked in time, answered late */
+    assert_int_equal(o.stage, OWNER_ARMING);
+    assert_int_equal(o.term, term + 1);
+    owner_armed(&o, term, 1000 + OVER + 2);
+    assert_int_equal(o.stage, OWNER_ARMING); /* of the term before */
+    owner_armed(&o, term + 1, 1000 + OVER + 2);
+    owner_entered(&o, term, 1000 + OVER + 3);
+    assert_int_equal(o.stage, OWNER_ENTERING);
+    assert_false(owner_may_enter(&o, term, 1000 + OVER + 3));
+    assert_false(owner_may_announce(&o, 1000 + OVER + 3));
+}
+
+static void an_answer_that_took_as_long_as_the_lease_is_worth_nothing(void **state)
+{
+    (void)state;
+    struct owner o = {0};
+    owner_answered(&o, true, 0, 1000, 1000 + OVER);
+    assert_int_equal(o.stage, OWNER_WAITING);
+}
+
+static void who_lost_it_waits_until_it_is_free(void **state)
+{
+    (void)state;
+    struct owner o = owning(1000);
+    owner_answered(&o, false, 4000, 3000, 3010);
+    assert_int_equal(o.stage, OWNER_WAITING);
+    assert_false(owner_may_announce(&o, 3010));
+    assert_false(owner_must_ask(&o, 3009 + OWNER_ASK_MS));
+    assert_true(owner_must_ask(&o, 3010 + OWNER_ASK_MS));
+    owner_answered(&o, false, 300, 4010, 4010); /* it is free sooner than it would be asked for */
+    assert_false(owner_must_ask(&o, 4309));
+    assert_true(owner_must_ask(&o, 4310));
+    owner_answered(&o, false, -1, 5000, 5000); /* nobody has it, and nobody gets it now */
+    assert_true(owner_must_ask(&o, 5000 + OWNER_ASK_MS));
+    assert_false(owner_must_ask(&o, 4999 + OWNER_ASK_MS));
+}
+
+static void who_cannot_watch_leaves_it_to_others(void **state)
+{
+    (void)state;
+    struct owner o = given(1000);
+    owner_give_up(&o, o.term + 1, 1010);
+    assert_int_equal(o.stage, OWNER_ARMING);
+    owner_give_up(&o, o.term, 1010);
+    assert_int_equal(o.stage, OWNER_WAITING);
+    assert_false(owner_must_ask(&o, 1009 + OWNER_GIVEN_UP_MS));
+    assert_true(owner_must_ask(&o, 1010 + OWNER_GIVEN_UP_MS));
+    owner_armed(&o, o.term, 1020);
+    assert_int_equal(o.stage, OWNER_WAITING);
+    owner_answered(&o, true, 0, 1005, 1030); /* asked before it was released */
+    assert_int_equal(o.stage, OWNER_WAITING);
+    assert_false(owner_must_ask(&o, 1009 + OWNER_GIVEN_UP_MS));
+    owner_answered(&o, true, 0, 1010 + OWNER_GIVEN_UP_MS, 1020 + OWNER_GIVEN_UP_MS);
+    assert_int_equal(o.stage, OWNER_ARMING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_look),
+        cmocka_unit_test(it_asks_again_in_time_and_goes_on),
+        cmocka_unit_test(a_store_that_is_away_ends_it),
+        cmocka_unit_test(who_gets_it_back_after_it_was_over_begins_anew),
+        cmocka_unit_test(an_answer_that_took_as_long_as_the_lease_is_worth_nothing),
+        cmocka_unit_test(who_lost_it_waits_until_it_is_free),
+        cmocka_unit_test(who_cannot_watch_leaves_it_to_others),
+    };
+    return cmocka_run_group_tests_name("owners", tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The changes of a batch as one sealed text: what was put in comes out, for whoever has the key and
+ * is at the same place, and nothing else ever does.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "cluster/log_record.h"
+
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        (literal), sizeof(literal) - 1                                                             \
+    }
+
+static const struct entity_version version = {
+    .id = TEXT("x"),
+    .from = 1700000000123,
+    .since = -5,
+    .type = TEXT("T"),
+    .type_version = TEXT("1"),
+    .parent = TEXT("p"),
+    .value = TEXT("{\"tell-tale\":1}"),
+    .changed_by = TEXT("[]"),
+    .principal = TEXT("{\"who\":2}"),
+    .previous = TEXT("{}"),
+    .created = true,
+};
+static const struct tidings_change announced = {
+    .uri = TEXT("n:///1"),
+    .kind = TIDINGS_CHANGE_MOVED,
+    .etag = TEXT("e"),
+    .from = TEXT("n:///0"),
+    .target = TEXT("n:///t"),
+    .metadata = TEXT("{\"k\":7}"),
+    .checksum = TEXT("c"),
+    .origin = TEXT("o"),
+    .modified_ms = 9,
+    .size = 0,
+    .has_size = true,
+};
+static const struct row_notice_place here = {.digest = {1, 2, 3}}, elsewhere = {.digest = {1, 2}};
+
+struct sealing {
+    struct seal_key key;
+    struct sealer sealer;
+};
+
+static void sealing_init(struct sealing *s, unsigned char first)
+{
+    const unsigned char secret[32] = {first};
+    row_notice_key(secret, &s->key);
+    sealer_init(&s->sealer, &s->key);
+}
+
+/* "7 8 …": a version and an announcement, at positions 7 and 8. */
+static void put_this(struct sealing *s, const struct tidings_change *change, struct buf *out)
+{
+    struct row_notice n;
+    row_notice_init(&n);
+    row_notice_add_version(&n, &version, 42, -77);
+    row_notice_add_announced(&n, KEPT_ANNOUNCED, change, 43);
+    assert_true(row_notice_is_whole(&n, 6, 8));
+    assert_false(row_notice_is_whole(&n, 6, 9));
+    assert_false(row_notice_is_whole(&n, 7, 8));
+    buf_init(out, ROW_NOTICE_TEXT_MAX + 1);
+    assert_int_equal(row_notice_put(&n, &s->sealer, &here, 7, out), 0);
+    row_notice_deinit(&n);
+}
+
+static void put_two(struct sealing *s, struct buf *out)
+{
+    put_this(s, &announced, out);
+}
+
+static int open_text(struct sealing *s, const struct row_notice_place *place,
+                     struct tidings_str text, struct buf *rows)
+{
+    struct row_notice_head head;
+    buf_init(rows, ROW_NOTICE_TEXT_MAX);
+    return row_notice_parse(text, &head) ? row_notice_open(&head, &s->sealer, place, rows)
+                                         : TIDINGS_E_PARSE;
+}
+
+static bool is_same(struct tidings_str a, struct tidings_str b)
+{
+    return str_eq(a, b);
+}
+
+static void what_was_put_in_comes_out(void **state)
+{
+    (void)state;
+    struct sealing writer, reader;
+    struct buf text, rows;
+    struct followed_row row;
+    sealing_init(&writer, 9);
+    sealing_init(&reader, 9);
+    put_two(&writer, &text);
+    assert_memory_equal(text.ptr, "7 8 ", 4);
+    assert_int_equal(open_text(&reader, &here, buf_str(&text), &rows), 0);
+    struct tidings_str at = buf_str(&rows);
+    assert_true(row_notice_next(&at, 7, &row));
+    const struct entity_version *v = &row.change.version;
+    assert_int_equal(row.change.kind, KEPT_ENTITY);
+    assert_int_equal(row.change.position, 7);
+    assert_int_equal(row.change.modified_ms, version.from);
+    assert_int_equal(row.change.at_ms, 42);
+    assert_int_equal(row.sum, -77);
+    assert_int_equal(v->from, version.from);
+    assert_int_equal(v->to, TIMELINE_FOREVER);
+    assert_int_equal(v->since, -5);
+    assert_true(v->created && row.change.created && !v->deleted && !row.change.removed);
+    assert_true(is_same(v->id, version.id) && is_same(row.change.uri, version.id));
+    assert_true(is_same(v->type, version.type) && is_same(v->type_version, version.type_version));
+    assert_true(is_same(v->parent, version.parent) && is_same(v->changed_by, version.changed_by));
+    assert_true(is_same(v->principal, version.principal));
+    assert_true(is_same(row.value, version.value) && is_same(row.previous, version.previous));
+    assert_true(row_notice_next(&at, 8, &row));
+    const struct tidings_change *c = row.change.announced;
+    assert_int_equal(row.change.kind, KEPT_ANNOUNCED);
+    assert_int_equal(row.change.at_ms, 43);
+    assert_int_equal(c->kind, TIDINGS_CHANGE_MOVED);
+    assert_true(is_same(c->uri, announced.uri) && is_same(c->etag, announced.etag));
+    assert_true(is_same(c->from, announced.from) && is_same(c->target, announced.target));
+    assert_true(is_same(c->metadata, announced.metadata) && is_same(c->origin, announced.origin));
+    assert_true(is_same(c->checksum, announced.checksum));
+    assert_true(c->modified_ms == 9 && c->size == 0 && c->has_size);
+    assert_false(c->not_subscribable || row.change.not_subscribable);
+    assert_false(row_notice_next(&at, 9, &row));
+    assert_int_equal(at.len, 0);
+    buf_deinit(&text);
+    buf_deinit(&rows);
+    sealer_deinit(&writer.sealer);
+    sealer_deinit(&reader.sealer);
+}
+
+static void an_unsubscribable_change_stays_so(void **state)
+{
+    (void)state;
+    struct sealing s;
+    struct buf text, rows;
+    struct followed_row row;
+    struct tidings_change change = announced;
+    change.not_subscribable = true;
+    sealing_init(&s, 9);
+    put_this(&s, &change, &text);
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
+    struct tidings_str at = buf_str(&rows);
+    assert_true(row_notice_next(&at, 7, &row));
+    assert_true(row_notice_next(&at, 8, &row));
+    assert_true(row.change.not_subscribable && row.change.announced->not_subscribable);
+    assert_int_equal(row.change.announced->kind, TIDINGS_CHANGE_MOVED);
+    buf_deinit(&text);
+    buf_deinit(&rows);
+    sealer_deinit(&s.sealer);
+}
+
+static void it_opens_nowhere_else(void **state)
+{
+    (void)state;
+    struct sealing s, other;
+    struct buf text, rows;
+    sealing_init(&s, 9);
+    sealing_init(&other, 8);
+    put_two(&s, &text);
+    assert_int_equal(open_text(&s, &elsewhere, buf_str(&text), &rows), TIDINGS_E_INVALID);
+    assert_int_equal(open_text(&other, &here, buf_str(&text), &rows), TIDINGS_E_INVALID);
+    static const char *const heads[] = {"8 9 ", "7 7 ", "7 9 ", "6 8 ", "1 2 "};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        memcpy(text.ptr, heads[i], 4);
+        assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_INVALID);
+        assert_int_equal(rows.len, 0);
+    }
+    buf_deinit(&text);
+    sealer_deinit(&s.sealer);
+    sealer_deinit(&other.sealer);
+}
+
+static void nothing_of_it_may_change(void **state)
+{
+    (void)state;
+    struct sealing s;
+    struct buf text, rows;
+    sealing_init(&s, 9);
+    put_two(&s, &text);
+    for (size_t i = 0; i < text.len; i++) {
+        char was = text.ptr[i];
+        text.ptr[i] = was == 'A' ? 'B' : 'A';
+        assert_true(open_text(&s, &here, buf_str(&text), &rows) < 0);
+        text.ptr[i] = was;
+        assert_true(open_text(&s, &here, tidings_strn(text.ptr, i), &rows) < 0);
+        assert_int_equal(rows.len, 0);
+    }
+    buf_puts(&text, STR("AAAA"));
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_INVALID);
+    buf_deinit(&text);
+    sealer_deinit(&s.sealer);
+}
+
+static void what_is_no_notice_is_none(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "7",
+                                        "7 8",
+                                        "7 8 ",
+                                        " 7 8 AAAA",
+                                        "7  8 AAAA",
+                                        "8 7 AAAA",
+                                        "0 1 AAAA",
+                                        "-1 1 A",
+                                        "7 8x A",
+                                        "1 18446744073709551616 A",
+                                        "1 9999 AAAA"};
+    struct row_notice_head head;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_false(row_notice_parse(tidings_str(texts[i]), &head));
+    }
+    char *large = mem_alloc(ROW_NOTICE_TEXT_MAX + 1);
+    memset(large, 'A', ROW_NOTICE_TEXT_MAX + 1);
+    memcpy(large, "1 2 ", 4);
+    assert_true(row_notice_parse(tidings_strn(large, ROW_NOTICE_TEXT_MAX), &head));
+    assert_false(row_notice_parse(tidings_strn(large, ROW_NOTICE_TEXT_MAX + 1), &head));
+    mem_free(large);
+}
+
+/* One of ours that says something else than rows for each of its positions. */
+static void rows_must_be_as_many_as_positions(void **state)
+{
+    (void)state;
+    struct sealing s;
+    struct row_notice n;
+    struct buf text, rows;
+    sealing_init(&s, 9);
+    row_notice_init(&n);
+    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    row_notice_add_version(&n, &version, 42, 1);
+    n.count = 2;
+    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
+    assert_int_equal(rows.len, 0);
+    buf_deinit(&rows);
+    row_notice_add_version(&n, &version, 42, 1);
+    n.count = 1;
+    buf_clear(&text);
+    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
+    buf_deinit(&rows);
+    row_notice_clear(&n);
+    row_notice_add_announced(&n, KEPT_TYPES, &announced, 1); /* a kind that is not told of */
+    buf_clear(&text);
+    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
+    buf_deinit(&rows);
+    buf_deinit(&text);
+    row_notice_deinit(&n);
+    sealer_deinit(&s.sealer);
+}
+
+/* Values of every size around what fits: whole, without its value, or not at all. */
+static void what_does_not_fit_is_left_out(void **state)
+{
+    (void)state;
+    struct sealing s;
+    struct buf text, rows;
+    unsigned whole = 0, cut = 0;
+    char *value = mem_alloc(ROW_NOTICE_MAX + 1);
+    memset(value, '1', ROW_NOTICE_MAX + 1);
+    sealing_init(&s, 9);
+    for (size_t len = ROW_NOTICE_MAX - 200; len <= ROW_NOTICE_MAX; len++) {
+        struct entity_version v = version;
+        struct row_notice n;
+        struct followed_row row;
+        v.value = tidings_strn(value, len);
+        row_notice_init(&n);
+        row_notice_add_version(&n, &v, 42, 1);
+        buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+        assert_true(row_notice_is_whole(&n, 6, 7));
+        assert_int_equal(row_notice_put(&n, &s.sealer, &here, UINT64_C(9000000000000000000), &text),
+                         0);
+        assert_true(text.len <= ROW_NOTICE_TEXT_MAX);
+        assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
+        struct tidings_str at = buf_str(&rows);
+        assert_true(row_notice_next(&at, 7, &row));
+        whole += row.sum == 1 && row.value.len == len;
+        cut += row.sum == 0 && row.value.len == 0;
+        buf_deinit(&rows);
+        buf_deinit(&text);
+        row_notice_deinit(&n);
+    }
+    assert_int_equal(whole + cut, 201);
+    assert_true(whole > 0 && cut > 0);
+    struct row_notice n;
+    struct entity_version v = version;
+    v.id = tidings_strn(value, ROW_NOTICE_MAX);
+    row_notice_init(&n);
+    row_notice_add_version(&n, &v, 42, 1);
+    assert_false(row_notice_is_whole(&n, 6, 7));
+    row_notice_add_version(&n, &version, 42, 1); /* nor anything after it */
+    assert_false(row_notice_is_whole(&n, 6, 8));
+    row_notice_deinit(&n);
+    mem_free(value);
+    sealer_deinit(&s.sealer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_put_in_comes_out),
+        cmocka_unit_test(an_unsubscribable_change_stays_so),
+        cmocka_unit_test(it_opens_nowhere_else),
+        cmocka_unit_test(nothing_of_it_may_change),
+        cmocka_unit_test(what_is_no_notice_is_none),
+        cmocka_unit_test(rows_must_be_as_many_as_positions),
+        cmocka_unit_test(what_does_not_fit_is_left_out),
+    };
+    return cmocka_run_group_tests_name("row notices", tests, NULL, NULL);
+}

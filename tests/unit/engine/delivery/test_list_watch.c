@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is watched so that clients of the legacy era hear of lists, which they do unasked: what
+ * lists need and nothing else, and only while there is a stream to tell it on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "engine/protocol/session.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+
+static struct harness b;
+static struct stub stub, fixed;
+static struct harness_session s;
+
+static int begin(void **state)
+{
+    (void)state;
+    harness_init(&b);
+    b.options.list_changed_ms = 0;
+    harness_start(&b);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_mount(&fixed, &b, "mem://y/", STUB_FIXED);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&fixed, "mem://y/a", false);
+    harness_session(&b, "2025-11-25", &s);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (s.id[0]) {
+        assert_int_equal(session_delete(&s), 204);
+    }
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&stub), 0);
+    assert_int_equal(stub_watched_all(&fixed), 0);
+    harness_stop(&b);
+    return 0;
+}
+
+static void list(void)
+{
+    struct client *c = session_request(&s, "9", "resources/list", NULL);
+    harness_run_until_idle(&b);
+    assert_non_null(json_at(client_answer(c)->text, "result|resources|0"));
+    client_free(c);
+}
+
+static struct client *stream(void)
+{
+    struct client *c = session_stream(&s, NULL);
+    harness_run_until_idle(&b);
+    return c;
+}
+
+static void go(struct client *c)
+{
+    client_free(c);
+    harness_run_until_idle(&b);
+}
+
+/* The time passes for which it might come back at once. */
+static void let_linger_pass(void)
+{
+    uint64_t before = b.limits.list_linger_ms;
+    b.limits.list_linger_ms = 0;
+    session_sweep(b.worker[0]);
+    b.limits.list_linger_ms = before;
+    harness_run_until_idle(&b);
+}
+
+static void nothing_is_watched_for_a_session_without_a_stream(void **state)
+{
+    (void)state;
+    list();
+    assert_int_equal(stub_watched_all(&stub), 0);
+    assert_int_equal(stub_watched_all(&fixed), 0);
+}
+
+static void with_a_stream_what_lists_need_is_watched(void **state)
+{
+    (void)state;
+    struct client *c = stream();
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    assert_int_equal(stub_watched_all(&fixed), 0);
+    harness_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
+    harness_run_until_idle(&b);
+    assert_int_equal(client_count(c, SAID_LIST), 1);
+    go(c);
+}
+
+static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
+{
+    (void)state;
+    list();
+    go(stream());
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    session_sweep(b.worker[0]);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    struct client *c = stream();
+    let_linger_pass();
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    assert_int_equal(client_count(c, SAID_LIST), 0);
+    go(c);
+}
+
+static void without_a_stream_it_ends(void **state)
+{
+    (void)state;
+    go(stream());
+    let_linger_pass();
+    assert_int_equal(stub_watched_all(&stub), 0);
+}
+
+static void who_has_listed_hears_that_it_may_have_changed(void **state)
+{
+    (void)state;
+    list();
+    struct client *c = stream();
+    assert_int_equal(client_count(c, SAID_LIST), 1); /* between the list and the stream */
+    go(c);
+    let_linger_pass();
+    c = stream();
+    assert_int_equal(client_count(c, SAID_LIST), 1); /* while there was none */
+    go(c);
+}
+
+static void who_has_not_listed_has_nothing_that_could_have_changed(void **state)
+{
+    (void)state;
+    go(stream());
+    let_linger_pass();
+    struct client *c = stream();
+    assert_int_equal(client_count(c, SAID_LIST), 0);
+    go(c);
+}
+
+static void a_stream_that_goes_while_it_is_armed_leaves_nothing(void **state)
+{
+    (void)state;
+    client_free(session_stream(&s, NULL));
+    harness_run_until_idle(&b);
+    let_linger_pass();
+    assert_int_equal(stub_watched_all(&stub), 0);
+}
+
+static void a_session_that_ends_leaves_nothing(void **state)
+{
+    (void)state;
+    struct client *c = stream();
+    assert_int_equal(session_delete(&s), 204);
+    s.id[0] = '\0';
+    go(c);
+    assert_int_equal(stub_watched_all(&stub), 0);
+}
+
+static void a_listen_for_the_list_needs_no_more(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_modern(c, "1", "subscriptions/listen",
+                  "\"notifications\":{\"resourcesListChanged\":true}");
+    harness_run_until_idle(&b);
+    assert_int_equal(client_count(c, SAID_ACK), 1);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    assert_int_equal(stub_watched_all(&fixed), 0);
+    go(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+        TEST(nothing_is_watched_for_a_session_without_a_stream),
+        TEST(with_a_stream_what_lists_need_is_watched),
+        TEST(a_stream_that_comes_back_at_once_finds_it_watched),
+        TEST(without_a_stream_it_ends),
+        TEST(who_has_listed_hears_that_it_may_have_changed),
+        TEST(who_has_not_listed_has_nothing_that_could_have_changed),
+        TEST(a_stream_that_goes_while_it_is_armed_leaves_nothing),
+        TEST(a_session_that_ends_leaves_nothing),
+        TEST(a_listen_for_the_list_needs_no_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

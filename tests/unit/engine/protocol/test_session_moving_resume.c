@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sessions that go on at another node with the id of the last event that arrived: what had been
+ * written after it, and written down as told, is told there; a copy that another node has taken
+ * over from says nothing of what it cannot know.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "engine/delivery/hub.h"
+#include "engine/protocol/enforce.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/nodes.h"
+#include "support/nodes_fixture.h"
+
+/* The session is asked for at B, for a stream that comes after that event. */
+static void bring_with(const struct event_name *id, struct session_wait *wait, int *code)
+{
+    nodes_bring_stream(&all, B, &s, id->text, wait, code);
+    nodes_run_until_idle(&all);
+}
+
+/* ---- written, and never arrived -------------------------------------------------------------- */
+
+/* b was written to a stream that had ended for its client, and that it was told was written down.
+ */
+static void what_did_not_arrive_is_told_at_the_next_node(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    nodes_update(&all, "kept://x/b");
+    nodes_tick(&all, A);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(arrived.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 0);
+    assert_int_equal(update_count(second, "kept://x/b"), 1);
+    client_free(second);
+    client_free(first);
+}
+
+/* The second node has it for a moment, and its stream does not arrive either. */
+static void nor_is_it_forgotten_on_the_way(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    nodes_update(&all, "kept://x/b");
+    nodes_tick(&all, A);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(arrived.text);
+    nodes_update(&all, "kept://x/a");
+    nodes_tick(&all, B);
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *third = stream(arrived.text);
+    assert_int_equal(update_count(third, "kept://x/a"), 1);
+    assert_int_equal(update_count(third, "kept://x/b"), 1);
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* c is subscribed since an earlier place, when there is no stream: ids of before say nothing of it.
+ */
+static void what_a_subscription_must_replay_it_must_replay_everywhere(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    char since[128];
+    snprintf(since, sizeof(since), "{\"since\":\"%s\"}",
+             json_at(client_nth(first, SAID_UPDATED, 0), "params|_meta|dev.tidings/cursor"));
+    nodes_update(&all, "kept://x/c");
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    client_vanish(first);
+    subscribe_with("kept://x/c", since);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *second = stream(arrived.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 0);
+    assert_int_equal(update_count(second, "kept://x/c"), 1);
+    nodes_update(&all, "kept://x/c");
+    assert_int_equal(update_count(second, "kept://x/c"), 2);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- told to look again -----------------------------------------------------------------------
+ */
+
+/* The id that a stream begins with. */
+static struct event_name first_id(const struct client *c)
+{
+    struct event_name id = {""};
+    for (size_t i = 0; i < c->count && !id.text[0]; i++) {
+        snprintf(id.text, sizeof(id.text), "%s", c->said[i].id);
+    }
+    assert_true(id.text[0]);
+    return id;
+}
+
+/* What is local to A has to be looked at again at B. Of that nothing but the beginning of a stream
+ * arrives: what is kept need not be looked at because of it. */
+static void who_has_to_look_again_at_one_thing_need_not_at_others(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"kept://x/a", "kept://x/b", "kept://x/c", "kept://x/d"};
+    const char *local = "mem://x/a";
+    size_t after = 0; /* in the order in which they would be told */
+    if (cursor_order(STR("mem://x/b")) < cursor_order(tidings_str(local))) {
+        local = "mem://x/b";
+    }
+    subscribe(local);
+    for (size_t i = 0; i < 4; i++) {
+        subscribe(kept[i]);
+        after += cursor_order(tidings_str(kept[i])) > cursor_order(tidings_str(local));
+    }
+    assert_true(after > 0);
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(update_count(second, local), 1);
+    struct event_name began = first_id(second);
+    assert_non_null(strchr(began.text, '~'));
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *third = stream(began.text);
+    assert_int_equal(update_count(third, local), 1);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(update_count(third, kept[i]), 0);
+    }
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- in its outbox ----------------------------------------------------------------------------
+ */
+
+/* Something changed that A has yet to write to its stream, when the turn ends. */
+static void change_in_this_turn(const char *uri)
+{
+    struct tidings_change change = {.uri = tidings_str(uri), .kind = TIDINGS_CHANGE_UPDATED};
+    all.position++;
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(hub_announce_kept(all.at[i].b.hub, &change, all.position, NULL), 0);
+        hub_announce_reached(all.at[i].b.hub, all.position);
+    }
+    (void)mailbox_drain(hub_mailbox(all.at[A].b.hub));
+    (void)mailbox_drain(all.at[A].b.worker[0]->mailbox);
+}
+
+/* It has its id like every other, and is written down as told. */
+static void what_is_written_last_is_not_told_again(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name before = last_id(first);
+    change_in_this_turn("kept://x/b");
+    drain_begin(all.at[A].b.worker[0], 0);
+    nodes_run_until_idle(&all);
+    assert_int_equal(update_count(first, "kept://x/b"), 1);
+    struct event_name id = last_id(first);
+    assert_string_not_equal(id.text, before.text);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(NULL);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_vanish(second);
+    struct client *third = stream(id.text);
+    assert_int_equal(client_count(third, SAID_UPDATED), 0);
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* What it has yet to hear it hears where it is: said here as well it would be told twice. */
+static void who_has_gone_elsewhere_is_told_nothing_more_here(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    change_in_this_turn("kept://x/a");
+    session_moved(all.at[A].b.worker[0], tidings_str(nodes_row(&all, &s)->key));
+    nodes_run_until_idle(&all);
+    assert_int_equal(client_count_kind(first, SAID_END), 1);
+    assert_int_equal(update_count(first, "kept://x/a"), 1);
+    struct client *second = stream(id.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 1);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- copies that were taken over from -------------------------------------------------------- */
+
+/* A has a copy that B has taken over from, and nobody can say so: it does not know what followed an
+ * event of B's, and its client need not look at everything again because of that. */
+static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name old = last_id(first);
+    client_vanish(first);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(old.text);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(second);
+    all.is_unreachable = true;
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, TIDINGS_E_BUSY); /* 503: it keeps its session */
+    nodes_bring_stream(&all, A, &s, old.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, 0); /* what it does know of it goes on from */
+    all.is_unreachable = false;
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */
+    client_free(second);
+    client_free(first);
+}
+
+/* B dies before it has written that it has the session, and A takes it from what A wrote itself:
+ * whatever B gave out has numbers below those of now. */
+static void ids_of_a_node_that_wrote_nothing_are_understood(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name id = last_id(first);
+    client_vanish(first);
+    char *written = str_dup(tidings_str(nodes_row(&all, &s)->state));
+    assert_non_null(written);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    nodes_update(&all, "kept://x/a");
+    id = last_id(second);
+    nodes_kill(&all, B);
+    struct session_memory_row *row = nodes_row(&all, &s);
+    mem_free(row->state);
+    row->state = str_dup(tidings_str(written));
+    mem_free(written);
+    nodes_forget_losses(&all);
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, 0);
+    struct client *third = stream(id.text);
+    assert_int_equal(client_count(third, SAID_UPDATED), 0); /* nor told to look again */
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- on its way ------------------------------------------------------------------------------ */
+
+/* The hub of B has numbered what its worker has yet to hear: not more than its client knows. */
+static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **state)
+{
+    (void)state;
+    struct tidings_change change = {.uri = STR("kept://x/a"), .kind = TIDINGS_CHANGE_UPDATED};
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    all.at[B].is_behind = true;
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    assert_int_equal(hub_announce_kept(all.at[B].b.hub, &change, all.position, NULL), 0);
+    (void)mailbox_drain(hub_mailbox(all.at[B].b.hub));
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    all.at[B].is_behind = false;
+    memset(all.at[B].missed, 0, sizeof(all.at[B].missed));
+    nodes_update(&all, "kept://x/a");
+    assert_int_equal(client_count(second, SAID_UPDATED), 1);
+    assert_no_json(client_nth(second, SAID_UPDATED, 0), "params|_meta|dev.tidings/truncated");
+    client_free(second);
+    client_free(first);
+}
+
+/* A has begun since B last heard of anybody: what its cursors stand for B is about to know. */
+static void a_node_that_has_begun_since_is_waited_for(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name id = last_id(first);
+    all.at[B].is_lonely = true;
+    bring_with(&id, &wait, &code);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_vanish(second);
+    /* The same when the session is there already. */
+    nodes_forget_losses(&all);
+    all.at[B].is_lonely = true;
+    bring_with(&id, &wait, &code);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    client_free(second);
+    client_free(first);
+}
+
+/* A was silent for so long that others took its run for ended, and goes on. B has yet to hear that:
+ * its client was told of more than A's run had come to, as B knows it. */
+static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.at[B].others_ended = all.position - 1;
+    bring_with(&id, &wait, &code);
+    assert_int_equal(code, SESSION_AWAITED);
+    /* Until then it has no subscriptions, and nobody may go on with it. */
+    assert_false(session_has_arrived(all.at[B].b.worker[0], tidings_str(s.id)));
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    assert_true(session_has_arrived(all.at[B].b.worker[0], tidings_str(s.id)));
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- better known ---------------------------------------------------------------------------- */
+
+/* What was written of the session is from before the store lost something, its client was told of
+ * that and has gone on since. */
+static void who_has_looked_again_need_not_do_so_twice(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.lost_below = all.position;
+    bring_with(&id, &wait, &code);
+    assert_int_equal(code, 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    nodes_update(&all, "kept://x/a");
+    assert_int_equal(client_count(second, SAID_UPDATED), 1);
+    client_free(second);
+    client_free(first);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_did_not_arrive_is_told_at_the_next_node),
+        TEST(nor_is_it_forgotten_on_the_way),
+        TEST(what_a_subscription_must_replay_it_must_replay_everywhere),
+        TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
+        TEST(ids_of_a_node_that_wrote_nothing_are_understood),
+        TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
+        TEST(a_node_that_has_begun_since_is_waited_for),
+        TEST(a_node_that_was_taken_for_ended_is_waited_for),
+        TEST(who_has_to_look_again_at_one_thing_need_not_at_others),
+        TEST(what_is_written_last_is_not_told_again),
+        TEST(who_has_gone_elsewhere_is_told_nothing_more_here),
+        TEST(who_has_looked_again_need_not_do_so_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the calls of tasks were given counts against their client, until the call is done with it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+#include "engine/protocol/tasks.h"
+#include "security/cpu_budget.h"
+#include "security/limits.h"
+#include "security/principal.h"
+
+static struct limit_counters counters;
+static struct allowances *allowances;
+static struct tasks *all;
+static struct loop *loop;
+static struct mailbox *home;
+
+static int setup(void **state)
+{
+    (void)state;
+    limit_counters_init(&counters);
+    allowances = allowances_create();
+    loop = loop_create(NULL);
+    home = mailbox_create(loop, &all, NULL);
+    all = tasks_create(&counters);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    tasks_destroy(all);
+    allowances_destroy(allowances);
+    mailbox_close(home);
+    mailbox_unref(home);
+    loop_destroy(loop);
+    return 0;
+}
+
+static int try_open(const char *client, size_t bytes, struct task **ret, struct refusal *why)
+{
+    static const struct task_ops ops = {0};
+    struct allowance *account = allowances_find(allowances, tidings_str(client), 0);
+    const struct principal *nobody = &(const struct principal){.kind = PRINCIPAL_ANONYMOUS};
+    const struct task_spec spec = {.principal = nobody,
+                                   .client = tidings_str(client),
+                                   .account = account,
+                                   .max = 100,
+                                   .ttl_ms = 1000,
+                                   .bytes = bytes,
+                                   .home = home};
+    int rc = tasks_open(all, &spec, &ops, ret, why);
+    allowance_release(account);
+    return rc;
+}
+
+static void drop(struct task *t)
+{
+    task_discard(t);
+    task_detach(t);
+}
+
+static void a_client_has_a_quarter(void **state)
+{
+    (void)state;
+    struct task *first = NULL, *second = NULL, *other = NULL;
+    struct refusal why;
+    assert_int_equal(try_open("a", TASKS_BYTES / 4 + 1, &first, &why), TIDINGS_E_LIMIT);
+    assert_int_equal(try_open("a", TASKS_BYTES / 4, &first, &why), 0);
+    assert_int_equal(try_open("a", 1, &second, &why), TIDINGS_E_LIMIT);
+    assert_int_equal(why.limit, LIMIT_TASK_BYTES);
+    assert_true(why.is_own);
+    assert_int_equal(counters.hits[LIMIT_TASK_BYTES], 2);
+    assert_int_equal(try_open("b", 1, &other, &why), 0);
+    /* It ends, which has room of its own, and its handler runs on. */
+    assert_true(task_end(first, TASK_COMPLETED, STR_EMPTY, STR("{}")));
+    assert_int_equal(try_open("a", 1, &second, &why), TIDINGS_E_LIMIT);
+    task_detach(first);
+    assert_int_equal(try_open("a", 1, &second, &why), 0);
+    drop(second);
+    drop(other);
+    assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 1); /* the result */
+}
+
+static void all_together_have_so_much(void **state)
+{
+    (void)state;
+    struct task *t[5] = {NULL};
+    struct refusal why;
+    static const char *const clients[] = {"a", "b", "c", "d"};
+    size_t reserve = (size_t)share_reserve(TASKS_BYTES);
+    for (int i = 0; i < 4; i++) {
+        size_t bytes = TASKS_BYTES / 4 - (i == 3 ? reserve : 0);
+        assert_int_equal(try_open(clients[i], bytes, &t[i], &why), 0);
+    }
+    assert_int_equal(try_open("e", 1, &t[4], &why), TIDINGS_E_LIMIT);
+    assert_false(why.is_own);
+    drop(t[0]);
+    assert_int_equal(try_open("e", TASKS_BYTES / 4, &t[0], &why), 0);
+    assert_int_equal(limit_in_use(&counters, LIMIT_TASK_BYTES), TASKS_BYTES - reserve);
+    for (int i = 0; i < 4; i++) {
+        drop(t[i]);
+    }
+    assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 0);
+    assert_int_equal(limit_in_use(&counters, LIMIT_TASK_BYTES), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_client_has_a_quarter),
+        TEST(all_together_have_so_much),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

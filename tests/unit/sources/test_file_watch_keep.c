@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a file watch knows outlives it: the next one, with the same store, announces exactly what
+ * differs; also when what was saved took many parts, was moved to another device, is damaged, or
+ * memory ran out meanwhile.
+ */
+#include "support/file_watching.h"
+
+#include <sched.h>
+
+#include <sqlite3.h>
+
+#include "base/str.h"
+#include "sources/file_watch.h"
+#include "store/commit_thread.h"
+#include "store/sqlite_files.h"
+#include "store/sqlite_store.h"
+#include "support/fail_alloc.h"
+
+/* ---- a store, and in front of it somebody who numbers nothing -------------------------------- */
+
+struct store {
+    struct file_keeping keeping; /* first */
+    struct keeper *keeper;
+    char path[100];
+    unsigned known;  /* atomic: scopes */
+    unsigned parts;  /* atomic */
+    unsigned resets; /* atomic: those that begin anew */
+};
+
+static int write_run(struct keeper_job *job, struct entities *e)
+{
+    const struct file_part *part = list_entry(job, struct file_part, job);
+    int rc = sqlite_files_write(entities_rows(e), part, &job->err);
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+static void write_done(struct keeper_job *job, int code)
+{
+    struct file_part *part = list_entry(job, struct file_part, job);
+    part->done(part, code);
+}
+
+static void keep_known(struct file_keeping *k, struct tidings_str prefix, struct tidings_str uri)
+{
+    assert_true(str_starts(uri, prefix));
+    __atomic_add_fetch(&((struct store *)(void *)k)->known, 1, __ATOMIC_RELAXED);
+}
+
+static void keep_save(struct file_keeping *k, struct file_part *part)
+{
+    __atomic_add_fetch(&((struct store *)(void *)k)->parts, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&((struct store *)(void *)k)->resets, part->is_reset, __ATOMIC_RELAXED);
+    part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
+    keeper_submit(k->keeper, &part->job);
+}
+
+static int set_mounts(struct keeper_job *job, struct entities *e)
+{
+    const struct file_mount_row mount = {STR(MOUNT), STR("settings")};
+    return sqlite_files_set_mounts(entities_rows(e), &mount, 1, &job->err);
+}
+
+static void store_open(struct store *s, const struct fixture *f)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    struct keeper_job job = {.is_write = true, .run = set_mounts};
+    *s = (struct store){.keeping = {.known = keep_known, .save = keep_save}};
+    (void)snprintf(s->path, sizeof s->path, "%s/store", f->base);
+    assert_int_equal(entity_sqlite_open(s->path, &rows, &err), 0);
+    assert_int_equal(keeper_open(rows, &s->keeper, &err), 0);
+    s->keeping.keeper = s->keeper;
+    assert_int_equal(keeper_run(s->keeper, &job), 0);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+#define SETTINGS ", \"quietMs\": 0, \"modifyMs\": 0, \"pollMs\": 50"
+
+static void begin_run_with(struct fixture *f, struct store *s, const char *settings)
+{
+    store_open(s, f);
+    serve(f, settings);
+    provider_file_keep(host_provider(f->host), &s->keeping);
+}
+
+static void begin_run(struct fixture *f, struct store *s)
+{
+    begin_run_with(f, s, SETTINGS);
+}
+
+/* As the server does. Returns the number of parts. */
+static unsigned end_run(struct fixture *f, struct store *s)
+{
+    struct tidings_provider *p = host_provider(f->host);
+    struct keeper_job nothing = {.is_write = true, .run = set_mounts};
+    struct file_part *part;
+    provider_file_drain(p);
+    assert_int_equal(keeper_run(s->keeper, &nothing), 0);
+    while ((part = provider_file_unsaved(p))) {
+        s->parts++;
+        s->resets += part->is_reset;
+        part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
+        assert_int_equal(keeper_run(s->keeper, &part->job), 0);
+    }
+    host_close(f->host);
+    f->host = NULL;
+    keeper_close(s->keeper);
+    return s->parts;
+}
+
+/* A run in which everything is watched. */
+static void run_once(struct fixture *f)
+{
+    struct store s;
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    (void)end_run(f, &s);
+}
+
+static void fill(struct fixture *f)
+{
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    make_dir(f, "full");
+    put(f, "a", "1");
+    put(f, "b", "1");
+    put(f, "d/e/c", "1");
+    put(f, "full/x", "1");
+    assert_int_equal(symlink("a", at(f, "link")), 0);
+}
+
+static void what_differs_from_what_was_saved_is_announced(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    put(f, "a", "2"); /* the same size */
+    remove_file(f, "b");
+    put(f, "d/e/new", "1");
+    move(f, "full", "moved");
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect(f, UPDATED, MOUNT "a");
+    expect(f, UPDATED, MOUNT "link");
+    expect(f, DELETED, MOUNT "b");
+    expect(f, CREATED, MOUNT "d/e/new");
+    expect(f, DELETED, MOUNT "full/x");
+    expect(f, DELETED, MOUNT "full/");
+    expect(f, CREATED, MOUNT "moved/");
+    expect(f, CREATED, MOUNT "moved/x");
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+static void what_was_written_moments_before_the_end_is_announced_before_it(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    remove_file(f, "link"); /* it is looked at every now and then, not when something happens */
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    put(f, "a", "2");
+    put(f, "d/new", "1");
+    provider_file_drain(host_provider(f->host));
+    expect(f, UPDATED, MOUNT "a");
+    expect(f, CREATED, MOUNT "d/new");
+    (void)end_run(f, &s);
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+static void a_link_that_leads_elsewhere_is_another_thing(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    remove_file(f, "link");
+    assert_int_equal(symlink("b", at(f, "link")), 0);
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect(f, DELETED, MOUNT "link");
+    expect(f, CREATED, MOUNT "link");
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+static void another_root_is_compared_name_by_name(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    char aside[160];
+    fill(f);
+    run_once(f);
+    (void)snprintf(aside, sizeof aside, "%s/before", f->base);
+    assert_int_equal(rename(f->root, aside), 0);
+    assert_int_equal(mkdir(f->root, 0755), 0);
+    make_dir(f, "d");
+    put(f, "a", "1");
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect(f, UPDATED, MOUNT "a");
+    expect(f, DELETED, MOUNT "b");
+    expect(f, DELETED, MOUNT "link");
+    expect(f, DELETED, MOUNT "d/e/c");
+    expect(f, DELETED, MOUNT "d/e/");
+    expect(f, DELETED, MOUNT "full/x");
+    expect(f, DELETED, MOUNT "full/");
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+/* A scope of a run before, and one below it that is armed alone now: the rest stays as it was. */
+static void what_is_not_armed_now_is_compared_when_it_is(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    put(f, "a", "2");
+    put(f, "d/e/c", "2");
+    begin_run(f, &s);
+    watch(f, MOUNT "d/e/");
+    expect(f, UPDATED, MOUNT "d/e/c");
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    (void)end_run(f, &s);
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect(f, UPDATED, MOUNT "a");
+    expect(f, UPDATED, MOUNT "link");
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+/* Two subtrees with five names, of which one is left: what was known of it goes when there is no
+ * room for it, from the store too, and only the other one is still known from the beginning. */
+static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f); /* d, d/e, d/e/c and full, full/x */
+    for (unsigned is_room = 0; is_room < 2; is_room++) {
+        begin_run_with(f, &s,
+                       is_room ? SETTINGS ", \"lingerMs\": 0, \"keptNodes\": 5"
+                               : SETTINGS ", \"lingerMs\": 0, \"keptNodes\": 4");
+        watch(f, MOUNT "d/");
+        watch(f, MOUNT "full/");
+        host_unwatch(f->host, MOUNT "d/");
+        while (!is_room && __atomic_load_n(&s.known, __ATOMIC_RELAXED) < 3) {
+            sched_yield(); /* until the one that is left is told once more */
+        }
+        (void)end_run(f, &s);
+        assert_int_equal(s.resets, is_room ? 0 : 1);
+        assert_int_equal(s.known, is_room ? 2 : 3);
+        put(f, "d/e/c", is_room ? "22" : "333");
+        put(f, "full/x", is_room ? "22" : "333");
+        begin_run(f, &s);
+        watch(f, MOUNT "d/");
+        watch(f, MOUNT "full/");
+        if (is_room) {
+            expect(f, UPDATED, MOUNT "d/e/c");
+        }
+        expect(f, UPDATED, MOUNT "full/x");
+        assert_int_equal(host_untaken(f->host, NULL), 0);
+        (void)end_run(f, &s);
+    }
+}
+
+static void a_file_that_was_awaited_is_created_later(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    begin_run(f, &s);
+    watch(f, MOUNT "later/on/x");
+    (void)end_run(f, &s);
+    make_dir(f, "later");
+    begin_run(f, &s);
+    watch(f, MOUNT "later/on/x");
+    (void)end_run(f, &s);
+    make_dir(f, "later/on");
+    put(f, "later/on/x", "1");
+    begin_run(f, &s);
+    watch(f, MOUNT "later/on/x");
+    expect(f, CREATED, MOUNT "later/on/x");
+    (void)end_run(f, &s);
+}
+
+static void a_large_tree_goes_in_parts(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    char name[220];
+    enum { DIRECTORIES = 24, FILES = 1000 };
+    for (int i = 0; i < DIRECTORIES; i++) {
+        (void)snprintf(name, sizeof name, "d%d", i);
+        make_dir(f, name);
+        for (int k = 0; k < FILES; k++) {
+            (void)snprintf(name, sizeof name, "d%d/%0180d", i, k);
+            assert_int_equal(link(at(f, k == 0 ? "" : "one"), at(f, name)) == 0 || k == 0, true);
+            if (k == 0) {
+                put(f, i == 0 ? "one" : name, "1");
+            }
+        }
+    }
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    assert_true(end_run(f, &s) > 1);
+    (void)snprintf(name, sizeof name, "d7/%0180d", 7);
+    remove_file(f, name);
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    (void)snprintf(name, sizeof name, MOUNT "d7/%0180d", 7);
+    expect(f, DELETED, name);
+    (void)end_run(f, &s);
+}
+
+/* ---- what somebody else did to the store ----------------------------------------------------- */
+
+static void execute(const struct fixture *f, const char *sql)
+{
+    sqlite3 *db = NULL;
+    char path[100], *why = NULL;
+    (void)snprintf(path, sizeof path, "%s/store", f->base);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) {
+        fail_msg("%s", why);
+    }
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(void **state)
+{
+    static const char *const damages[] = {
+        "UPDATE file_directories SET names=substr(names, 1, length(names)-1) WHERE path=x''",
+        "UPDATE file_directories SET names=x'' WHERE path=x''",
+        "UPDATE file_directories SET names=zeroblob(100) WHERE path=x'64'",
+        ("UPDATE file_directories SET names=(SELECT names FROM file_directories WHERE path=x'')"
+         " WHERE path=x'64'"),
+        "UPDATE file_directories SET path=x'6400' WHERE path=x'64'",
+        "UPDATE file_directories SET names='text' WHERE path=x'64'",
+        "UPDATE file_directories SET names=NULL WHERE path=x'64'",
+    };
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        run_once(f);
+        execute(f, damages[i]);
+        begin_run(f, &s);
+        watch(f, MOUNT);
+        expect(f, UPDATED, ""); /* changes may have been missed */
+        assert_int_equal(host_untaken(f->host, NULL), 0);
+        (void)end_run(f, &s);
+    }
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+static void a_record_of_nothing_that_is_known_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    execute(f, "INSERT INTO file_directories SELECT mount, CAST('gone/by' AS BLOB), names FROM"
+               " file_directories WHERE path=x'64'");
+    run_once(f);
+    make_dir(f, "gone");
+    make_dir(f, "gone/by");
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect(f, CREATED, MOUNT "gone/");
+    expect(f, CREATED, MOUNT "gone/by/");
+    expect_no_more(f);
+    (void)end_run(f, &s);
+}
+
+/* What was saved of another device is taken for this one. Here that is done twice, so that the
+ * files are in the end what they are. */
+static void another_number_of_the_device_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    execute(f, "UPDATE file_mounts SET device=4711");
+    begin_run(f, &s);
+    watch(f, MOUNT "later/x");
+    (void)end_run(f, &s);
+    execute(f, "UPDATE file_mounts SET device=4711");
+    begin_run(f, &s);
+    watch(f, MOUNT);
+    expect_no_more(f);
+    (void)end_run(f, &s);
+    execute(f, "UPDATE file_mounts SET device=4711");
+    begin_run(f, &s);
+    watch(f, MOUNT "d/e/");
+    expect(f, UPDATED, MOUNT "d/e/c");
+    (void)end_run(f, &s);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void whatever_allocation_fails_it_is_said_and_nothing_is_missed(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    run_once(f);
+    bool reached = true, is_there = false;
+    for (long n = 1; reached; n++) {
+        put(f, "a", n % 2 ? "2" : "1");
+        begin_run(f, &s);
+        fail_alloc_start(n);
+        int rc = host_watch(f->host, MOUNT);
+        reached = fail_alloc_stop();
+        if (rc < 0) {
+            assert_int_equal(rc, TIDINGS_E_NOMEM);
+            watch(f, MOUNT);
+        }
+        put(f, "sentinel", n % 2 ? "2" : "1");
+        expect(f, is_there ? UPDATED : CREATED, MOUNT "sentinel");
+        is_there = true;
+        assert_true(host_untaken(f->host, MOUNT "a") > 0 || host_untaken(f->host, "") > 0);
+        (void)end_run(f, &s);
+        assert_true(n < 2000);
+    }
+    fail_alloc_end();
+}
+
+static void what_cannot_be_saved_for_want_of_memory_is_saved_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f);
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        begin_run(f, &s);
+        watch(f, MOUNT);
+        host_forget(f->host);
+        provider_file_drain(host_provider(f->host));
+        put(f, "a", "2");
+        fail_alloc_start(n);
+        struct file_part *part = provider_file_unsaved(host_provider(f->host));
+        reached = fail_alloc_stop();
+        if (part) {
+            part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
+            assert_int_equal(keeper_run(s.keeper, &part->job), 0);
+        }
+        (void)end_run(f, &s);
+        begin_run(f, &s);
+        watch(f, MOUNT);
+        expect(f, UPDATED, MOUNT "a");
+        (void)end_run(f, &s);
+        assert_true(n < 2000);
+    }
+    fail_alloc_end();
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+
+int main(void)
+{
+    if (access("/dev/shm", W_OK) == 0) {
+        (void)setenv("TMPDIR", "/dev/shm", 0); /* many commits */
+    }
+    const struct CMUnitTest tests[] = {
+        TEST(what_differs_from_what_was_saved_is_announced),
+        TEST(what_was_written_moments_before_the_end_is_announced_before_it),
+        TEST(a_link_that_leads_elsewhere_is_another_thing),
+        TEST(another_root_is_compared_name_by_name),
+        TEST(what_is_not_armed_now_is_compared_when_it_is),
+        TEST(what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew),
+        TEST(a_file_that_was_awaited_is_created_later),
+        TEST(a_large_tree_goes_in_parts),
+        TEST(a_damaged_record_is_said_and_what_is_there_is_known_from_then_on),
+        TEST(a_record_of_nothing_that_is_known_is_removed),
+        TEST(another_number_of_the_device_changes_nothing),
+        TEST(whatever_allocation_fails_it_is_said_and_nothing_is_missed),
+        TEST(what_cannot_be_saved_for_want_of_memory_is_saved_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
