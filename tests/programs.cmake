@@ -149,6 +149,7 @@ unit(engine/delivery/filters USES harness_client harness_core harness_delivery h
 unit(engine/delivery/filters_past USES harness_client harness_core harness_delivery harness_json harness_subs)
 unit(engine/delivery/hub USES harness_delivery)
 unit(engine/delivery/hub_merge)
+unit(engine/delivery/initial_order USES harness_client harness_core harness_delivery harness_json harness_subs)
 unit(engine/delivery/initial_state USES harness_client harness_core harness_delivery harness_json
     harness_subs)
 unit(engine/delivery/lag)

@@ -660,10 +660,22 @@ void initial_state_begin(struct listen *listen)
         initial = initial || sub->initial_pending;
     }
     if (initial) {
-        show_state(listen);
+        listen->subscriber->has_initial = true;
+        subscriber_mark_dirty(listen->subscriber);
     }
     if (since) {
         initial_state_ask_log(listen);
+    }
+}
+
+void initial_state_flush(struct subscriber *subscriber)
+{
+    if (!subscriber->has_initial || subscriber->catching_count > 0) {
+        return;
+    }
+    subscriber->has_initial = false;
+    list_each (it, next, &subscriber->listens) {
+        show_state(list_entry(it, struct listen, link));
     }
 }
 

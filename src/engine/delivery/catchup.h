@@ -25,9 +25,13 @@ void catchup_start(struct subscriber *subscriber, uint64_t since);
  */
 
 struct listen;
+struct subscriber;
 
 /* For the new subscriptions of a listen; needs a stream, else it is done with the next one. */
 void initial_state_begin(struct listen *listen);
+/* Look up the states of a subscriber that waits for no part of the log: missed changes precede
+ * states, so that the order does not show how long a search took. */
+void initial_state_flush(struct subscriber *subscriber);
 
 /* -------------------------------------------------------------------------------------------------
  * Resyncing subscriptions: telling a client that something changed, unknown what, so that it reads

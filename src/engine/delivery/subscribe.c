@@ -642,8 +642,9 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     sub->broad = w->broad;
     sub->needs_baseline = w->subject.len > 0;
     sub->is_strict = w->options.is_strict;
-    sub->initial_pending = w->options.initial && !w->is_awaited; /* there is no state yet */
     sub->since_pending = w->options.given & OPTION_SINCE;
+    /* A client with a cursor has the state of then; an absent resource has no state. */
+    sub->initial_pending = w->options.initial && !sub->since_pending && !w->is_awaited;
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
         listen->subscriber->was_truncated =

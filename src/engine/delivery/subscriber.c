@@ -353,6 +353,7 @@ void subscriber_flush(struct subscriber *subscriber)
     if (!subscriber->sink || subscriber->catchup) {
         return;
     }
+    initial_state_flush(subscriber);
     /* First what has no number of its own, or the cursors of the others would wait for it. */
     (void)(list_changed_flush(subscriber) && resync_flush(subscriber) && flush_items(subscriber));
 }

@@ -103,6 +103,7 @@ struct subscriber {
     bool has_truncated : 1;  /* some sub is marked */
     bool was_truncated : 1; /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending : 1;
+    bool has_initial : 1;             /* states are not looked up yet */
     bool waits_content : 1;           /* the first item needs content that is being read */
     bool is_behind : 1;               /* in worker->delivery->behind, by its dirty_link */
     bool is_modern : 1;               /* its client speaks the modern era */
