@@ -4,6 +4,7 @@
  * differ only in that (support/twins.h), by number, so that each can be run again:
  *
  *     TIDINGS_SEED=17 build/dev/tests/unit_server_differential
+ *     TIDINGS_SEED=1-3000 build/dev/tests/unit_server_differential
  *
  * 40 of them, and a thousand with TIDINGS_LONG; fuzz/fuzz_differential.c goes on from there.
  */
@@ -47,9 +48,12 @@ static void what_is_hidden_does_not_show(void **state)
 {
     (void)state;
     const char *one = getenv("TIDINGS_SEED");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 1;
-    uint64_t count = one ? 1 : getenv("TIDINGS_LONG") ? 1000 : 40;
-    for (uint64_t seed = first; seed < first + count; seed++) {
+    char *end = NULL;
+    uint64_t first = one ? strtoull(one, &end, 10) : 1;
+    uint64_t last = !one          ? (getenv("TIDINGS_LONG") ? 1000 : 40)
+                    : *end == '-' ? strtoull(end + 1, NULL, 10)
+                                  : first;
+    for (uint64_t seed = first; seed <= last; seed++) {
         check_seed(seed);
     }
 }
