@@ -149,7 +149,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await says(third, OWNS);
         const [watcher] = watchers.filter((_, i) => others[i] === third);
         await toLookAgain(watcher, MOUNT);
-        tree.write('while.txt', 'stopped');
+        tree.replace('while.txt', 'stopped'); // one change: a loaded machine may notify an open and a write separately
         await watcher.updated(`${MOUNT}while.txt`);
         second.go();
         await says(second, LOST);
@@ -159,8 +159,8 @@ test('mounts that several nodes have', { skip }, async (t) => {
         tree.write('last.txt', 'last');
         await Promise.all(watchers.map((one) => one.updated(`${MOUNT}last.txt`)));
         await second.drain();
-        const rows = await database.sql(`SELECT count(*) FROM ${where}.tidings_announced WHERE convert_from(uri, 'UTF8') LIKE '%while.txt'`);
-        assert.deepEqual(rows, [['1']], 'announced once');
+        const rows = await database.sql(`SELECT position, change, size FROM ${where}.tidings_announced WHERE convert_from(uri, 'UTF8') LIKE '%while.txt'`);
+        assert.equal(rows.length, 1, `announced once: ${JSON.stringify(rows)}`);
         assert.equal(nodes.filter(({ running }) => running).length, 1);
     });
 
