@@ -741,7 +741,6 @@ static void line_conn_close(struct line_conn *conn, const char *reason)
     struct channel_facts facts;
     channel_ending(&conn->line.channel, reason, &facts);
     line_deinit(&conn->line);
-    quota_leave(conn->line.channel.quota);
     channel_ended(&conn->line.channel);
     worker_trim_later(sw->worker, conn->input_counted);
     input_count_held(sw->worker->limit_counters, conn->line.channel.origin, &conn->input_counted,

@@ -102,6 +102,15 @@ test('… on lines an error, by the user on a Unix socket', async (t) => {
         refused(error, 'max-client-connections', 1);
         await second.ended;
         assert.ok((await first.ask('modern', 'server/discover')).result);
+        first.close();
+        const asks = async () => {
+            const peer = await SocketPeer.connect(t, where);
+            const answer = await peer.ask('modern', 'server/discover').catch(() => ({}));
+            return answer.result && peer;
+        };
+        const next = await eventually(asks, 'the place is free');
+        assert.equal(await asks(), undefined, 'for one connection');
+        next.close();
     }
 });
 
