@@ -8,8 +8,8 @@
 #include <string.h>
 #include <tidings/tidings.h>
 
-enum { SERVERS = 16, COPIES = 200 }; /* in all */
-static char names[SERVERS][64];
+enum { SERVERS = 16, COPIES = 200 };            /* in all */
+static char names[SERVERS][64], *file;          /* kept until the program ends */
 static struct tidings_client *clients[SERVERS]; /* NULL: it was left */
 static struct copy {
     struct tidings_client *client;
@@ -45,9 +45,9 @@ static int follow(void *user, struct tidings_str resource)
 {
     struct copy *c = &copies[copy_count];
     struct tidings_subscribe_options on = {.fn = refresh, .on_state = on_state, .user = c};
-    *c = (struct copy){.client = user, .uri = tidings_json_string(resource, "/uri")};
-    copy_count += copy_count < COPIES && tidings_client_info(user)->can_subscribe && c->uri &&
-                  tidings_client_subscribe(user, c->uri, &on, NULL);
+    bool is_kept = copy_count < COPIES && tidings_client_info(user)->can_subscribe;
+    *c = (struct copy){user, is_kept ? tidings_json_string(resource, "/uri") : NULL, NULL};
+    copy_count += c->uri && tidings_client_subscribe(user, c->uri, &on, NULL);
     return copy_count == COPIES;
 }
 
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     struct pollfd fds[SERVERS + 1] = {{.fd = 0, .events = POLLIN}};
     setvbuf(stdin, NULL, _IONBF, 0); /* nothing is read ahead of poll */
     setvbuf(stdout, NULL, _IONBF, 0);
-    char *file = tidings_file_read(argv[argc - 1], TIDINGS_FILE_NAMED, 65536, NULL, &err);
+    file = tidings_file_read(argv[argc - 1], TIDINGS_FILE_NAMED, 65536, NULL, &err);
     if (!file || tidings_json_each(tidings_str(file), "/mcpServers", add_server, &err) < 0) {
         say(tidings_str(file ? "the file has no mcpServers" : err.text), "\n");
         return 1;
