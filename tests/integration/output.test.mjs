@@ -91,7 +91,7 @@ test('output: connections that ask for something large and do not read it hold a
     const before = peak(server);
     const idle = [];
     for (const way of ['a WebSocket', 'lines on TCP', 'pipelined HTTP']) {
-        for (let i = 0; i < (isLong ? 100 : 20); i++) {
+        for (let i = 0; i < (isLong && MARGIN === 32 * MIB ? 100 : 20); i++) { // a sanitizer takes seconds for each
             const slow = await WAYS[way].open(t, server);
             slow.write(WAYS[way].encode(read(server, i), server));
             idle.push(slow);
@@ -302,7 +302,8 @@ test('output: a read beyond the share gets 429, beyond the limit 503, and an ope
     const [ada, bob, cleo, dan, root] = names.map((name) => tokens.give(name));
     const rules = names.map((principal) => ({ principal, allow: ['list', 'read', 'subscribe', ...(principal === 'root' ? ['write'] : [])] }));
     const access = rules.flatMap((rule) => ['--access', JSON.stringify(rule)]);
-    const args = ['--max-read', '4m', '--max-output', '64m', ...tokens.args, ...access];
+    // Whoever reads nothing keeps its share until the end.
+    const args = ['--max-read', '4m', '--max-output', '64m', '--stall-timeout', '10m', ...tokens.args, ...access];
     const server = await start(t, { size: 4 * MIB, args });
     const ask = async (token) => {
         const slow = await http.open(t, server);
