@@ -72,6 +72,14 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
+test('the tarball has alerts, a dashboard and units', () => {
+    const tarball = path.join(folder, readdirSync(folder).find((name) => name.endsWith('.tar.gz')));
+    const names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' }).split('\n').map((name) => name.replace(/^[^/]*\//, ''));
+    for (const name of ['prometheus/tidings.rules.yml', 'grafana/tidings.json', 'systemd/tidings.service', 'tidings.json']) {
+        assert.ok(names.includes(`share/${name}`), name);
+    }
+});
+
 test('the bundle is accepted by the official tool, and a host that installs it gets a live server', async (t) => {
     const inside = path.join(folder, 'bundle');
     assert.ok(await unpackExtension({ mcpbPath: bundle, outputDir: inside, silent: true }));
