@@ -1055,7 +1055,12 @@ struct worker_inbox *http_worker_inbox(struct http_worker *hw)
 
 static void http_close_idle(struct deadline *deadline)
 {
-    conn_close(conn_of_deadline(deadline), "idle");
+    struct http_conn *conn = conn_of_deadline(deadline);
+    if (conn->out.pending > 0) { /* an answer is on its way: the stall timeout judges its reader */
+        deadline_enter(&conn->hw->lists[CONN_IDLE], deadline);
+        return;
+    }
+    conn_close(conn, "idle");
 }
 
 static void http_close_unready(struct deadline *deadline)

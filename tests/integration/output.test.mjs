@@ -9,6 +9,7 @@ import {
     appendFileSync, readdirSync, readlinkSync, renameSync, truncateSync, writeFileSync,
 } from 'node:fs';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { defer } from './lib/cleanup.mjs';
 import { Faults, skip as withoutFaults } from './lib/faults.mjs';
@@ -121,6 +122,15 @@ test('output: /resource sends a large file in pieces, as it is', async (t) => {
         assert.equal(digest(bytes), digest(content.subarray(0, SIZE)));
     }
     assert.ok(peak(server) - before < MARGIN);
+});
+
+test('output: slow reader is not idle', async (t) => {
+    const server = await start(t, { args: ['--idle-timeout', '1s'] });
+    const slow = await http.open(t, server);
+    slow.write(http.encode(read(server, 1), server));
+    slow.back(await slow.bytes(1000, 'the beginning of an answer'));
+    await pause(3000);
+    assert.equal((await httpAnswer(slow)).status, 200);
 });
 
 test('output: requests that arrive together stay within --max-connection-output', async (t) => {
