@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -474,6 +475,14 @@ static void file_read_directory(const struct file_provider *f, struct tidings_re
  */
 
 #define FILE_PIECES_LEAST 8u
+
+#ifndef RWF_NOWAIT /* musl before 1.2.5 */
+#define RWF_NOWAIT 8
+static ssize_t preadv2(int fd, const struct iovec *parts, int count, int64_t offset, int flags)
+{
+    return syscall(SYS_preadv2, fd, parts, count, (long)offset, (long)(offset >> 32), flags);
+}
+#endif
 
 static size_t file_pieces_count; /* atomic; per process, like the limit of descriptors */
 
