@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cluster/lease.h"
+#include "cluster/owned_mounts.h"
 #include "cluster/postgres_internal.h"
 #include "store/store.h"
 

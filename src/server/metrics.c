@@ -17,11 +17,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cluster/cluster.h"
+#include "cluster/nodes.h"
 #include "engine/catalog/job_read.h"
 #include "engine/protocol/method.h"
 #include "formats/http.h"
 #include "security/limits.h"
-#include "server/nodes.h"
 #include "server/server.h"
 #include "server/server_internal.h"
 #include "server/stats.h"
@@ -309,9 +310,9 @@ static void metrics_nodes(struct metrics_text *m, const struct tidings_server *s
     uint64_t count = 0, lag_us = 0;
     char labels[METRICS_LABELS] = "";
     struct shared_heard heard;
-    server_nodes_get(s->nodes, &count, &lag_us);
+    cluster_nodes_get(s->cluster, &count, &lag_us);
     metrics_put_one(m, METRICS_GAUGE, "tidings_nodes", "Nodes that share the store.", count);
-    metrics_label(labels, "node", server_nodes_name(s->nodes));
+    metrics_label(labels, "node", cluster_nodes_name(s->cluster));
     metrics_begin(m, METRICS_GAUGE, "tidings_node_lag_seconds",
                   "How far this node is behind what the others wrote.");
     metrics_put_seconds(m, labels, lag_us);
@@ -344,7 +345,7 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
                     s->has_lost_data);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
                     "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
-    if (s->nodes) {
+    if (cluster_is_joined(s->cluster)) {
         metrics_nodes(m, s);
     }
 }

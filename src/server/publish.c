@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cluster/apply.h"
+#include "cluster/cluster.h"
 #include "engine/catalog/catalog.h"
 #include "engine/catalog/job.h"
 #include "engine/catalog/provider.h"
@@ -549,6 +551,9 @@ void server_publish_open(struct tidings_server *s)
         keeper_conceal(s->keeper);
     }
     __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
+    if (cluster_is_joined(s->cluster)) {
+        cluster_serve(s->cluster, s->mounted);
+    }
 }
 
 /* -------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "cluster/cluster.h"
+#include "cluster/nodes.h"
 #include "engine/catalog/job_read.h"
 #include "engine/catalog/resource.h"
 #include "engine/delivery/delivery.h"
@@ -37,7 +39,6 @@
 #include "security/sandbox.h"
 #include "server/config.h"
 #include "server/metrics.h"
-#include "server/nodes.h"
 #include "server/sandbox_rules.h"
 #include "server/stats.h"
 #include "sources/command.h"
@@ -674,8 +675,8 @@ struct status {
     const struct auth *auth; /* NULL: tokens are not looked at */
     const struct sandbox *sandbox;
     struct tidings_server *server;
-    struct server_nodes *nodes; /* NULL: nobody else shares the store */
-    bool all;                   /* false: STATUS_SEMANTICS and what follows */
+    struct cluster *cluster; /* NULL: nobody else shares the store */
+    bool all;                /* false: STATUS_SEMANTICS and what follows */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -957,8 +958,8 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         readers[kind](status->server, read);
         return;
     }
-    if (kind == (int)STATUS_NODES && status->nodes) {
-        server_nodes_read(status->nodes, read);
+    if (kind == (int)STATUS_NODES && cluster_is_joined(status->cluster)) {
+        cluster_nodes_read(status->cluster, read);
         return;
     }
     if (kind >= (int)STATUS_NODES) {
@@ -1105,10 +1106,10 @@ void status_set_server(struct tidings_provider *p, struct tidings_server *server
     status->server = server;
 }
 
-void status_set_nodes(struct tidings_provider *p, struct server_nodes *nodes)
+void status_set_cluster(struct tidings_provider *p, struct cluster *cluster)
 {
     struct status *status = tidings_provider_state(p);
-    status->nodes = nodes;
+    status->cluster = cluster;
 }
 
 void status_set_sandbox(struct tidings_provider *p, const struct sandbox *sandbox)

@@ -34,7 +34,7 @@
 struct auth;
 struct worker;
 struct sandbox;
-struct server_nodes;
+struct cluster;
 struct tidings_server;
 
 extern const struct tidings_provider_ops provider_status_ops;    /* all of them, listed */
@@ -49,7 +49,7 @@ void status_set_auth(struct tidings_provider *provider, const struct auth *auth)
 /* Whose state it is; before clients can connect. */
 void status_set_server(struct tidings_provider *provider, struct tidings_server *server);
 /* Those that share the store; before clients can connect. NULL: none do. */
-void status_set_nodes(struct tidings_provider *provider, struct server_nodes *nodes);
+void status_set_cluster(struct tidings_provider *provider, struct cluster *cluster);
 /* What to say of it; before clients can connect. */
 void status_set_sandbox(struct tidings_provider *provider, const struct sandbox *sandbox);
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cluster/cluster.h"
 #include "server/server_internal.h"
 #include "server/setup.h"
 #include "store/commit_thread.h"
@@ -512,12 +513,11 @@ void tidings_server_destroy(struct tidings_server *s)
     if (s->hub) {
         server_store_close(s, false); /* it announces what it did last */
     }
-    server_sessions_close(s);
     if (s->published) {
         published_set_shares(s->published, NULL); /* accounts are the hub's */
     }
     hub_destroy(s->hub);
-    server_owned_destroy(s);
+    cluster_destroy(s->cluster);
     catalog_unref(s->mounted);
     published_destroy(s->published);
     inproc_subscriptions_deinit(&s->inproc);

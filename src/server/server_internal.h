@@ -101,26 +101,11 @@ struct tidings_server {
     struct buf absolute;                /* … and how such begin, quoted */
     struct keeper *keeper;              /* of the store; NULL: there is none */
     struct server_files *files;         /* what goes there of files; NULL: nothing */
-    struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
     struct server_tasks tasks;          /* … and of tasks */
     bool has_file;                      /* it is one that outlives the server */
     bool has_lost_data;                 /* … and had lost committed data when this run began */
-    struct server_nodes *nodes;         /* those that share the store; NULL: none do */
-    struct server_owned *owned;         /* mounts that one of them watches; NULL: there are none */
-    struct entity_rows *given_rows;   /* of a test: taken instead of the store that is configured */
-    struct list announcing;           /* the keeper's: struct announcing that wait for the store */
-    struct list announce_taken;       /* … of them, what `announce_again` writes */
-    struct keeper_job announce_again; /* … under way while `is_announcing_again` */
-    bool is_announcing_again;
-    size_t announced_bytes;       /* atomic: of them, and of those under way, but not clients' */
-    size_t announced_lost;        /* the keeper's, and after it: accepted, and never told */
-    bool follow_tells;            /* the keeper's: what is followed is told, the log is there */
-    uint64_t follow_moved;        /* apply.c: the position told as the end of a move */
-    int follow_refused;           /* … why the last published resource was not served */
-    uint64_t follow_say_ms;       /* … not before then, that a row is damaged */
-    struct keeper_job newest_job; /* … asks how far the store is; one at a time */
-    uint64_t newest;              /* … its answer */
-    bool follow_unmounted;        /* … the last change in a mount was in one that is not here */
+    struct cluster *cluster;            /* of the nodes that share the store; NULL: none do */
+    struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -192,40 +177,6 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p);
 /* Everything submitted is done first. `is_undone`: the server does not start after all. */
 void server_store_close(struct tidings_server *s, bool is_undone);
 
-/* ---- apply.c: rows of the store as changes --------------------------------------------- */
-
-struct kept_change;
-typedef void (*kept_described_fn)(void *user, const struct tidings_change *change);
-/* What every kind of row says; what only some do is empty in the others. */
-/* Is it a row as we write them? TIDINGS_E_INVALID, TIDINGS_E_LIMIT: it can be neither told nor
- * served. */
-int kept_check(const struct kept_change *k, struct tidings_error *err);
-bool kept_is_resource(const struct tidings_resource *about);
-struct tidings_change kept_row_change(const struct kept_change *k);
-/* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
-bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn,
-                   void *user);
-
-/* ---- apply.c: a store that others write to as well ----------------------------------- */
-
-/* From now on what they write is applied and told. The store is open, the server does not run. */
-int server_follow_open(struct tidings_server *s, struct tidings_error *err);
-
-/* ---- sessions.c: sessions that may go on at another node ------------------------------ */
-
-/* After the store was opened: nothing where nodes do not share it. */
-int server_sessions_open(struct tidings_server *s, struct tidings_error *err);
-/* Where workers keep them; NULL: nowhere. */
-struct session_store *server_sessions_store(const struct tidings_server *s);
-/* There are workers now. */
-void server_sessions_bind(struct tidings_server *s);
-/* Any thread: the session of this row is another node's. */
-void server_sessions_moved(struct tidings_server *s, struct tidings_str key);
-/* Any thread: the store has lost what it had committed, perhaps of sessions too. */
-void server_sessions_broken(struct tidings_server *s);
-/* After the store was closed. */
-void server_sessions_close(struct tidings_server *s);
-
 /* ---- tasks.c: tasks as resources ------------------------------------------------------ */
 
 /* Take over those that the store has; then mount tidings://tasks/, if there are any or a tool makes
@@ -236,68 +187,10 @@ void server_tasks_close(struct tidings_server *s);
 
 /* ---- tasks.c: in the store ------------------------------------------------------ */
 
-/* On the keeper's thread: another node said that this one has changed; the store has lost what was
- * committed. */
-void server_tasks_followed(struct tidings_server *s, struct tidings_str uri);
-void server_tasks_broken(struct tidings_server *s);
-/* On the keeper's thread: the store cannot be reached, or can again. */
-void server_tasks_reach(struct tidings_server *s, bool is_unreachable);
-
-/* ---- announcements.c: announcements that all nodes tell ------------------------------------ */
-
-/* hub_shared_fn, of a server whose store others share; `user` is the server. */
-int server_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
-                    struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err);
-/* The same of what the provider of a mount saw that this node owns (owned_mounts.c): told if it
- * still does then. */
-struct owned_mount;
-int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
-                          const struct tidings_change *change, struct tidings_error *err);
-/* Before anything is announced. */
-void server_announce_open(struct tidings_server *s);
-/* On the keeper's thread: the store is back, those that wait are tried again. */
-void server_announce_again(struct tidings_server *s);
-/* Forget those that wait; the keeper is gone. */
-void server_announce_close(struct tidings_server *s);
-
-/* ---- owned_mounts.c: mounts that one node at a time watches for all ---------------------------
- * (cluster/lease.h)
- *
- * Its changes go through the database, so that every node tells them at the same position; where
- * another node has the lease, nothing is watched. */
-
-/* Everything is mounted: say of each mount who watches it, and begin with those that are owned. A
- * prefix that is named and not mounted, or kept in the store: TIDINGS_E_INVALID. */
-int server_owned_open(struct tidings_server *s, struct tidings_error *err);
-/* Give them back; the store is still open, the hub does not run. */
-void server_owned_close(struct tidings_server *s);
-/* Providers are closed. */
-void server_owned_destroy(struct tidings_server *s);
-/* On the keeper's thread, in a batch: may what its provider saw be announced? Else it is dropped:
- * whoever owns the mount next says that everybody has to look again. */
-bool server_owned_may_announce(const struct owned_mount *m);
-/* Any thread: something that was seen cannot be announced, so everybody has to look again. */
-void server_owned_lose(struct owned_mount *m);
-/* Is what lies there in a mount that several nodes have, also before everything is mounted? Any
- * thread; `uri` may say that changes were missed. */
-bool server_owned_has(struct tidings_server *s, struct tidings_str uri);
-/* "owns": those that this node owns now, in at most some bytes; "ownsMore": how many others. */
-struct jw;
-void server_owned_write(struct tidings_server *s, struct jw *w);
-
-/* ---- owned_mounts.c: what nodes say of mounts that several of them have --------------------
- */
-
-/* "owned" and "shared": the prefixes of those mounts here, in at most some bytes. */
-void server_declared_write(struct tidings_server *s, struct jw *w);
-struct mount_difference {
-    struct tidings_str mount;
-    enum mount_nodes here, there;
-};
-/* Any thread: does another node, by what it has written in its row, have a mount of this one
- * otherwise? *ret: the first. */
-bool server_declared_differs(struct tidings_server *s, struct tidings_str state,
-                             struct mount_difference *ret);
+/* Of struct cluster_ops; `user` is the server. */
+void server_tasks_followed(void *user, struct tidings_str uri);
+void server_tasks_broken(void *user);
+void server_tasks_reach(void *user, bool is_unreachable);
 
 /* ---- store_setup.c: what is known of files goes to the store -------------------------------- */
 

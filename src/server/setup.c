@@ -21,6 +21,9 @@
 #include "base/mem.h"
 #include "base/net/tls.h"
 #include "base/str.h"
+#include "cluster/cluster.h"
+#include "cluster/owned_mounts.h"
+#include "cluster/sessions.h"
 #include "engine/catalog/provider.h"
 #include "engine/delivery/hub.h"
 #include "engine/protocol/enforce.h"
@@ -1048,7 +1051,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
             .find_user = s,
             .index = (unsigned)i,
             .count = (unsigned)count,
-            .sessions = server_sessions_store(s),
+            .sessions = cluster_sessions_store(s->cluster),
         };
         s->workers[i] = worker_thread_create(&o, err);
         if (!s->workers[i]) {
@@ -1064,7 +1067,9 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
     if (s->status) {
         status_set_cores(s->status, s->cores, count);
     }
-    server_sessions_bind(s);
+    if (s->cluster) {
+        cluster_sessions_bind(s->cluster, s->cores, count);
+    }
     return 0;
 }
 
@@ -1106,7 +1111,7 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     if (rc == 0) {
         status_set_sandbox(s->status, &s->sandbox);
         status_set_server(s->status, s);
-        status_set_nodes(s->status, s->nodes);
+        status_set_cluster(s->status, s->cluster);
     }
     if (rc == 0) {
         rc = server_publish_check(s, err);
@@ -1198,14 +1203,14 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     if (rc == 0) {
         rc = hub_start(s->hub, &o, err);
     }
-    if (rc == 0) {
-        rc = server_sessions_open(s, err);
+    if (o.is_shared && rc == 0) {
+        rc = cluster_sessions_open(s->cluster, err);
     }
     if (rc == 0) {
         rc = mount_all(s, err);
     }
-    if (rc == 0) {
-        rc = server_owned_open(s, err);
+    if (o.is_shared && rc == 0) {
+        rc = cluster_owned_open(s->cluster, err);
     }
     if (rc == 0) {
         rc = server_files_open(s, c->log_entries, err);
@@ -1277,10 +1282,9 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         }
         server_entities_unmount(s);
         s->status = NULL;
-        server_owned_close(s);
+        cluster_leave(s->cluster);
         hub_unmount_new(s->hub, before);
         server_store_close(s, true);
-        server_sessions_close(s);
         hub_undo_start(s->hub);
         loop_free_discarded(s->loop); /* no turn: letters and timers wait for a hub that runs */
     } else {

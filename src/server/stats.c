@@ -21,6 +21,8 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "cluster/cluster.h"
+#include "cluster/nodes.h"
 #include "engine/catalog/job_read.h"
 #include "engine/delivery/delivery.h"
 #include "engine/delivery/subscriber.h"
@@ -31,7 +33,6 @@
 #include "security/failures.h"
 #include "security/limits.h"
 #include "server/metrics.h"
-#include "server/nodes.h"
 #include "server/server.h"
 #include "server/server_internal.h"
 #include "store/commit_thread.h"
@@ -558,19 +559,19 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     jw_begin_object(w);
     jw_put_string(w, STR("name"), tidings_str(s->config.name));
     jw_put_string(w, STR("version"), tidings_str(tidings_version()));
-    if (s->nodes) {
-        jw_put_string(w, STR("node"), server_nodes_name(s->nodes));
+    if (cluster_is_joined(s->cluster)) {
+        jw_put_string(w, STR("node"), cluster_nodes_name(s->cluster));
     }
     overview_put_process(w, s);
     overview_put_health(w, s);
     overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
     server_overview_put_lag(w, &f->all);
     overview_put_store(w, s);
-    if (s->nodes) {
+    if (cluster_is_joined(s->cluster)) {
         uint64_t count = 0, lag_us = 0;
-        server_nodes_get(s->nodes, &count, &lag_us);
+        cluster_nodes_get(s->cluster, &count, &lag_us);
         server_overview_put(w, "nodes", count);
-        server_overview_put(w, "nodesSilent", server_nodes_silent(s->nodes));
+        server_overview_put(w, "nodesSilent", cluster_nodes_silent(s->cluster));
         server_overview_put_ms(w, "nodeLagMs", lag_us);
     }
     server_overview_put(w, "workers", f->count);

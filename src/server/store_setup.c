@@ -9,9 +9,11 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "cluster/apply.h"
+#include "cluster/cluster.h"
+#include "cluster/owned_mounts.h"
 #include "cluster/postgres_store.h"
 #include "security/seal.h"
-#include "server/nodes.h"
 #include "server/server_internal.h"
 #include "sources/entity.h"
 #include "sources/file.h"
@@ -533,7 +535,7 @@ static bool add_kept(void *user, const struct kept_change *k)
     }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
-    } else if (k->kind == KEPT_MOUNTED && !server_owned_has(r->server, k->uri)) {
+    } else if (k->kind == KEPT_MOUNTED && !cluster_owned_has(r->server->cluster, k->uri)) {
         return true; /* not here */
     } else if ((k->kind == KEPT_FILE || k->kind == KEPT_MOUNTED) && change_is_missed_uri(k->uri)) {
         append_missed(r, k);
@@ -565,7 +567,9 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
         return rc;
     }
     r->log->ops->lost(r->log, floor);
-    r->server->follow_tells = true;
+    if (rows->shared) {
+        cluster_log_is_there(r->server->cluster);
+    }
     log_info(LOG_STORE, "store", KV("changes", r->log->ops->count(r->log)),
              KV("position", r->log->ops->last(r->log)));
     return 0;
@@ -650,6 +654,55 @@ static int server_store_connect(struct tidings_server *s, const char *path,
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
+/* ---- with other nodes ------------------------------------------------------------------------ */
+
+static enum mount_nodes store_nodes_of(void *user, struct tidings_str uri)
+{
+    const struct tidings_server *s = user;
+    return config_nodes_of(&s->config, uri);
+}
+
+static const char *store_address(void *user)
+{
+    return tidings_server_address(user, 0);
+}
+
+static bool store_is_stopping(void *user)
+{
+    return server_is_stopping(user);
+}
+
+static int server_store_open_cluster(struct tidings_server *s, struct tidings_error *err)
+{
+    static const struct cluster_ops ops = {
+        .nodes_of = store_nodes_of,
+        .may_serve = server_publish_may_follow,
+        .address = store_address,
+        .is_stopping = store_is_stopping,
+        .task_changed = server_tasks_followed,
+        .data_lost = server_tasks_broken,
+        .reach_changed = server_tasks_reach,
+    };
+    const struct config *c = &s->config;
+    const struct cluster_options options = {
+        .hub = s->hub,
+        .keeper = s->keeper,
+        .loop = s->loop,
+        .published = s->published,
+        .ops = &ops,
+        .user = s,
+        .node = c->node,
+        .shared = {(const char *const *)c->shared.items, c->shared.count},
+        .owned = {(const char *const *)c->owned.items, c->owned.count},
+        .max_announced = c->max_announced,
+        .stale_cache = c->stale_cache,
+        .watch_timeout_ms = c->watch_timeout_ms,
+        .session_timeout_ms = c->session_timeout_ms,
+        .has_entities = c->entities[0] != '\0',
+    };
+    return cluster_open(&s->cluster, &options, err);
+}
+
 int server_store_open(struct tidings_server *s, const struct changelog_limits *limits,
                       struct changelog **ret, struct tidings_error *err)
 {
@@ -662,9 +715,9 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
     int rc = server_store_connect(s, path, &rows, err);
     s->has_file = rc == 0 && rows->kept;
     rc = rc == 0 ? keeper_open(rows, &s->keeper, err) : rc;
-    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_follow_open(s, err) : rc;
+    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, err) : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
-    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_nodes_open(s, err) : rc;
+    rc = rc == 0 && keeper_is_shared(s->keeper) ? cluster_join(s->cluster, err) : rc;
     if (rc < 0) {
         if (*ret) {
             (*ret)->ops->destroy(*ret);
@@ -685,15 +738,10 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
 void server_store_close(struct tidings_server *s, bool is_undone)
 {
     server_files_close(s, is_undone);
-    server_owned_close(s);
-    server_nodes_close(s);
-    hub_on_shared(s->hub, NULL, NULL);
-    hub_on_ask_newest(s->hub, NULL, NULL);
+    cluster_leave(s->cluster);
     keeper_close(s->keeper);
     server_tasks_close(s);
-    if (s->announcing.next) {
-        server_announce_close(s);
-    }
+    cluster_close(s->cluster);
     if (s->keeper) {
         published_unkeep(s->published, is_undone);
     }

@@ -407,20 +407,22 @@ static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str 
     keeper_submit(s->keeper, &f->job);
 }
 
-void server_tasks_followed(struct tidings_server *s, struct tidings_str uri)
+void server_tasks_followed(void *user, struct tidings_str uri)
 {
-    server_tasks_follow_id(s, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
+    server_tasks_follow_id(user, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
 }
 
-void server_tasks_broken(struct tidings_server *s)
+void server_tasks_broken(void *user)
 {
+    const struct tidings_server *s = user;
     tasks_doubt(hub_tasks(s->hub));
 }
 
 /* ---- those that are over --------------------------------------------------------------------- */
 
-void server_tasks_reach(struct tidings_server *s, bool is_unreachable)
+void server_tasks_reach(void *user, bool is_unreachable)
 {
+    struct tidings_server *s = user;
     s->tasks.judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
 }
 

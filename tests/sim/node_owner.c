@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node and the mount that one of them owns (cluster/lease.h): it asks for the lease, watches the
- * outside world, says that everybody has to look again and then what it sees.
+ * A node and the mount that one of them owns (cluster/owned_mounts.h): it asks for the lease,
+ * watches the outside world, says that everybody has to look again and then what it sees.
  */
 #include "sim/sim.h"
 

@@ -2,7 +2,7 @@
  *
  * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
  * that come from a seed. What decides is the program's own code (cluster/history.c,
- * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/lease.c, cluster/lease.c, the
+ * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/owned_mounts.c, the
  * change log in memory, entities, the marks of engine/protocol/cursor.c); what it talks to is made
  * up here, and fails in every way it can. docs/cluster.md says what is checked.
  */
@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "cluster/follow.h"
 #include "cluster/history.h"
-#include "cluster/lease.h"
+#include "cluster/owned_mounts.h"
 #include "engine/protocol/cursor.h"
 #include "store/change_log.h"
 #include "store/entities.h"

@@ -2,7 +2,7 @@
  *
  * Leases: never two holders, whatever the answers take.
  */
-#include "cluster/lease.h"
+#include "cluster/owned_mounts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

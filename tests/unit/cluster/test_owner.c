@@ -3,7 +3,7 @@
  * Who watches a mount: it watches before it says anything, says first that everybody has to look
  * again, and stops in time.
  */
-#include "cluster/lease.h"
+#include "cluster/owned_mounts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

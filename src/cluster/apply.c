@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * Follows a store that other nodes write to as well: what they committed is applied and told here
- * like what was written here. Everything but server_follow_open runs on the keeper's thread.
+ * like what was written here. Everything but cluster_follow_open runs on the keeper's thread.
  */
+#include "cluster/apply.h"
+
 #include "base/log.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "cluster/cluster_internal.h"
+#include "cluster/owned_mounts.h"
 #include "engine/catalog/resource.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "server/server_internal.h"
 #include "sources/entity.h"
+#include "sources/published.h"
 #include "store/change.h"
 #include "store/commit_thread.h"
 #include "store/entities.h"
@@ -193,28 +197,28 @@ static void follow_tell(void *user, const struct tidings_change *change)
 
 /* What is not served here is not told either. Said once for each reason in a while: a line for each
  * would be as many as there are. */
-static int follow_published(struct tidings_server *s, const struct kept_change *k)
+static int follow_published(struct cluster *c, const struct kept_change *k)
 {
     struct tidings_error why = {0};
-    int rc = published_follow(s->published, k, server_publish_may_follow, s, &why);
-    if (rc < 0 && rc != s->follow_refused) {
+    int rc = published_follow(c->with.published, k, c->with.ops->may_serve, c->with.user, &why);
+    if (rc < 0 && rc != c->follow_refused) {
         log_warn(LOG_NODES, "published by another node and not served here", KV("uri", k->uri),
                  KV("reason", why.text));
     }
-    s->follow_refused = rc;
+    c->follow_refused = rc;
     return rc;
 }
 
 /* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
-static bool follow_is_whole(struct tidings_server *s, const struct kept_change *k)
+static bool follow_is_whole(struct cluster *c, const struct kept_change *k)
 {
     struct tidings_error why = {0};
     if (kept_check(k, &why) == 0) {
         return true;
     }
     uint64_t now = clock_monotonic_ms();
-    if (now >= s->follow_say_ms) {
-        s->follow_say_ms = now + SAY_AGAIN_MS;
+    if (now >= c->follow_say_ms) {
+        c->follow_say_ms = now + SAY_AGAIN_MS;
         log_warn(LOG_NODES, "a row of the store is damaged, and was passed over",
                  KV("position", k->position), KV("reason", why.text));
     }
@@ -222,119 +226,119 @@ static bool follow_is_whole(struct tidings_server *s, const struct kept_change *
 }
 
 /* Said once in a while, like the above. */
-static bool follow_mounted(struct tidings_server *s, const struct kept_change *k)
+static bool follow_mounted(struct cluster *c, const struct kept_change *k)
 {
-    bool is_here = server_owned_has(s, k->uri);
-    if (!is_here && !s->follow_unmounted) {
+    bool is_here = cluster_owned_has(c, k->uri);
+    if (!is_here && !c->follow_unmounted) {
         log_warn(LOG_NODES, "changed in a mount that this node does not share", KV("uri", k->uri));
     }
-    s->follow_unmounted = !is_here;
+    c->follow_unmounted = !is_here;
     return is_here;
 }
 
 /* false: out of memory. What this node takes for current would not be, and others' writes would be
  * decided by it. */
-static bool server_follow_change(void *user, const struct kept_change *k)
+static bool cluster_follow_change(void *user, const struct kept_change *k)
 {
-    struct tidings_server *s = user;
-    struct following f = {.hub = s->hub, .published = s->published, .position = k->position};
-    if (k->kind == KEPT_BROKEN && s->follow_tells) {
+    struct cluster *c = user;
+    struct following f = {.hub = c->hub, .published = c->with.published, .position = k->position};
+    if (k->kind == KEPT_BROKEN && c->follow_tells) {
         log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
-        hub_announce_broken(s->hub, k->position);
-        server_sessions_broken(s);
-        server_tasks_broken(s);
+        hub_announce_broken(c->hub, k->position);
+        cluster_sessions_broken(c);
+        c->with.ops->data_lost(c->with.user);
         return true;
     }
-    if (!follow_is_whole(s, k)) {
+    if (!follow_is_whole(c, k)) {
         return true;
     }
     if (k->kind == KEPT_SESSION) {
-        server_sessions_moved(s, k->uri);
+        cluster_sessions_moved(c, k->uri);
         return true;
     }
     if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
-        server_tasks_followed(s, k->uri);
+        c->with.ops->task_changed(c->with.user, k->uri);
     }
-    f.was_mute = k->kind == KEPT_PUBLISHED && k->removed && published_is_mute(s->published, k->uri);
-    int rc = k->kind == KEPT_PUBLISHED ? follow_published(s, k) : 0;
-    if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
+    f.was_mute =
+        k->kind == KEPT_PUBLISHED && k->removed && published_is_mute(c->with.published, k->uri);
+    int rc = k->kind == KEPT_PUBLISHED ? follow_published(c, k) : 0;
+    if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(c, k))) {
         return rc != TIDINGS_E_NOMEM;
     }
-    if (!s->follow_tells) {
+    if (!c->follow_tells) {
         return true; /* it is in the log that is made again */
     }
-    if (k->kind == KEPT_ENTITY && k->position == s->follow_moved) {
+    if (k->kind == KEPT_ENTITY && k->position == c->follow_moved) {
         return true; /* told when it left */
     }
     if (k->kind == KEPT_MOVED && k->version.type_version.len > 0) {
-        f.position = s->follow_moved = k->position + 1; /* both halves */
+        f.position = c->follow_moved = k->position + 1; /* both halves */
     }
-    if (!kept_describe(k, s->config.entities[0] != '\0', follow_tell, &f)) {
-        hub_lose(s->hub);
+    if (!kept_describe(k, c->with.has_entities, follow_tell, &f)) {
+        hub_lose(c->hub);
     }
     return true;
 }
 
 /* Before anybody reads it again: they were told to when they followed that. */
-static int server_follow_reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+static int cluster_follow_reread(void *user, struct entity_rows *rows, struct tidings_error *err)
 {
-    struct tidings_server *s = user;
-    return published_reread(s->published, rows, server_publish_may_follow, s, err);
+    struct cluster *c = user;
+    return published_reread(c->with.published, rows, c->with.ops->may_serve, c->with.user, err);
 }
 
-static void server_follow_reached(void *user, uint64_t position)
+static void cluster_follow_reached(void *user, uint64_t position)
 {
-    struct tidings_server *s = user;
-    hub_announce_reached(s->hub, position);
+    struct cluster *c = user;
+    hub_announce_reached(c->hub, position);
 }
 
-static void server_follow_unreachable(void *user, bool is_unreachable)
+static void cluster_follow_unreachable(void *user, bool is_unreachable)
 {
-    struct tidings_server *s = user;
-    hub_set_store_unreachable(s->hub, is_unreachable);
-    server_tasks_reach(s, is_unreachable);
+    struct cluster *c = user;
+    hub_set_store_unreachable(c->hub, is_unreachable);
+    c->with.ops->reach_changed(c->with.user, is_unreachable);
     if (!is_unreachable) {
-        server_announce_again(s);
+        cluster_announce_again(c);
     }
 }
 
 static int follow_run_newest(struct keeper_job *job, struct entities *e)
 {
-    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
+    struct cluster *c = list_entry(job, struct cluster, newest_job);
     struct entity_rows *rows = entities_rows(e);
-    int rc = rows->shared->newest(rows, &s->newest, &job->err);
-    return rc == 0 && s->newest > rows->shared->followed(rows)
-               ? keeper_follow_now(s->keeper, &job->err)
+    int rc = rows->shared->newest(rows, &c->newest, &job->err);
+    return rc == 0 && c->newest > rows->shared->followed(rows)
+               ? keeper_follow_now(c->keeper, &job->err)
                : rc;
 }
 
 static void follow_on_newest(struct keeper_job *job, int code)
 {
-    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
-    hub_newest(s->hub, code, s->newest, &job->err);
+    struct cluster *c = list_entry(job, struct cluster, newest_job);
+    hub_newest(c->hub, code, c->newest, &job->err);
 }
 
 /* On the hub's thread. */
-static void server_follow_ask_newest(void *user)
+static void cluster_follow_ask_newest(void *user)
 {
-    struct tidings_server *s = user;
-    s->newest_job = (struct keeper_job){.run = follow_run_newest, .done = follow_on_newest};
-    list_init(&s->newest_job.letter.link);
-    keeper_submit(s->keeper, &s->newest_job);
+    struct cluster *c = user;
+    c->newest_job = (struct keeper_job){.run = follow_run_newest, .done = follow_on_newest};
+    list_init(&c->newest_job.letter.link);
+    keeper_submit(c->keeper, &c->newest_job);
 }
 
-int server_follow_open(struct tidings_server *s, struct tidings_error *err)
+int cluster_follow_open(struct cluster *c, struct tidings_error *err)
 {
     const struct keeper_follower follower = {
-        .user = s,
-        .max_cached = s->config.stale_cache,
-        .change = server_follow_change,
-        .reread = server_follow_reread,
-        .reached = server_follow_reached,
-        .unreachable = server_follow_unreachable,
+        .user = c,
+        .max_cached = c->with.stale_cache,
+        .change = cluster_follow_change,
+        .reread = cluster_follow_reread,
+        .reached = cluster_follow_reached,
+        .unreachable = cluster_follow_unreachable,
     };
-    server_announce_open(s);
-    hub_on_shared(s->hub, server_announce, s);
-    hub_on_ask_newest(s->hub, server_follow_ask_newest, s);
-    return keeper_on_follow(s->keeper, &follower, err);
+    hub_on_shared(c->hub, cluster_announce, c);
+    hub_on_ask_newest(c->hub, cluster_follow_ask_newest, c);
+    return keeper_on_follow(c->keeper, &follower, err);
 }

@@ -6,7 +6,7 @@
  *
  * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
  * What the provider of a mount sees that this node owns goes the same way; if the node does not own
- * it any more when that has its turn, it is dropped (cluster/lease.h).
+ * it any more when that has its turn, it is dropped (cluster/owned_mounts.h).
  * What a program said and cannot be committed because the store cannot be reached waits, in order,
  * until it is back, and is then written before anything that was said later. All of it together is
  * bounded by `max-announced`. What a client said is tried once: the client has the outcome, after
@@ -18,9 +18,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cluster/cluster_internal.h"
 #include "engine/catalog/catalog.h"
 #include "security/limits.h"
-#include "server/server_internal.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
@@ -31,7 +31,7 @@ struct announcing {
     struct keeper_job job;
     struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
     struct list taken; /* those that waited, written before it */
-    struct tidings_server *server;
+    struct cluster *cluster;
     struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
     struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
     bool is_clients;             /* it counts as the share of … */
@@ -67,7 +67,7 @@ static int announce_write(struct announcing *a, struct entity_rows *rows, struct
 {
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
-    a->is_dropped = a->mount && !server_owned_may_announce(a->mount);
+    a->is_dropped = a->mount && !cluster_owned_may_announce(a->mount);
     if (a->is_dropped) {
         return 0;
     }
@@ -78,12 +78,12 @@ static int announce_write(struct announcing *a, struct entity_rows *rows, struct
 }
 
 /* Those that wait were said before anything that comes now: whichever job is next takes them. */
-static int announce_waiting(struct tidings_server *s, struct list *taken, struct entity_rows *rows,
+static int announce_waiting(struct cluster *c, struct list *taken, struct entity_rows *rows,
                             struct tidings_error *err)
 {
     int rc = 0;
-    while (rc == 0 && !list_empty(&s->announcing)) {
-        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
+    while (rc == 0 && !list_empty(&c->announcing)) {
+        struct announcing *a = list_entry(c->announcing.next, struct announcing, link);
         list_remove(&a->link);
         list_append(taken, &a->link);
         rc = announce_write(a, rows, err);
@@ -95,33 +95,33 @@ static int run_announce(struct keeper_job *job, struct entities *e)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct entity_rows *rows = entities_rows(e);
-    int rc = announce_waiting(a->server, &a->taken, rows, &job->err);
+    int rc = announce_waiting(a->cluster, &a->taken, rows, &job->err);
     rc = rc == 0 ? announce_write(a, rows, &job->err) : rc;
     job->is_lost = rc < 0;
     return rc;
 }
 
 /* They wait again, before all others. */
-static void announce_wait_again(struct tidings_server *s, struct list *taken)
+static void announce_wait_again(struct cluster *c, struct list *taken)
 {
-    list_splice(taken, &s->announcing);
-    list_splice(&s->announcing, taken);
+    list_splice(taken, &c->announcing);
+    list_splice(&c->announcing, taken);
 }
 
 static void undo_announce(struct keeper_job *job)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
-    announce_wait_again(a->server, &a->taken);
+    announce_wait_again(a->cluster, &a->taken);
 }
 
 /* Takes room; `who` NULL: the program. Returns false if there is none, which `err` says, and `why`
  * of a client. */
-static bool announce_take(struct tidings_server *s, size_t bytes, const struct share_taker *who,
+static bool announce_take(struct cluster *c, size_t bytes, const struct share_taker *who,
                           struct refusal *why, struct tidings_error *err)
 {
-    struct limit_counters *counters = hub_limit_counters(s->hub);
-    uint64_t most = s->config.max_announced;
-    size_t *waiting = who ? &counters->in_use[LIMIT_ANNOUNCED] : &s->announced_bytes;
+    struct limit_counters *counters = hub_limit_counters(c->hub);
+    uint64_t most = c->with.max_announced;
+    size_t *waiting = who ? &counters->in_use[LIMIT_ANNOUNCED] : &c->announced_bytes;
     bool fits = who ? share_take(counters, LIMIT_ANNOUNCED, most, bytes, who, why)
                     : __atomic_add_fetch(waiting, bytes, __ATOMIC_RELAXED) <= most;
     if (!fits && !who) {
@@ -135,26 +135,26 @@ static bool announce_take(struct tidings_server *s, size_t bytes, const struct s
     return fits;
 }
 
-static void announce_give(struct tidings_server *s, size_t bytes, bool is_clients,
+static void announce_give(struct cluster *c, size_t bytes, bool is_clients,
                           struct allowance *account)
 {
     if (is_clients) {
-        share_give(hub_limit_counters(s->hub), LIMIT_ANNOUNCED, bytes, account);
+        share_give(hub_limit_counters(c->hub), LIMIT_ANNOUNCED, bytes, account);
     } else {
-        __atomic_sub_fetch(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&c->announced_bytes, bytes, __ATOMIC_RELAXED);
     }
 }
 
 static void announcing_free(struct announcing *a)
 {
-    announce_give(a->server, a->bytes, a->is_clients, a->account);
+    announce_give(a->cluster, a->bytes, a->is_clients, a->account);
     list_remove(&a->link);
     mem_free(a);
 }
 
 static void announce_tell(struct announcing *a)
 {
-    struct hub *hub = a->server->hub;
+    struct hub *hub = a->cluster->hub;
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
     if (a->change.kind == TIDINGS_CHANGE_MOVED) {
@@ -177,26 +177,26 @@ static void announcing_answer(struct announcing *a, int code, const struct tidin
 /* It was committed, or not: then it waits, behind those that were said before it. */
 static void announcing_end(struct announcing *a, int code, const struct tidings_error *err)
 {
-    struct tidings_server *s = a->server;
+    struct cluster *c = a->cluster;
     bool is_over = code == TIDINGS_E_CLOSED;
     if (a->receipt) {
         announcing_answer(a, code, err);
         return;
     }
-    if (code < 0 && !is_over && (hub_is_store_unreachable(s->hub) || ++a->tries < TRIES_MAX)) {
-        list_append(&s->announcing, &a->link); /* perhaps told twice: better than never */
+    if (code < 0 && !is_over && (hub_is_store_unreachable(c->hub) || ++a->tries < TRIES_MAX)) {
+        list_append(&c->announcing, &a->link); /* perhaps told twice: better than never */
         return;
     }
     if (code >= 0 && !a->is_dropped) {
         announce_tell(a);
     } else if (code < 0 && !is_over && a->mount) {
-        server_owned_lose(a->mount);
+        cluster_owned_lose(a->mount);
     } else if (code < 0 && !is_over) {
         log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
                  KV("reason", err->text));
-        (void)hub_announce(s->hub, &a->change, NULL);
+        (void)hub_announce(c->hub, &a->change, NULL);
     } else if (is_over && !a->mount) { /* of a mount its next owner has everybody look again */
-        s->announced_lost++;
+        c->announced_lost++;
     }
     announcing_free(a);
 }
@@ -210,15 +210,15 @@ static void announcings_end(struct list *taken, int code, const struct tidings_e
     }
 }
 
-static void server_announce_on_done(struct keeper_job *job, int code)
+static void cluster_announce_on_done(struct keeper_job *job, int code)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
-    struct tidings_server *s = a->server;
+    struct cluster *c = a->cluster;
     struct tidings_error err = job->err;
     announcings_end(&a->taken, code, &err);
     announcing_end(a, code, &err);
-    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
-        server_announce_again(s);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(c->hub)) {
+        cluster_announce_again(c);
     }
 }
 
@@ -227,88 +227,87 @@ static void announcing_submit(struct announcing *a)
     a->job = (struct keeper_job){.is_write = true,
                                  .run = run_announce,
                                  .undo = undo_announce,
-                                 .done = server_announce_on_done};
+                                 .done = cluster_announce_on_done};
     list_init(&a->job.letter.link);
-    keeper_submit(a->server->keeper, &a->job);
+    keeper_submit(a->cluster->keeper, &a->job);
 }
 
 /* ---- those that wait ------------------------------------------------------------------------- */
 
 static int run_again(struct keeper_job *job, struct entities *e)
 {
-    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
-    int rc = announce_waiting(s, &s->announce_taken, entities_rows(e), &job->err);
+    struct cluster *c = list_entry(job, struct cluster, announce_again);
+    int rc = announce_waiting(c, &c->announce_taken, entities_rows(e), &job->err);
     job->is_lost = rc < 0;
     return rc;
 }
 
 static void undo_again(struct keeper_job *job)
 {
-    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
-    announce_wait_again(s, &s->announce_taken);
+    struct cluster *c = list_entry(job, struct cluster, announce_again);
+    announce_wait_again(c, &c->announce_taken);
 }
 
 static void announced_again(struct keeper_job *job, int code)
 {
-    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    struct cluster *c = list_entry(job, struct cluster, announce_again);
     struct tidings_error err = job->err;
-    s->is_announcing_again = false;
-    announcings_end(&s->announce_taken, code, &err);
-    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
-        server_announce_again(s);
+    c->is_announcing_again = false;
+    announcings_end(&c->announce_taken, code, &err);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(c->hub)) {
+        cluster_announce_again(c);
     }
 }
 
-void server_announce_open(struct tidings_server *s)
+void cluster_announce_open(struct cluster *c)
 {
-    list_init(&s->announcing);
-    list_init(&s->announce_taken);
+    list_init(&c->announcing);
+    list_init(&c->announce_taken);
 }
 
-void server_announce_again(struct tidings_server *s)
+void cluster_announce_again(struct cluster *c)
 {
-    if (s->is_announcing_again || list_empty(&s->announcing)) {
+    if (c->is_announcing_again || list_empty(&c->announcing)) {
         return;
     }
-    s->is_announcing_again = true;
-    s->announce_again = (struct keeper_job){
+    c->is_announcing_again = true;
+    c->announce_again = (struct keeper_job){
         .is_write = true, .run = run_again, .undo = undo_again, .done = announced_again};
-    list_init(&s->announce_again.letter.link);
-    keeper_submit(s->keeper, &s->announce_again);
+    list_init(&c->announce_again.letter.link);
+    keeper_submit(c->keeper, &c->announce_again);
 }
 
-void server_announce_close(struct tidings_server *s)
+void cluster_announce_close(struct cluster *c)
 {
-    while (!list_empty(&s->announcing)) {
-        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
-        s->announced_lost += a->mount == NULL;
+    while (!list_empty(&c->announcing)) {
+        struct announcing *a = list_entry(c->announcing.next, struct announcing, link);
+        c->announced_lost += a->mount == NULL;
         announcing_free(a);
     }
-    if (s->announced_lost > 0) {
-        log_warn(LOG_NODES, "announcements lost", KV("count", s->announced_lost),
+    if (c->announced_lost > 0) {
+        log_warn(LOG_NODES, "announcements lost", KV("count", c->announced_lost),
                  KV("reason", "the server ended before the store could be reached again"));
     }
 }
 
 /* In which mount is it? `is_local`: each node has its own there. */
-static enum kept_kind announce_kind(struct tidings_server *s, struct tidings_str uri,
-                                    bool *ret_local)
+static enum kept_kind announce_kind(struct cluster *c, struct tidings_str uri, bool *ret_local)
 {
-    const struct catalog *mounts = __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+    const struct catalog *mounts = __atomic_load_n(&c->mounted, __ATOMIC_ACQUIRE);
     const struct tidings_provider *p = mounts ? catalog_mount(mounts, uri) : NULL;
     *ret_local = !mounts || (p && !p->is_durable && p->nodes == MOUNT_LOCAL);
     return p && p->nodes != MOUNT_LOCAL ? KEPT_MOUNTED : KEPT_ANNOUNCED;
 }
 
-static struct announcing *announcing_create(struct tidings_server *s,
-                                            const struct tidings_change *change, size_t bytes)
+static struct announcing *announcing_create(struct cluster *c, const struct tidings_change *change,
+                                            size_t bytes)
 {
     struct announcing *a = mem_zalloc(bytes);
     if (!a) {
         return NULL;
     }
     char *at = (char *)(a + 1);
-    a->server = s;
+    a->cluster = c;
     a->bytes = bytes;
     a->change = *change;
     list_init(&a->link);
@@ -323,8 +322,7 @@ static struct announcing *announcing_create(struct tidings_server *s,
 }
 
 /* NULL: no room for it, as in announce_take. */
-static struct announcing *announcing_begin(struct tidings_server *s,
-                                           const struct tidings_change *change,
+static struct announcing *announcing_begin(struct cluster *c, const struct tidings_change *change,
                                            const struct share_taker *who, struct refusal *why,
                                            struct tidings_error *err)
 {
@@ -332,12 +330,12 @@ static struct announcing *announcing_begin(struct tidings_server *s,
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len + change->target.len + change->traceparent.len;
     struct allowance *account = who ? who->account : NULL;
-    if (!announce_take(s, bytes, who, why, err)) {
+    if (!announce_take(c, bytes, who, why, err)) {
         return NULL;
     }
-    struct announcing *a = announcing_create(s, change, bytes);
+    struct announcing *a = announcing_create(c, change, bytes);
     if (!a) {
-        announce_give(s, bytes, who != NULL, account);
+        announce_give(c, bytes, who != NULL, account);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
@@ -346,24 +344,24 @@ static struct announcing *announcing_begin(struct tidings_server *s,
     return a;
 }
 
-int server_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
-                    struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err)
+int cluster_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
+                     struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err)
 {
-    struct tidings_server *s = user;
+    struct cluster *c = user;
     struct tidings_error reason = {0};
     struct refusal limit = {0};
     bool is_local = false;
-    enum kept_kind kind = announce_kind(s, change->uri, &is_local);
+    enum kept_kind kind = announce_kind(c, change->uri, &is_local);
     if (is_local) {
-        return hub_announce_here(s->hub, change, who, why, err);
+        return hub_announce_here(c->hub, change, who, why, err);
     }
-    if (receipt && hub_is_store_unreachable(s->hub)) {
+    if (receipt && hub_is_store_unreachable(c->hub)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached; try again later");
     }
-    struct announcing *a = announcing_begin(s, change, who, &limit, &reason);
+    struct announcing *a = announcing_begin(c, change, who, &limit, &reason);
     if (!a) {
         if (!limit.is_own) { /* else its client is told, and nobody else has to look again */
-            hub_lose(s->hub);
+            hub_lose(c->hub);
         }
         if (why) {
             *why = limit;
@@ -376,13 +374,13 @@ int server_announce(void *user, const struct tidings_change *change, const struc
     return receipt ? 1 : 0;
 }
 
-int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
-                          const struct tidings_change *change, struct tidings_error *err)
+int cluster_announce_owned(struct cluster *c, struct owned_mount *mount,
+                           const struct tidings_change *change, struct tidings_error *err)
 {
     struct tidings_error why = {0};
-    struct announcing *a = announcing_begin(s, change, NULL, NULL, &why);
+    struct announcing *a = announcing_begin(c, change, NULL, NULL, &why);
     if (!a) {
-        server_owned_lose(mount);
+        cluster_owned_lose(mount);
         return tidings_fail(err, why.code, "%s", why.text);
     }
     a->mount = mount;

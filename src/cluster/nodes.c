@@ -6,7 +6,7 @@
  * The timer and what it gathers are the server's thread's; rows are written and read on the
  * keeper's.
  */
-#include "server/nodes.h"
+#include "cluster/nodes.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -17,9 +17,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "cluster/cluster_internal.h"
 #include "formats/json_write.h"
 #include "security/limits.h"
-#include "server/server_internal.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
@@ -41,8 +41,8 @@ struct noted_node {
     bool differs;         /* it has a mount otherwise, and that was said */
 };
 
-struct server_nodes {
-    struct tidings_server *server;
+struct cluster_nodes {
+    struct cluster *cluster;
     struct loop_timer *timer;
     struct keeper_job job; /* writes the row; under way while `is_busy` */
     bool is_busy;          /* atomic */
@@ -60,11 +60,11 @@ struct server_nodes {
 
 /* ---- its own row ----------------------------------------------------------------------------- */
 
-static void gather_state(struct server_nodes *n)
+static void gather_state(struct cluster_nodes *n)
 {
-    struct tidings_server *s = n->server;
-    const struct limit_counters *counters = hub_limit_counters(s->hub);
-    const char *address = tidings_server_address(s, 0);
+    struct cluster *c = n->cluster;
+    const struct limit_counters *counters = hub_limit_counters(c->hub);
+    const char *address = c->with.ops->address(c->with.user);
     struct jw w;
     buf_clear(&n->state);
     jw_init(&w, &n->state);
@@ -75,13 +75,13 @@ static void gather_state(struct server_nodes *n)
     jw_put_integer(&w, STR("sessions"), (int64_t)limit_in_use(counters, LIMIT_SESSIONS));
     jw_put_integer(&w, STR("subscriptions"),
                    (int64_t)limit_in_use(counters, LIMIT_ALL_SUBSCRIPTIONS));
-    server_owned_write(s, &w);
-    server_declared_write(s, &w);
+    cluster_owned_write(c, &w);
+    cluster_declared_write(c, &w);
     jw_end_object(&w);
 }
 
 /* What nodes have in common is timed by the store's clock; what is not is said. */
-static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
+static void judge_clock(struct cluster_nodes *n, struct entity_rows *rows)
 {
     int64_t off = rows->shared->clock_off ? rows->shared->clock_off(rows) : 0;
     if (off != 0 && !n->is_off) {
@@ -95,7 +95,7 @@ static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
     n->is_off = off != 0;
 }
 
-static struct noted_node *find_noted(struct server_nodes *n, struct tidings_str name)
+static struct noted_node *find_noted(struct cluster_nodes *n, struct tidings_str name)
 {
     for (size_t i = 0; i < n->noted_count; i++) {
         if (str_eq(tidings_str(n->noted[i].name), name)) {
@@ -127,11 +127,11 @@ static void judge_lag(const char *name, int64_t behind, bool *is_behind)
     }
 }
 
-static void judge_mounts(struct server_nodes *n, const struct node_row *row, bool *differs)
+static void judge_mounts(struct cluster_nodes *n, const struct node_row *row, bool *differs)
 {
     struct mount_difference d;
     bool was = *differs;
-    *differs = server_declared_differs(n->server, row->state, &d);
+    *differs = cluster_declared_differs(n->cluster, row->state, &d);
     if (*differs && !was) {
         log_warn(LOG_NODES, "mount is declared otherwise at another node: say the same at all",
                  KV("mount", d.mount), KV("here", mount_nodes_name(d.here)),
@@ -140,7 +140,7 @@ static void judge_mounts(struct server_nodes *n, const struct node_row *row, boo
 }
 
 /* Another one is said to have come, or to be silent, when that changes. */
-static void note_other(struct server_nodes *n, const struct node_row *row)
+static void note_other(struct cluster_nodes *n, const struct node_row *row)
 {
     struct noted_node *noted = find_noted(n, row->name);
     bool lives = row->left_ms > 0;
@@ -163,7 +163,7 @@ static void note_other(struct server_nodes *n, const struct node_row *row)
 }
 
 /* Those whose rows are gone ended in order, or were forgotten after a day. */
-static void forget_gone(struct server_nodes *n)
+static void forget_gone(struct cluster_nodes *n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n->noted_count; i++) {
@@ -181,7 +181,7 @@ static void forget_gone(struct server_nodes *n)
 
 static bool note_node(void *user, const struct node_row *row)
 {
-    struct server_nodes *n = user;
+    struct cluster_nodes *n = user;
     n->seen += row->left_ms > 0;
     n->unseen += row->left_ms <= 0;
     if (!str_eq(row->name, tidings_str(n->name))) {
@@ -197,7 +197,7 @@ static bool note_node(void *user, const struct node_row *row)
 
 static int run_renew(struct keeper_job *job, struct entities *e)
 {
-    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct entity_rows *rows = entities_rows(e);
     const struct node_row row = {
         .name = tidings_str(n->name),
@@ -218,9 +218,9 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void server_nodes_on_renewed(struct keeper_job *job, int code)
+static void cluster_nodes_on_renewed(struct keeper_job *job, int code)
 {
-    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     if (code == TIDINGS_E_EXISTS && !n->is_refused) {
         log_error(LOG_NODES, "another node has this one's name", KV("node", n->name));
     }
@@ -230,13 +230,13 @@ static void server_nodes_on_renewed(struct keeper_job *job, int code)
 
 static void nodes_on_timer(struct loop_timer *timer, void *user)
 {
-    struct server_nodes *n = user;
+    struct cluster_nodes *n = user;
     (void)timer;
     if (!__atomic_exchange_n(&n->is_busy, true, __ATOMIC_ACQ_REL)) {
         gather_state(n);
-        n->job = (struct keeper_job){.run = run_renew, .done = server_nodes_on_renewed};
+        n->job = (struct keeper_job){.run = run_renew, .done = cluster_nodes_on_renewed};
         list_init(&n->job.letter.link);
-        keeper_submit(n->server->keeper, &n->job);
+        keeper_submit(n->cluster->keeper, &n->job);
     }
 }
 
@@ -364,7 +364,7 @@ static void nodes_were_read(struct keeper_job *job, int code)
     tidings_read_done(read, rc, &err);
 }
 
-void server_nodes_read(struct server_nodes *n, struct tidings_read *read)
+void cluster_nodes_read(struct cluster *c, struct tidings_read *read)
 {
     struct nodes_reading *r = mem_zalloc(sizeof(*r));
     if (!r) {
@@ -375,16 +375,16 @@ void server_nodes_read(struct server_nodes *n, struct tidings_read *read)
     r->job.done = nodes_were_read;
     list_init(&r->job.letter.link);
     r->read = read;
-    r->self = tidings_str(n->name);
-    keeper_submit(n->server->keeper, &r->job);
+    r->self = tidings_str(c->nodes->name);
+    keeper_submit(c->keeper, &r->job);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* One that nobody else has, unless it was given. */
-static int choose_name(struct server_nodes *n, struct tidings_error *err)
+static int choose_name(struct cluster_nodes *n, struct tidings_error *err)
 {
-    const char *given = n->server->config.node;
+    const char *given = n->cluster->with.node;
     unsigned char random[4];
     char host[64] = "node";
     if (given[0]) {
@@ -418,47 +418,47 @@ static int run_find_left(struct keeper_job *job, struct entities *e)
 
 /* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
  */
-static bool nodes_pause(const struct tidings_server *s, uint64_t ms)
+static bool nodes_pause(const struct cluster *c, uint64_t ms)
 {
     uint64_t end = clock_monotonic_ms() + ms, now;
-    while (!server_is_stopping(s) && (now = clock_monotonic_ms()) < end) {
+    while (!c->with.ops->is_stopping(c->with.user) && (now = clock_monotonic_ms()) < end) {
         uint64_t left = end - now < NODE_WAIT_MS ? end - now : NODE_WAIT_MS;
         const struct timespec pause = {0, (long)left * 1000000};
         (void)nanosleep(&pause, NULL);
     }
-    return !server_is_stopping(s);
+    return !c->with.ops->is_stopping(c->with.user);
 }
 
 /* A node that was killed and begins again under its name waits until its row does not count. */
-static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
+static int enter_nodes(struct cluster_nodes *n, struct tidings_error *err)
 {
     n->job = (struct keeper_job){.run = run_renew};
-    int rc = keeper_run(n->server->keeper, &n->job);
+    int rc = keeper_run(n->cluster->keeper, &n->job);
     if (rc == TIDINGS_E_EXISTS) {
         struct nodes_reading r = {.self = tidings_str(n->name)};
         r.job.run = run_find_left;
-        (void)keeper_run(n->server->keeper, &r.job);
+        (void)keeper_run(n->cluster->keeper, &r.job);
         uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
         log_info(LOG_NODES, "waiting for the name of this node", KV("node", n->name),
                  KV("ms", left));
-        if (!nodes_pause(n->server, left)) {
+        if (!nodes_pause(n->cluster, left)) {
             return tidings_fail(err, TIDINGS_E_CLOSED, "stopped before it had started");
         }
         n->job = (struct keeper_job){.run = run_renew};
-        rc = keeper_run(n->server->keeper, &n->job);
+        rc = keeper_run(n->cluster->keeper, &n->job);
     }
     return rc < 0 ? tidings_fail(err, rc, "%s", n->job.err.text) : 0;
 }
 
-int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
+int cluster_nodes_open(struct cluster *c, struct tidings_error *err)
 {
-    struct server_nodes *n = mem_zalloc(sizeof(*n));
+    struct cluster_nodes *n = mem_zalloc(sizeof(*n));
     if (!n) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    n->server = s;
+    n->cluster = c;
     buf_init(&n->state, NODE_STATE_MAX);
-    n->timer = loop_timer_open(s->loop, nodes_on_timer, n);
+    n->timer = loop_timer_open(c->with.loop, nodes_on_timer, n);
     int rc = n->timer ? choose_name(n, err) : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     gather_state(n);
     rc = rc == 0 ? enter_nodes(n, err) : rc;
@@ -468,7 +468,7 @@ int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
         mem_free(n);
         return rc;
     }
-    s->nodes = n;
+    c->nodes = n;
     loop_timer_start(n->timer, NODE_RENEW_MS, NODE_RENEW_MS);
     log_info(LOG_NODES, "node", KV("name", n->name));
     return 0;
@@ -476,39 +476,39 @@ int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
 
 static int run_leave(struct keeper_job *job, struct entities *e)
 {
-    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct entity_rows *rows = entities_rows(e);
     return rows->shared->drop_node(rows, tidings_str(n->name), &job->err);
 }
 
-void server_nodes_close(struct tidings_server *s)
+void cluster_nodes_close(struct cluster *c)
 {
-    struct server_nodes *n = s->nodes;
+    struct cluster_nodes *n = c->nodes;
     if (!n) {
         return;
     }
     loop_timer_close(n->timer);
-    struct server_nodes leaving = {.server = s};
+    struct cluster_nodes leaving = {.cluster = c};
     memcpy(leaving.name, n->name, sizeof leaving.name);
     leaving.job.run = run_leave;
-    (void)keeper_run(s->keeper, &leaving.job); /* behind a renewal that is under way */
+    (void)keeper_run(c->keeper, &leaving.job); /* behind a renewal that is under way */
     buf_deinit(&n->state);
     mem_free(n);
-    s->nodes = NULL;
+    c->nodes = NULL;
 }
 
-struct tidings_str server_nodes_name(const struct server_nodes *n)
+struct tidings_str cluster_nodes_name(const struct cluster *c)
 {
-    return tidings_str(n->name);
+    return tidings_str(c->nodes->name);
 }
 
-uint64_t server_nodes_silent(const struct server_nodes *n)
+uint64_t cluster_nodes_silent(const struct cluster *c)
 {
-    return __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
+    return __atomic_load_n(&c->nodes->silent, __ATOMIC_RELAXED);
 }
 
-void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us)
+void cluster_nodes_get(const struct cluster *c, uint64_t *ret_count, uint64_t *ret_lag_us)
 {
-    *ret_count = __atomic_load_n(&n->count, __ATOMIC_RELAXED);
-    *ret_lag_us = __atomic_load_n(&n->lag_ms, __ATOMIC_RELAXED) * 1000;
+    *ret_count = __atomic_load_n(&c->nodes->count, __ATOMIC_RELAXED);
+    *ret_lag_us = __atomic_load_n(&c->nodes->lag_ms, __ATOMIC_RELAXED) * 1000;
 }

@@ -4,18 +4,20 @@
  * workers ask for is done by the keeper, and a worker hears when another node has taken a session
  * of its own.
  */
+#include "cluster/sessions.h"
+
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "cluster/cluster_internal.h"
 #include "engine/protocol/session_move.h"
-#include "server/server_internal.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
 #define AGE_MS 60000u /* between two looks at rows that nobody uses */
 
-struct server_sessions {
+struct cluster_sessions {
     struct session_store store;
     struct keeper *keeper;
     char node[32];              /* this run of the server, as others see it */
@@ -29,7 +31,7 @@ struct server_sessions {
 
 struct sessions_job {
     struct keeper_job job;
-    struct server_sessions *owner;
+    struct cluster_sessions *owner;
     struct session_job *asked;
 };
 
@@ -75,7 +77,7 @@ static int sessions_drop(const struct sessions_job *j, struct entity_rows *rows,
 }
 
 /* Whoever died with sessions that nobody came back for. */
-static void sessions_age(struct server_sessions *o, struct entity_rows *rows)
+static void sessions_age(struct cluster_sessions *o, struct entity_rows *rows)
 {
     uint64_t now = clock_monotonic_ms();
     if (o->aged_ms == 0 || now - o->aged_ms >= AGE_MS) {
@@ -118,7 +120,7 @@ static void sessions_done(struct keeper_job *job, int code)
 
 static void sessions_submit(struct session_store *store, struct session_job *asked)
 {
-    struct server_sessions *o = list_entry(store, struct server_sessions, store);
+    struct cluster_sessions *o = list_entry(store, struct cluster_sessions, store);
     struct sessions_job *j = mem_zalloc(sizeof(*j));
     if (!j) {
         asked->code = tidings_fail(&asked->err, TIDINGS_E_NOMEM, "out of memory");
@@ -170,14 +172,14 @@ static void moved_send(struct mailbox *to, struct tidings_str key)
     }
 }
 
-static unsigned sessions_count_workers(const struct server_sessions *o)
+static unsigned sessions_count_workers(const struct cluster_sessions *o)
 {
     return o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
 }
 
-void server_sessions_moved(struct tidings_server *s, struct tidings_str key)
+void cluster_sessions_moved(struct cluster *c, struct tidings_str key)
 {
-    struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
+    struct cluster_sessions *o = __atomic_load_n(&c->sessions, __ATOMIC_ACQUIRE);
     unsigned count = sessions_count_workers(o);
     int worker = count > 0 && key.len == SESSION_KEY_LEN
                      ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
@@ -187,9 +189,9 @@ void server_sessions_moved(struct tidings_server *s, struct tidings_str key)
     }
 }
 
-void server_sessions_broken(struct tidings_server *s)
+void cluster_sessions_broken(struct cluster *c)
 {
-    struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
+    struct cluster_sessions *o = __atomic_load_n(&c->sessions, __ATOMIC_ACQUIRE);
     for (unsigned i = 0, count = sessions_count_workers(o); i < count; i++) {
         moved_send(o->mailboxes[i], STR_EMPTY);
     }
@@ -197,46 +199,43 @@ void server_sessions_broken(struct tidings_server *s)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int server_sessions_open(struct tidings_server *s, struct tidings_error *err)
+int cluster_sessions_open(struct cluster *c, struct tidings_error *err)
 {
-    if (!s->keeper || !keeper_is_shared(s->keeper)) {
-        return 0;
-    }
-    struct server_sessions *o = mem_zalloc(sizeof(*o));
+    struct cluster_sessions *o = mem_zalloc(sizeof(*o));
     if (!o) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     o->store = (struct session_store){.max_bytes = SHARED_SESSION_MAX, .submit = sessions_submit};
-    o->keeper = s->keeper;
+    o->keeper = c->keeper;
     /* Owners write theirs four times as often as that. */
-    o->idle_ms = (int64_t)s->config.session_timeout_ms + AGE_MS;
-    (void)snprintf(o->node, sizeof(o->node), "run-%016llx", (unsigned long long)hub_epoch(s->hub));
-    __atomic_store_n(&s->sessions, o, __ATOMIC_RELEASE); /* the keeper follows already */
+    o->idle_ms = (int64_t)c->with.session_timeout_ms + AGE_MS;
+    (void)snprintf(o->node, sizeof(o->node), "run-%016llx", (unsigned long long)hub_epoch(c->hub));
+    __atomic_store_n(&c->sessions, o, __ATOMIC_RELEASE); /* the keeper follows already */
     return 0;
 }
 
-struct session_store *server_sessions_store(const struct tidings_server *s)
+struct session_store *cluster_sessions_store(const struct cluster *c)
 {
-    return s->sessions ? &s->sessions->store : NULL;
+    return c && c->sessions ? &c->sessions->store : NULL;
 }
 
-void server_sessions_bind(struct tidings_server *s)
+void cluster_sessions_bind(struct cluster *c, struct worker *const *workers, size_t count)
 {
-    struct server_sessions *o = s->sessions;
-    struct mailbox **mailboxes = o ? mem_zalloc(s->worker_count * sizeof(struct mailbox *)) : NULL;
+    struct cluster_sessions *o = c->sessions;
+    struct mailbox **mailboxes = o ? mem_zalloc(count * sizeof(struct mailbox *)) : NULL;
     if (!mailboxes) {
         return; /* without memory workers hear of it when they write */
     }
-    for (size_t i = 0; i < s->worker_count; i++) {
-        mailboxes[i] = mailbox_ref(s->cores[i]->mailbox);
+    for (size_t i = 0; i < count; i++) {
+        mailboxes[i] = mailbox_ref(workers[i]->mailbox);
     }
     o->mailboxes = mailboxes;
-    __atomic_store_n(&o->count, (unsigned)s->worker_count, __ATOMIC_RELEASE);
+    __atomic_store_n(&o->count, (unsigned)count, __ATOMIC_RELEASE);
 }
 
-void server_sessions_close(struct tidings_server *s)
+void cluster_sessions_close(struct cluster *c)
 {
-    struct server_sessions *o = s->sessions;
+    struct cluster_sessions *o = c->sessions;
     if (!o) {
         return;
     }
@@ -245,5 +244,5 @@ void server_sessions_close(struct tidings_server *s)
     }
     mem_free(o->mailboxes);
     mem_free(o);
-    s->sessions = NULL;
+    c->sessions = NULL;
 }

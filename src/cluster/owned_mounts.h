@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who watches a mount that several nodes have: one of them, the owner, by a lease
- * (cluster/lease.h), looks at the outside world and announces what changed; the others only tell.
- * This is what one node does about one such mount. It decides and does nothing.
+ * Who watches a mount that several nodes have: one of them, the owner, by a lease,
+ * looks at the outside world and announces what changed; the others only tell.
+ * `struct owner` is what one node does about one such mount. It decides and does nothing.
  *
  *     OWNER_WAITING --given--> OWNER_ARMING --armed--> OWNER_ENTERING --committed--> OWNER_OWNING
  *           ^                       |                        |                           |
@@ -24,8 +24,8 @@
  *
  * All times are of a clock that nobody sets, and that goes on while the machine is suspended.
  */
-#ifndef CLUSTER_LEASE_H
-#define CLUSTER_LEASE_H
+#ifndef CLUSTER_OWNED_MOUNTS_H
+#define CLUSTER_OWNED_MOUNTS_H
 
 #include <tidings/types.h>
 
@@ -104,5 +104,18 @@ void owner_give_up(struct owner *o, uint64_t term, uint64_t now_ms);
 /* With the store's lock: may it say that everybody has to look again, or what changed? */
 bool owner_may_enter(const struct owner *o, uint64_t term, uint64_t now_ms);
 bool owner_may_announce(const struct owner *o, uint64_t now_ms);
+
+/* -------------------------------------------------------------------------------------------------
+ * The mounts of this node.
+ */
+
+struct cluster;
+
+/* Everything is mounted: say of each mount who watches it, and begin with those that are owned. A
+ * prefix that is named and not mounted, or kept in the store: TIDINGS_E_INVALID. */
+int cluster_owned_open(struct cluster *c, struct tidings_error *err);
+/* Is what lies there in a mount that several nodes have, also before everything is mounted? Any
+ * thread; `uri` may say that changes were missed. */
+bool cluster_owned_has(struct cluster *c, struct tidings_str uri);
 
 #endif

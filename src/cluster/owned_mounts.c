@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owning mounts: cluster/lease.h decides; here the lease is asked for, the provider is told to
- * watch all of the mount, and that everybody has to look again is written into the database.
+ * Owning mounts: `struct owner` decides; then the lease is asked for, the provider is told to watch
+ * all of the mount, and that everybody has to look again is written into the database.
  *
  * What decides is the keeper's thread's alone. A timer of the server's thread makes it check. The
  * watch is the hub's: asked for by a letter, answered by a job. What providers say comes by way of
  * the hub, too; while this node does not own the mount it is dropped.
  */
+#include "cluster/owned_mounts.h"
+
 #include <stdio.h>
 
 #include "base/error.h"
@@ -15,13 +17,128 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/time.h"
-#include "cluster/lease.h"
+#include "cluster/cluster_internal.h"
 #include "engine/catalog/catalog.h"
 #include "formats/json_write.h"
-#include "server/server_internal.h"
 #include "store/change.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
+
+/* -------------------------------------------------------------------------------------------------
+ * When a lease may be given, and when its holder stops acting on it.
+ */
+
+#define MARGIN(for_ms) ((for_ms) / 8) /* clocks do not go equally fast */
+
+bool lease_may_be_given(bool is_holder, int64_t until_ms, int64_t broke_ms, int64_t for_ms,
+                        int64_t now_ms)
+{
+    bool is_calm = broke_ms == INT64_MIN || now_ms - broke_ms >= LEASE_MAX_MS;
+    return is_calm && for_ms > 0 && for_ms <= LEASE_MAX_MS && (is_holder || until_ms <= now_ms);
+}
+
+void lease_answered(struct lease *l, bool is_given, uint64_t asked_ms, int64_t for_ms)
+{
+    *l = (struct lease){0};
+    if (is_given) {
+        l->until_ms = asked_ms + (uint64_t)(for_ms - MARGIN(for_ms));
+        l->renew_ms = asked_ms + (uint64_t)for_ms / 3;
+    }
+}
+
+bool lease_is_held(const struct lease *l, uint64_t now_ms)
+{
+    return now_ms < l->until_ms;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static void owner_lose(struct owner *o)
+{
+    o->lease = (struct lease){0};
+    o->stage = OWNER_WAITING;
+}
+
+bool owner_must_ask(const struct owner *o, uint64_t now_ms)
+{
+    return now_ms >= o->ask_ms;
+}
+
+void owner_check_lease(struct owner *o, uint64_t now_ms)
+{
+    if (o->stage != OWNER_WAITING && !lease_is_held(&o->lease, now_ms)) {
+        owner_lose(o);
+    }
+}
+
+void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t asked_ms,
+                    uint64_t now_ms)
+{
+    owner_check_lease(o, now_ms); /* the one before may be over: then this is another term */
+    if (asked_ms <= o->void_ms) {
+        return; /* it may have been released since, and given to another */
+    }
+    lease_answered(&o->lease, is_given, asked_ms, OWNER_LEASE_MS);
+    if (!is_given) {
+        bool is_soon = left_ms >= 0 && left_ms < (int64_t)OWNER_ASK_MS;
+        o->ask_ms = now_ms + (is_soon ? (uint64_t)left_ms : OWNER_ASK_MS);
+        owner_lose(o);
+        return;
+    }
+    o->ask_ms = o->lease.renew_ms;
+    if (!lease_is_held(&o->lease, now_ms)) { /* the answer took too long */
+        owner_lose(o);
+    } else if (o->stage == OWNER_WAITING) {
+        o->stage = OWNER_ARMING;
+        o->term++;
+    }
+}
+
+void owner_unanswered(struct owner *o, uint64_t now_ms)
+{
+    owner_check_lease(o, now_ms);
+    o->ask_ms = now_ms + OWNER_ASK_MS;
+}
+
+static bool owner_is_at(const struct owner *o, enum owner_stage stage, uint64_t term,
+                        uint64_t now_ms)
+{
+    return o->stage == stage && o->term == term && lease_is_held(&o->lease, now_ms);
+}
+
+void owner_armed(struct owner *o, uint64_t term, uint64_t now_ms)
+{
+    if (owner_is_at(o, OWNER_ARMING, term, now_ms)) {
+        o->stage = OWNER_ENTERING;
+    }
+}
+
+void owner_entered(struct owner *o, uint64_t term, uint64_t now_ms)
+{
+    if (owner_is_at(o, OWNER_ENTERING, term, now_ms)) {
+        o->stage = OWNER_OWNING;
+    }
+}
+
+void owner_give_up(struct owner *o, uint64_t term, uint64_t now_ms)
+{
+    if (o->stage != OWNER_WAITING && o->term == term) {
+        owner_lose(o);
+        o->ask_ms = now_ms + OWNER_GIVEN_UP_MS;
+        o->void_ms = now_ms;
+    }
+}
+
+bool owner_may_enter(const struct owner *o, uint64_t term, uint64_t now_ms)
+{
+    return owner_is_at(o, OWNER_ENTERING, term, now_ms) ||
+           owner_is_at(o, OWNER_OWNING, term, now_ms); /* it may have to be said again */
+}
+
+bool owner_may_announce(const struct owner *o, uint64_t now_ms)
+{
+    return o->stage == OWNER_OWNING && lease_is_held(&o->lease, now_ms);
+}
 
 /* -------------------------------------------------------------------------------------------------
  * What nodes say of the mounts that several of them have, `shared` or `owned`, in their rows. All
@@ -32,17 +149,17 @@
 
 static const enum mount_nodes declared_kinds[] = {MOUNT_OWNED, MOUNT_SHARED};
 
-static const struct catalog *declared_mounts(struct tidings_server *s)
+static const struct catalog *declared_mounts(struct cluster *c)
 {
-    return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&c->mounted, __ATOMIC_ACQUIRE);
 }
 
-static void declared_write(const struct catalog *c, enum mount_nodes kind, size_t *bytes,
+static void declared_write(const struct catalog *mounts, enum mount_nodes kind, size_t *bytes,
                            struct jw *w)
 {
     bool is_begun = false;
-    for (size_t i = 0; i < c->mount_count; i++) {
-        const struct tidings_provider *p = c->mounts[i];
+    for (size_t i = 0; i < mounts->mount_count; i++) {
+        const struct tidings_provider *p = mounts->mounts[i];
         if (provider_nodes(p) != kind || *bytes + p->prefix.len > DECLARED_MAX) {
             continue;
         }
@@ -59,29 +176,29 @@ static void declared_write(const struct catalog *c, enum mount_nodes kind, size_
     }
 }
 
-void server_declared_write(struct tidings_server *s, struct jw *w)
+void cluster_declared_write(struct cluster *c, struct jw *w)
 {
-    const struct catalog *c = declared_mounts(s);
+    const struct catalog *mounts = declared_mounts(c);
     size_t bytes = 0;
-    for (size_t k = 0; c && k < sizeof declared_kinds / sizeof *declared_kinds; k++) {
-        declared_write(c, declared_kinds[k], &bytes, w);
+    for (size_t k = 0; mounts && k < sizeof declared_kinds / sizeof *declared_kinds; k++) {
+        declared_write(mounts, declared_kinds[k], &bytes, w);
     }
 }
 
-bool server_declared_differs(struct tidings_server *s, struct tidings_str state,
-                             struct mount_difference *ret)
+bool cluster_declared_differs(struct cluster *c, struct tidings_str state,
+                              struct mount_difference *ret)
 {
-    const struct catalog *c = declared_mounts(s);
+    const struct catalog *mounts = declared_mounts(c);
     struct json *said = NULL;
     bool differs = false;
-    if (!c || c->mount_count == 0 || jv_parse(state, 8, &said, NULL) < 0) {
+    if (!mounts || mounts->mount_count == 0 || jv_parse(state, 8, &said, NULL) < 0) {
         return false;
     }
     for (size_t k = 0; k < sizeof declared_kinds / sizeof *declared_kinds; k++) {
         const struct json *prefixes = jv_get(said, mount_nodes_name(declared_kinds[k]));
         for (size_t i = 0; !differs && i < jv_count(prefixes); i++) {
             struct tidings_str prefix = jv_str(jv_at(prefixes, i));
-            const struct tidings_provider *p = catalog_mount(c, prefix);
+            const struct tidings_provider *p = catalog_mount(mounts, prefix);
             differs = p && str_eq(p->prefix, prefix) && provider_nodes(p) != declared_kinds[k];
             if (differs) {
                 *ret = (struct mount_difference){p->prefix, provider_nodes(p), declared_kinds[k]};
@@ -101,7 +218,7 @@ bool server_declared_differs(struct tidings_server *s, struct tidings_str state,
 enum watch_state { WATCH_NONE, WATCH_ARMING, WATCH_ARMED };
 
 struct owned_mount {
-    struct server_owned *all;
+    struct cluster_owned *all;
     const struct tidings_provider *provider;
     char *scope; /* as a change says that something below the prefix was missed */
     char lease[LEASE_NAME_MAX];
@@ -119,9 +236,8 @@ struct owned_mount {
     bool has_missed; /* something was seen that cannot be announced */
 };
 
-struct server_owned {
-    struct tidings_server *server;
-    struct server_owned *earlier; /* of a start that failed */
+struct cluster_owned {
+    struct cluster *cluster;
     struct loop_timer *timer;
     struct keeper_job check; /* under way while is_busy, atomic */
     bool is_busy;
@@ -186,7 +302,7 @@ static int run_armed(struct keeper_job *job, struct entities *e)
  * again. */
 static void owned_check_armed(struct owned_mount *m, struct entity_rows *rows)
 {
-    uint64_t limit = m->all->server->config.watch_timeout_ms;
+    uint64_t limit = m->all->cluster->with.watch_timeout_ms;
     if (m->watch == WATCH_ARMING && m->owner.stage == OWNER_ARMING && limit > 0 &&
         clock_boot_ms() - m->armed_ms > limit) {
         owned_fail(m, rows, "whoever provides it did not begin within watch-timeout");
@@ -208,13 +324,13 @@ static void owned_armed(struct hub_arm *arm, struct worker *worker)
     a->err = arm->items[0].err;
     a->job = (struct keeper_job){.run = run_armed, .done = run_armed_done};
     list_init(&a->job.letter.link);
-    struct server_owned *all = a->mount->all;
+    struct cluster_owned *all = a->mount->all;
     hub_arm_free(arm);
     if (all->is_open) {
-        keeper_submit(all->server->keeper, &a->job);
+        keeper_submit(all->cluster->keeper, &a->job);
     } else { /* its start failed, and the provider may be gone */
         if (a->code == 0) {
-            hub_disarm_owners(all->server->hub, tidings_str(a->mount->scope + 1));
+            hub_disarm_owners(all->cluster->hub, tidings_str(a->mount->scope + 1));
         }
         mem_free(a);
     }
@@ -229,7 +345,7 @@ static void owned_arm_dropped(struct hub_arm *arm)
 static void owned_arm(struct owned_mount *m)
 {
     struct owned_answer *a = mem_zalloc(sizeof(*a));
-    struct hub_arm *arm = a ? hub_arm_create_owners(m->all->server->hub, owned_prefix(m)) : NULL;
+    struct hub_arm *arm = a ? hub_arm_create_owners(m->all->cluster->hub, owned_prefix(m)) : NULL;
     if (!arm) {
         mem_free(a);
         return;
@@ -264,14 +380,14 @@ static void owned_on_entered(struct keeper_job *job, int code)
     bool was_owned = m->owner.stage == OWNER_OWNING;
     m->is_busy = false;
     if (code < 0) {
-        server_owned_lose(m); /* the next check says it again */
+        cluster_owned_lose(m); /* the next check says it again */
         return;
     }
     if (m->is_void) {
         return;
     }
     const struct tidings_change change = {.uri = tidings_str(m->scope)};
-    (void)hub_announce_kept(m->all->server->hub, &change, m->position, NULL);
+    (void)hub_announce_kept(m->all->cluster->hub, &change, m->position, NULL);
     owner_entered(&m->owner, m->enter_term, clock_boot_ms());
     if (!was_owned && m->owner.stage == OWNER_OWNING) {
         log_info(LOG_SERVER, "this node owns a mount", KV("mount", owned_prefix(m)));
@@ -289,7 +405,7 @@ static void owned_enter(struct owned_mount *m)
     m->enter_term = m->owner.term;
     m->enter = (struct keeper_job){.is_write = true, .run = run_enter, .done = owned_on_entered};
     list_init(&m->enter.letter.link);
-    keeper_submit(m->all->server->keeper, &m->enter);
+    keeper_submit(m->all->cluster->keeper, &m->enter);
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */
@@ -302,7 +418,7 @@ static void owned_rest(struct owned_mount *m)
                  KV("mount", owned_prefix(m)));
     }
     if (m->watch == WATCH_ARMED) {
-        hub_disarm_owners(m->all->server->hub, owned_prefix(m));
+        hub_disarm_owners(m->all->cluster->hub, owned_prefix(m));
         m->watch = WATCH_NONE;
     }
 }
@@ -344,7 +460,7 @@ static int owned_ask(struct owned_mount *m, struct entity_rows *rows, struct tid
 /* A store that does not answer is asked once. */
 static int owned_run_check(struct keeper_job *job, struct entities *e)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, check);
+    struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     int rc = 0;
     for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
         owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
@@ -367,35 +483,35 @@ static int owned_run_check(struct keeper_job *job, struct entities *e)
 
 static void owned_on_checked(struct keeper_job *job, int code)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, check);
+    struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     (void)code;
     __atomic_store_n(&all->is_busy, false, __ATOMIC_RELEASE);
 }
 
 static void owned_on_timer(struct loop_timer *timer, void *user)
 {
-    struct server_owned *all = user;
+    struct cluster_owned *all = user;
     (void)timer;
     if (!__atomic_exchange_n(&all->is_busy, true, __ATOMIC_ACQ_REL)) {
         all->check = (struct keeper_job){.run = owned_run_check, .done = owned_on_checked};
         list_init(&all->check.letter.link);
-        keeper_submit(all->server->keeper, &all->check);
+        keeper_submit(all->cluster->keeper, &all->check);
     }
 }
 
 /* ---- what providers say ---------------------------------------------------------------------- */
 
-bool server_owned_may_announce(const struct owned_mount *m)
+bool cluster_owned_may_announce(const struct owned_mount *m)
 {
     return owner_may_announce(&m->owner, clock_boot_ms());
 }
 
-void server_owned_lose(struct owned_mount *m)
+void cluster_owned_lose(struct owned_mount *m)
 {
     __atomic_store_n(&m->has_missed, true, __ATOMIC_RELEASE);
 }
 
-static struct owned_mount *owned_find(struct server_owned *all, const struct tidings_provider *p)
+static struct owned_mount *owned_find(struct cluster_owned *all, const struct tidings_provider *p)
 {
     for (size_t i = 0; i < all->count; i++) {
         if (all->mounts[i].provider == p) {
@@ -409,31 +525,32 @@ static struct owned_mount *owned_find(struct server_owned *all, const struct tid
 static int owned_changed(void *user, const struct tidings_provider *p,
                          const struct tidings_change *change, struct tidings_error *err)
 {
-    struct server_owned *all = user;
+    struct cluster_owned *all = user;
     struct owned_mount *m = owned_find(all, p);
     if (!m || !__atomic_load_n(&m->is_watched, __ATOMIC_ACQUIRE)) {
         return 0;
     }
     if (!change) {
-        server_owned_lose(m);
+        cluster_owned_lose(m);
         return 0;
     }
-    return all->is_open ? server_announce_owned(all->server, m, change, err) : 0;
+    return all->is_open ? cluster_announce_owned(all->cluster, m, change, err) : 0;
 }
 
 /* ---- for others ------------------------------------------------------------------------------ */
 
-bool server_owned_has(struct tidings_server *s, struct tidings_str uri)
+bool cluster_owned_has(struct cluster *c, struct tidings_str uri)
 {
     struct tidings_str at = change_is_missed_uri(uri) ? str_skip(uri, 1) : uri;
-    const struct catalog *mounts = __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+    const struct catalog *mounts = __atomic_load_n(&c->mounted, __ATOMIC_ACQUIRE);
     const struct tidings_provider *p = mounts ? catalog_mount(mounts, at) : NULL;
-    return mounts ? p && p->nodes != MOUNT_LOCAL : config_nodes_of(&s->config, at) != MOUNT_LOCAL;
+    return mounts ? p && p->nodes != MOUNT_LOCAL
+                  : c->with.ops->nodes_of(c->with.user, at) != MOUNT_LOCAL;
 }
 
-void server_owned_write(struct tidings_server *s, struct jw *w)
+void cluster_owned_write(struct cluster *c, struct jw *w)
 {
-    const struct server_owned *all = s->owned;
+    const struct cluster_owned *all = c->owned;
     size_t bytes = 0, others = 0;
     if (!all || all->count == 0) {
         return;
@@ -460,12 +577,12 @@ void server_owned_write(struct tidings_server *s, struct jw *w)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int owned_check_named(const struct catalog *c, const char *option,
-                             const struct config_list *list, struct tidings_error *err)
+static int owned_check_named(const struct catalog *mounts, const char *option,
+                             const struct cluster_prefixes *list, struct tidings_error *err)
 {
     for (size_t i = 0; i < list->count; i++) {
         struct tidings_str prefix = tidings_str(list->items[i]);
-        const struct tidings_provider *p = catalog_mount(c, prefix);
+        const struct tidings_provider *p = catalog_mount(mounts, prefix);
         if (!p || !str_eq(p->prefix, prefix)) {
             return tidings_fail(err, TIDINGS_E_INVALID, "--%s: nothing is mounted at '%s'", option,
                                 list->items[i]);
@@ -481,7 +598,7 @@ static int owned_check_named(const struct catalog *c, const char *option,
 }
 
 /* Of the nodes that name a mount alike; a prefix may be longer than the name of a lease. */
-static int owned_init(struct owned_mount *m, struct server_owned *all,
+static int owned_init(struct owned_mount *m, struct cluster_owned *all,
                       const struct tidings_provider *p)
 {
     struct sha256 sum;
@@ -504,10 +621,10 @@ static int owned_init(struct owned_mount *m, struct server_owned *all,
     return 0;
 }
 
-static int owned_start(struct server_owned *all, struct tidings_error *err)
+static int owned_start(struct cluster_owned *all, struct tidings_error *err)
 {
     unsigned char random[8];
-    struct tidings_server *s = all->server;
+    struct cluster *c = all->cluster;
     int rc = random_bytes(random, sizeof random);
     if (rc < 0) {
         return tidings_fail(err, rc, "there is no randomness");
@@ -515,52 +632,51 @@ static int owned_start(struct server_owned *all, struct tidings_error *err)
     for (size_t i = 0; i < sizeof random; i++) { /* a name may be used again: this is not */
         (void)snprintf(all->holder + 2 * i, 3, "%02x", random[i]);
     }
-    all->timer = loop_timer_open(s->loop, owned_on_timer, all);
+    all->timer = loop_timer_open(c->with.loop, owned_on_timer, all);
     if (!all->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     all->is_open = true;
-    hub_on_owned(s->hub, owned_changed, all);
+    hub_on_owned(c->hub, owned_changed, all);
     loop_timer_start(all->timer, 0, LOOK_MS);
     return 0;
 }
 
-static int owned_open_all(struct tidings_server *s, const struct catalog *c,
+static int owned_open_all(struct cluster *c, const struct catalog *mounts,
                           struct tidings_error *err)
 {
     size_t count = 0;
-    for (size_t i = 0; i < c->mount_count; i++) {
-        struct tidings_provider *p = c->mounts[i];
-        enum mount_nodes nodes = config_nodes_of(&s->config, p->prefix);
+    for (size_t i = 0; i < mounts->mount_count; i++) {
+        struct tidings_provider *p = mounts->mounts[i];
+        enum mount_nodes nodes = c->with.ops->nodes_of(c->with.user, p->prefix);
         __atomic_store_n(&p->nodes, p->is_durable ? MOUNT_LOCAL : nodes, __ATOMIC_RELAXED);
         count += p->nodes == MOUNT_OWNED;
     }
     if (count == 0) {
         return 0;
     }
-    struct server_owned *all = mem_zalloc(sizeof(*all) + count * sizeof(all->mounts[0]));
+    struct cluster_owned *all = mem_zalloc(sizeof(*all) + count * sizeof(all->mounts[0]));
     if (!all) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    all->server = s;
-    all->earlier = s->owned;
-    s->owned = all;
-    for (size_t i = 0; i < c->mount_count; i++) {
-        if (c->mounts[i]->nodes == MOUNT_OWNED &&
-            owned_init(&all->mounts[all->count++], all, c->mounts[i]) < 0) {
+    all->cluster = c;
+    c->owned = all;
+    for (size_t i = 0; i < mounts->mount_count; i++) {
+        if (mounts->mounts[i]->nodes == MOUNT_OWNED &&
+            owned_init(&all->mounts[all->count++], all, mounts->mounts[i]) < 0) {
             return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         }
     }
     return owned_start(all, err);
 }
 
-int server_owned_open(struct tidings_server *s, struct tidings_error *err)
+int cluster_owned_open(struct cluster *c, struct tidings_error *err)
 {
-    struct catalog *c = hub_catalog(s->hub);
-    int rc = owned_check_named(c, "shared", &s->config.shared, err);
-    rc = rc == 0 ? owned_check_named(c, "owned", &s->config.owned, err) : rc;
-    rc = rc == 0 ? owned_open_all(s, c, err) : rc;
-    catalog_unref(c);
+    struct catalog *mounts = hub_catalog(c->hub);
+    int rc = owned_check_named(mounts, "shared", &c->with.shared, err);
+    rc = rc == 0 ? owned_check_named(mounts, "owned", &c->with.owned, err) : rc;
+    rc = rc == 0 ? owned_open_all(c, mounts, err) : rc;
+    catalog_unref(mounts);
     return rc;
 }
 
@@ -573,7 +689,7 @@ static int run_wait(struct keeper_job *job, struct entities *e)
 
 static int run_give_back(struct keeper_job *job, struct entities *e)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, check);
+    struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     for (size_t i = 0; i < all->count; i++) {
         struct owned_mount *m = &all->mounts[i];
         if (m->owner.stage != OWNER_WAITING) {
@@ -585,9 +701,22 @@ static int run_give_back(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-void server_owned_close(struct tidings_server *s)
+/* Mounts of the program stay there after a start that failed. */
+static void owned_undo(struct cluster *c)
 {
-    struct server_owned *all = s->owned;
+    struct catalog *mounts = hub_catalog(c->hub);
+    for (size_t i = 0; i < mounts->mount_count; i++) {
+        __atomic_store_n(&mounts->mounts[i]->nodes, MOUNT_LOCAL, __ATOMIC_RELAXED);
+    }
+    catalog_unref(mounts);
+}
+
+void cluster_owned_close(struct cluster *c)
+{
+    if (!c->mounted) {
+        owned_undo(c);
+    }
+    struct cluster_owned *all = c->owned;
     if (!all || !all->is_open) {
         return;
     }
@@ -595,19 +724,16 @@ void server_owned_close(struct tidings_server *s)
     all->timer = NULL;
     all->is_open = false;
     struct keeper_job nothing = {.run = run_wait};
-    (void)keeper_run(s->keeper, &nothing); /* a check that was under way is over */
+    (void)keeper_run(c->keeper, &nothing); /* a check that was under way is over */
     all->check = (struct keeper_job){.run = run_give_back};
-    (void)keeper_run(s->keeper, &all->check);
+    (void)keeper_run(c->keeper, &all->check);
 }
 
-void server_owned_destroy(struct tidings_server *s)
+void cluster_owned_destroy(struct cluster *c)
 {
-    while (s->owned) {
-        struct server_owned *all = s->owned;
-        s->owned = all->earlier;
-        for (size_t i = 0; i < all->count; i++) {
-            mem_free(all->mounts[i].scope);
-        }
-        mem_free(all);
+    struct cluster_owned *all = c->owned;
+    for (size_t i = 0; all && i < all->count; i++) {
+        mem_free(all->mounts[i].scope);
     }
+    mem_free(all);
 }
