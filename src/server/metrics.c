@@ -134,7 +134,7 @@ struct metrics_ask {
 static void metrics_process(struct metrics_text *m, struct tidings_server *s)
 {
     struct process_figures p;
-    process_probe_read(&s->process, &p);
+    process_probe_read(&s->admin.process, &p);
     metrics_begin(m, METRICS_COUNTER, "process_cpu_seconds", "Time of all CPUs.");
     metrics_put_seconds(m, NULL, p.cpu_us);
     metrics_put_one(m, METRICS_GAUGE, "process_resident_memory_bytes", "Resident memory.",
@@ -156,7 +156,7 @@ static void metrics_server(struct metrics_text *m, const struct tidings_server *
     metrics_put(m, labels, 1);
     metrics_put_one(m, METRICS_GAUGE, "tidings_ready", "1: it can do its work (/readyz).",
                     server_health_reasons(s, reasons) == 0);
-    metrics_put_one(m, METRICS_GAUGE, "tidings_workers", "Threads that serve.", s->worker_count);
+    metrics_put_one(m, METRICS_GAUGE, "tidings_workers", "Threads that serve.", s->workers.count);
 }
 
 static void metrics_tasks(struct metrics_text *m, struct tidings_server *s)
@@ -297,7 +297,7 @@ uint64_t server_metrics_store_bytes(const struct tidings_server *s)
     static const char *const parts[] = {"", "-wal"};
     uint64_t bytes = 0;
     char path[4096];
-    for (size_t i = 0; s->has_file && i < 2; i++) {
+    for (size_t i = 0; s->store.has_file && i < 2; i++) {
         struct stat st;
         snprintf(path, sizeof(path), "%s%s", config_store(&s->config), parts[i]);
         bytes += stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
@@ -310,13 +310,13 @@ static void metrics_nodes(struct metrics_text *m, const struct tidings_server *s
     uint64_t count = 0, lag_us = 0;
     char labels[METRICS_LABELS] = "";
     struct shared_heard heard;
-    cluster_nodes_get(s->cluster, &count, &lag_us);
+    cluster_nodes_get(s->store.cluster, &count, &lag_us);
     metrics_put_one(m, METRICS_GAUGE, "tidings_nodes", "Nodes that share the store.", count);
-    metrics_label(labels, "node", cluster_nodes_name(s->cluster));
+    metrics_label(labels, "node", cluster_nodes_name(s->store.cluster));
     metrics_begin(m, METRICS_GAUGE, "tidings_node_lag_seconds",
                   "How far this node is behind what the others wrote.");
     metrics_put_seconds(m, labels, lag_us);
-    keeper_get_heard(s->keeper, &heard);
+    keeper_get_heard(s->store.keeper, &heard);
     metrics_begin(m, METRICS_COUNTER, "tidings_node_follow",
                   "How this node came by what others wrote: told with the notification, asked for; "
                   "refused: notifications that no node sent.");
@@ -329,23 +329,23 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
 {
     struct durations commits;
     uint64_t lost = 0;
-    if (!s->keeper) {
+    if (!s->store.keeper) {
         return;
     }
-    keeper_get_commits(s->keeper, &commits, &lost);
+    keeper_get_commits(s->store.keeper, &commits, &lost);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_up",
                     "1: the store can be reached and written.",
-                    !keeper_is_failing(s->keeper) && !hub_is_store_unreachable(s->hub));
+                    !keeper_is_failing(s->store.keeper) && !hub_is_store_unreachable(s->hub));
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_store_commit_duration_seconds",
                   "Commits of the store, with waiting for the disk or the database.");
     metrics_put_durations(m, NULL, &commits);
     metrics_put_one(m, METRICS_COUNTER, "tidings_store_commits_lost", "Commits that failed.", lost);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_data_loss",
                     "1: acknowledged writes were lost before this start, and that was accepted.",
-                    s->has_lost_data);
+                    s->store.has_lost_data);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
                     "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
-    if (cluster_is_joined(s->cluster)) {
+    if (cluster_is_joined(s->store.cluster)) {
         metrics_nodes(m, s);
     }
 }
@@ -383,7 +383,7 @@ static void server_metrics_gather(struct tidings_server *s, bool is_openmetrics,
         return;
     }
     *ask = (struct metrics_ask){s, fn, user, is_openmetrics};
-    figures_gather_all(s->cores, s->worker_count, metrics_gathered, ask);
+    figures_gather_all(s->workers.cores, s->workers.count, metrics_gathered, ask);
 }
 
 /* Which of the two formats comes first among those that are accepted; plain where neither does. */
@@ -562,7 +562,7 @@ static void metrics_run(struct metrics_conn *c, const struct http_request *req)
     struct tidings_str accept = http_header(req, "accept", NULL);
     c->is_head = req->method == HTTP_HEAD;
     origin_check_arrival(c->fd, &at);
-    if (!origin_check_knows_host(&s->http.origin_check, req->host) &&
+    if (!origin_check_knows_host(&s->settings.http.origin_check, req->host) &&
         !origin_check_own_host(&at, NULL, req->host)) {
         metrics_refuse(c, 403, "", "this Host is not served here; see --allow-host\n");
     } else if (req->method != HTTP_GET && req->method != HTTP_HEAD) {
@@ -683,7 +683,7 @@ int server_metrics_listen(struct tidings_server *s, struct tidings_error *err)
     l->server = s;
     l->at.fd = -1;
     list_init(&l->conns);
-    s->metrics = l;
+    s->admin.metrics = l;
     const struct endpoint_address at = {
         .option = "--metrics ADDR:PORT", .host = address.host, .port = address.port};
     rc = endpoint_open(&l->at, &at, err);
@@ -705,7 +705,7 @@ int server_metrics_listen(struct tidings_server *s, struct tidings_error *err)
 
 void server_metrics_close(struct tidings_server *s)
 {
-    struct metrics_listener *l = s->metrics;
+    struct metrics_listener *l = s->admin.metrics;
     if (!l) {
         return;
     }
@@ -715,5 +715,5 @@ void server_metrics_close(struct tidings_server *s)
     loop_poll_close(l->poll);
     endpoint_close(&l->at);
     mem_free(l);
-    s->metrics = NULL;
+    s->admin.metrics = NULL;
 }

@@ -222,14 +222,14 @@ static void runtime_rule_free(struct runtime_rule *rule)
     }
 }
 
-void server_runtime_rules_deinit(struct tidings_server *s)
+void runtime_rules_deinit(struct map *rules)
 {
     size_t pos = 0;
     struct runtime_rule *rule;
-    while ((rule = map_next(&s->runtime_rules, &pos)) != NULL) {
+    while ((rule = map_next(rules, &pos)) != NULL) {
         runtime_rule_free(rule);
     }
-    map_deinit(&s->runtime_rules);
+    map_deinit(rules);
 }
 
 static bool copy_text(struct tidings_str text, char **ret)
@@ -264,7 +264,7 @@ static int runtime_rules_apply(struct tidings_server *s, struct tidings_error *e
     if (!shared) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = rules_init(&shared->rules, &s->config, &s->runtime_rules, err);
+    int rc = rules_init(&shared->rules, &s->config, &s->registry.runtime_rules, err);
     shared->base = (struct option_rules){
         .at = shared->rules.at,
         .count = shared->rules.count,
@@ -295,14 +295,15 @@ static int set_now(struct hub *hub, void *arg, struct tidings_error *err)
     (void)hub;
     struct rule_change *change = arg;
     struct tidings_server *s = change->server;
-    struct runtime_rule *old = map_remove(&s->runtime_rules, runtime_rules_key_of(change->prefix));
+    struct runtime_rule *old =
+        map_remove(&s->registry.runtime_rules, runtime_rules_key_of(change->prefix));
     int rc = 0;
-    if (change->rule && s->runtime_rules.count >= RUNTIME_RULES_MAX) {
+    if (change->rule && s->registry.runtime_rules.count >= RUNTIME_RULES_MAX) {
         rc = tidings_fail(err, TIDINGS_E_LIMIT, "at most %u prefixes may have options",
                           RUNTIME_RULES_MAX);
     } else if (change->rule &&
-               map_put(&s->runtime_rules, runtime_rules_key_of(change->rule->prefix), change->rule,
-                       NULL) < 0) {
+               map_put(&s->registry.runtime_rules, runtime_rules_key_of(change->rule->prefix),
+                       change->rule, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     } else {
         rc = runtime_rules_apply(s, err);
@@ -311,8 +312,9 @@ static int set_now(struct hub *hub, void *arg, struct tidings_error *err)
         change->rule = old; /* to be freed */
         return 0;
     }
-    (void)map_remove(&s->runtime_rules, runtime_rules_key_of(change->prefix));
-    if (old && map_put(&s->runtime_rules, runtime_rules_key_of(old->prefix), old, NULL) < 0) {
+    (void)map_remove(&s->registry.runtime_rules, runtime_rules_key_of(change->prefix));
+    if (old &&
+        map_put(&s->registry.runtime_rules, runtime_rules_key_of(old->prefix), old, NULL) < 0) {
         runtime_rule_free(old);
     }
     return rc;

@@ -35,5 +35,7 @@ struct runtime_rule {
 int rules_init(struct rules *rules, const struct config *config, const struct map *live,
                struct tidings_error *err);
 void rules_deinit(struct rules *rules);
+/* Of struct runtime_rule, by prefix. */
+void runtime_rules_deinit(struct map *rules);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Publishing by the program (tidings_server_publish), and the check that no URI is served by two:
- * see server_internal.h. Before the server runs the configured prefixes say what may be published,
+ * see publish.h. Before the server runs the configured prefixes say what may be published,
  * afterwards the mounts do, which do not change any more. The store itself decides who was first at
  * a URI.
  */
@@ -25,6 +25,7 @@
 #include "security/cpu_budget.h"
 #include "security/limits.h"
 #include "server/server_internal.h"
+#include "server/tools_admin.h"
 #include "server/tools_entity.h"
 #include "sources/entity.h"
 
@@ -51,7 +52,7 @@ static void published_shares_release(void *owner)
 static bool published_shares_take(void *user, void *owner, bool is_operator, size_t bytes,
                                   struct tidings_error *err)
 {
-    struct tidings_server *s = user;
+    struct server_publishing *s = user;
     struct limit_counters *counters = hub_limit_counters(s->hub);
     const struct share_taker who = {.account = owner, .is_operator = is_operator};
     char sentence[REFUSAL_SENTENCE];
@@ -61,11 +62,11 @@ static bool published_shares_take(void *user, void *owner, bool is_operator, siz
         share_add(counters, LIMIT_PUBLISHED_BYTES, bytes, owner);
         return true;
     }
-    if (!share_take(counters, LIMIT_PUBLISHED, s->config.published_max, 1, &who, &why)) {
+    if (!share_take(counters, LIMIT_PUBLISHED, s->config->published_max, 1, &who, &why)) {
         tidings_fail(err, TIDINGS_E_LIMIT, "%s", refusal_sentence(&why, sentence));
         return false;
     }
-    if (!share_take(counters, LIMIT_PUBLISHED_BYTES, s->config.published_bytes, bytes, &who,
+    if (!share_take(counters, LIMIT_PUBLISHED_BYTES, s->config->published_bytes, bytes, &who,
                     &why)) {
         share_give(counters, LIMIT_PUBLISHED, 1, owner);
         tidings_fail(err, TIDINGS_E_LIMIT, "%s", refusal_sentence(&why, sentence));
@@ -76,15 +77,15 @@ static bool published_shares_take(void *user, void *owner, bool is_operator, siz
 
 static void published_shares_give(void *user, void *owner, size_t bytes)
 {
-    struct tidings_server *s = user;
+    struct server_publishing *s = user;
     struct limit_counters *counters = hub_limit_counters(s->hub);
     share_give(counters, LIMIT_PUBLISHED_BYTES, bytes, owner);
     share_give(counters, LIMIT_PUBLISHED, 1, owner);
 }
 
-void server_share_published(struct tidings_server *s)
+void server_share_published(struct server_publishing *s)
 {
-    s->published_shares = (struct published_shares){
+    s->shares = (struct published_shares){
         .user = s,
         .owner_of = published_shares_owner,
         .hold = published_shares_hold,
@@ -92,7 +93,7 @@ void server_share_published(struct tidings_server *s)
         .take = published_shares_take,
         .give = published_shares_give,
     };
-    published_set_shares(s->published, &s->published_shares);
+    published_set_shares(s->published, &s->shares);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -207,13 +208,13 @@ int entity_authority_canonical(const struct config *c, struct tidings_str in, bo
  */
 
 /* Their absolute URIs, for the mount and for those who are told such. */
-static int set_authority(struct tidings_server *s, struct tidings_error *err)
+static int set_authority(struct server_publishing *s, struct tidings_error *err)
 {
     entity_authority_deinit(&s->authority);
     buf_deinit(&s->absolute);
     buf_init(&s->absolute, 6 * URI_MAX);
-    s->identity.absolute_json = s->identity.absolute_of = STR_EMPTY;
-    int rc = entity_authority_init(&s->authority, &s->config, err);
+    s->identity->absolute_json = s->identity->absolute_of = STR_EMPTY;
+    int rc = entity_authority_init(&s->authority, s->config, err);
     if (rc < 0 || s->authority.count == 0) {
         return rc;
     }
@@ -221,14 +222,14 @@ static int set_authority(struct tidings_server *s, struct tidings_error *err)
     if (s->absolute.failed) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    s->identity.absolute_json = tidings_strn(s->absolute.ptr, s->absolute.len - 1);
-    s->identity.absolute_of = s->authority.aliases[0].to;
+    s->identity->absolute_json = tidings_strn(s->absolute.ptr, s->absolute.len - 1);
+    s->identity->absolute_of = s->authority.aliases[0].to;
     return 0;
 }
 
-int server_entities_mount(struct tidings_server *s, struct tidings_error *err)
+int server_entities_mount(struct server_publishing *s, struct tidings_error *err)
 {
-    if (s->config.entities[0] == '\0') {
+    if (s->config->entities[0] == '\0') {
         return 0;
     }
     int rc = set_authority(s, err);
@@ -236,14 +237,14 @@ int server_entities_mount(struct tidings_server *s, struct tidings_error *err)
                              &s->entities, err)
                  : rc;
     if (rc == 0) {
-        entity_bind(s->entities, s->keeper);
-        server_store_bind(s, s->entities);
+        entity_bind(s->entities, s->store->keeper);
+        server_store_bind(s->store, s->entities);
         entity_set_writer(s->entities, entity_http_write);
         s->entities->is_short = entity_uri_is_short;
         for (size_t i = 0; i < s->authority.count; i++) {
             s->entities->aliases[s->entities->alias_count++] = s->authority.aliases[i];
         }
-        rc = entity_tools_add(s, s->entities, err);
+        rc = entity_tools_add(s->server, s->entities, err);
     }
     if (rc < 0) {
         s->entities = NULL; /* none of the tools is ours to withdraw */
@@ -251,32 +252,32 @@ int server_entities_mount(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-void server_entities_unmount(struct tidings_server *s)
+void server_entities_unmount(struct server_publishing *s)
 {
     if (s->entities) {
-        entity_tools_remove(s);
+        entity_tools_remove(s->server);
     }
     s->entities = NULL;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static const struct catalog *server_publish_mounts(struct tidings_server *s)
+static const struct catalog *server_publish_mounts(struct server_publishing *s)
 {
     return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
 }
 
 /* The prefixes below which something may be published. */
-static size_t prefix_count(const struct tidings_server *s)
+static size_t prefix_count(const struct server_publishing *s)
 {
-    size_t named = s->config.publish.count;
-    return named > 0 ? named : s->config.allow_write ? 1 : 0;
+    size_t named = s->config->publish.count;
+    return named > 0 ? named : s->config->allow_write ? 1 : 0;
 }
 
-static struct tidings_str prefix_at(const struct tidings_server *s, size_t i)
+static struct tidings_str prefix_at(const struct server_publishing *s, size_t i)
 {
-    return s->config.publish.count > 0 ? tidings_str(s->config.publish.items[i])
-                                       : STR(PUBLISH_DEFAULT);
+    return s->config->publish.count > 0 ? tidings_str(s->config->publish.items[i])
+                                        : STR(PUBLISH_DEFAULT);
 }
 
 static bool is_published(const struct tidings_provider *p)
@@ -285,7 +286,7 @@ static bool is_published(const struct tidings_provider *p)
 }
 
 /* May `uri` be published at all? *ret gets the mount, NULL before the server runs. */
-static bool may_publish(struct tidings_server *s, struct tidings_str uri,
+static bool may_publish(struct server_publishing *s, struct tidings_str uri,
                         struct tidings_provider **ret)
 {
     const struct catalog *c = server_publish_mounts(s);
@@ -302,7 +303,7 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
 }
 
 /* Does the canonical `uri` lie below a prefix of --publish? */
-static bool server_publish_has(struct tidings_server *s, struct tidings_str uri)
+static bool server_publish_has(struct server_publishing *s, struct tidings_str uri)
 {
     struct tidings_provider *mount = NULL;
     return may_publish(s, uri, &mount);
@@ -311,7 +312,7 @@ static bool server_publish_has(struct tidings_server *s, struct tidings_str uri)
 bool server_publish_may_keep(void *user, const struct tidings_resource *about)
 {
     struct tidings_str uri = about->uri;
-    struct tidings_server *s = user;
+    struct server_publishing *s = user;
     struct tidings_provider *mount = NULL;
     struct catalog *c = hub_catalog(s->hub);
     bool is_registered = entries_find(&c->resources, uri) != NULL;
@@ -325,7 +326,7 @@ bool server_publish_may_follow(void *user, const struct tidings_resource *about)
     return kept_is_resource(about) && may_publish(user, about->uri, &mount);
 }
 
-static int server_publish_refuse(struct tidings_server *s, struct tidings_str uri,
+static int server_publish_refuse(struct server_publishing *s, struct tidings_str uri,
                                  struct tidings_error *err)
 {
     size_t n = prefix_count(s);
@@ -342,7 +343,7 @@ static int server_publish_refuse(struct tidings_server *s, struct tidings_str ur
 /* ---- publishing ------------------------------------------------------------------------ */
 
 /* What is asked for, with its URI in canonical form in `text`, and the mount it lies in. */
-static int prepare_put(struct tidings_server *s, const struct publication *p, struct buf *text,
+static int prepare_put(struct server_publishing *s, const struct publication *p, struct buf *text,
                        struct publication *ret, struct tidings_provider **ret_mount,
                        struct tidings_error *err)
 {
@@ -356,7 +357,7 @@ static int prepare_put(struct tidings_server *s, const struct publication *p, st
                : server_publish_refuse(s, ret->about.uri, err);
 }
 
-void server_publish_put_then(struct tidings_server *s, const struct publication *p,
+void server_publish_put_then(struct server_publishing *s, const struct publication *p,
                              published_done_fn done, void *user)
 {
     struct tidings_error err = {0, ""};
@@ -373,7 +374,7 @@ void server_publish_put_then(struct tidings_server *s, const struct publication 
     buf_deinit(&canonical);
 }
 
-void server_publish_remove_then(struct tidings_server *s, const struct publication *p,
+void server_publish_remove_then(struct server_publishing *s, const struct publication *p,
                                 published_done_fn done, void *user)
 {
     struct tidings_error err = {0, ""};
@@ -392,10 +393,10 @@ void server_publish_remove_then(struct tidings_server *s, const struct publicati
     buf_deinit(&canonical);
 }
 
-int tidings_server_publish(struct tidings_server *s, const struct tidings_resource *about,
+int tidings_server_publish(struct tidings_server *server, const struct tidings_resource *about,
                            struct tidings_str content, struct tidings_error *err)
 {
-    int rc = server_check_open(s, err);
+    int rc = server_check_open(server, err);
     if (rc == 0 && (!about || about->uri.len == 0)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a URI");
     }
@@ -403,6 +404,7 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
     if (rc < 0) {
         return rc;
     }
+    struct server_publishing *s = &server->publishing;
     const struct publication p = {.about = *about, .content = content};
     struct publication copy;
     struct tidings_provider *mount = NULL;
@@ -414,13 +416,14 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
     return rc;
 }
 
-int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
+int tidings_server_unpublish(struct tidings_server *server, struct tidings_str uri,
                              struct tidings_error *err)
 {
-    int rc = server_check_open(s, err);
+    int rc = server_check_open(server, err);
     if (rc < 0) {
         return rc;
     }
+    struct server_publishing *s = &server->publishing;
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
@@ -436,7 +439,7 @@ int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
 
 /* ---- conflicts ------------------------------------------------------------------------------- */
 
-int server_publish_reserve(struct tidings_server *s, struct tidings_str uri,
+int server_publish_reserve(struct server_publishing *s, struct tidings_str uri,
                            struct tidings_error *err)
 {
     struct tidings_provider *mount = NULL;
@@ -460,7 +463,7 @@ static int check_template(const struct catalog *c, struct tidings_str text,
     return 0;
 }
 
-int server_publish_check_template(struct tidings_server *s, struct tidings_str text,
+int server_publish_check_template(struct server_publishing *s, struct tidings_str text,
                                   struct tidings_error *err)
 {
     const struct catalog *c = server_publish_mounts(s);
@@ -469,7 +472,7 @@ int server_publish_check_template(struct tidings_server *s, struct tidings_str t
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static int mount_prefix(struct tidings_server *s, struct tidings_str prefix,
+static int mount_prefix(struct server_publishing *s, struct tidings_str prefix,
                         struct tidings_error *err)
 {
     for (size_t i = 0; i < prefix_count(s); i++) {
@@ -483,7 +486,7 @@ static int mount_prefix(struct tidings_server *s, struct tidings_str prefix,
     int rc = hub_mount(s->hub, &provider_published_ops, prefix, STR_EMPTY, &p, err);
     if (rc == 0) {
         published_bind(p, s->published);
-        server_store_bind(s, p);
+        server_store_bind(s->store, p);
     }
     return rc;
 }
@@ -508,7 +511,8 @@ static int check_published_uri(void *user, struct tidings_str uri)
 }
 
 /* What was registered and published before the mounts were known. */
-static int check_all(struct tidings_server *s, const struct catalog *c, struct tidings_error *err)
+static int check_all(struct server_publishing *s, const struct catalog *c,
+                     struct tidings_error *err)
 {
     struct checking checking = {.catalog = c, .err = err};
     int rc = published_each(s->published, check_published_uri, &checking);
@@ -528,7 +532,7 @@ static int check_all(struct tidings_server *s, const struct catalog *c, struct t
     return rc;
 }
 
-int server_publish_mount(struct tidings_server *s, struct tidings_error *err)
+int server_publish_mount(struct server_publishing *s, struct tidings_error *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < prefix_count(s); i++) {
@@ -537,22 +541,22 @@ int server_publish_mount(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-int server_publish_check(struct tidings_server *s, struct tidings_error *err)
+int server_publish_check(struct server_publishing *s, struct tidings_error *err)
 {
     struct catalog *c = hub_catalog(s->hub);
     int rc = check_all(s, c, err);
     catalog_unref(c);
-    return rc == 0 && s->config.allow_write ? server_publish_add_tools(s, err) : rc;
+    return rc == 0 && s->config->allow_write ? server_publish_add_tools(s->server, err) : rc;
 }
 
-void server_publish_open(struct tidings_server *s)
+void server_publish_open(struct server_publishing *s)
 {
-    if (s->keeper) {
-        keeper_conceal(s->keeper);
+    if (s->store->keeper) {
+        keeper_conceal(s->store->keeper);
     }
     __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
-    if (cluster_is_joined(s->cluster)) {
-        cluster_serve(s->cluster, s->mounted);
+    if (cluster_is_joined(s->store->cluster)) {
+        cluster_serve(s->store->cluster, s->mounted);
     }
 }
 
@@ -568,7 +572,7 @@ struct publish_write {
     published_done_fn done;
 };
 
-bool server_publish_is_writable(struct tidings_server *s, const struct tidings_call *call,
+bool server_publish_is_writable(struct server_publishing *s, const struct tidings_call *call,
                                 struct tidings_str uri)
 {
     struct arena arena;

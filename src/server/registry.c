@@ -223,8 +223,8 @@ int tidings_server_set_call_hooks(struct tidings_server *s, const struct tidings
     if (rc < 0) {
         return rc;
     }
-    s->call_hooks = hooks ? *hooks : (struct tidings_call_hooks){0};
-    hub_set_call_hooks(s->hub, hooks ? &s->call_hooks : NULL);
+    s->registry.call_hooks = hooks ? *hooks : (struct tidings_call_hooks){0};
+    hub_set_call_hooks(s->hub, hooks ? &s->registry.call_hooks : NULL);
     return 0;
 }
 
@@ -498,15 +498,15 @@ static int add_entry(struct tidings_server *s, const struct tidings_resource *ab
         copy.uri = buf_str(&canonical);
     }
     if (rc == 0) {
-        rc = is_template ? server_publish_check_template(s, copy.uri, err)
-                         : server_publish_reserve(s, copy.uri, err);
+        rc = is_template ? server_publish_check_template(&s->publishing, copy.uri, err)
+                         : server_publish_reserve(&s->publishing, copy.uri, err);
     }
     struct catalog_entry *entry =
         rc < 0 ? NULL : catalog_entry_create(&copy, is_template, read, user, err);
     if (rc == 0) {
         rc = entry ? hub_add_entry(s->hub, entry, err) : TIDINGS_E_INVALID;
         if (rc < 0 && rc != TIDINGS_E_EXISTS && !is_template) {
-            published_release(s->published, copy.uri);
+            published_release(s->publishing.published, copy.uri);
         }
     }
     buf_deinit(&canonical);
@@ -533,7 +533,7 @@ int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
     int rc = server_check(s, err);
     rc = rc < 0 ? rc : hub_remove_entry(s->hub, uri, err);
     if (rc == 0) {
-        published_release(s->published, uri);
+        published_release(s->publishing.published, uri);
     }
     return rc;
 }
@@ -706,7 +706,8 @@ tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
         return NULL;
     }
     struct tidings_error why;
-    struct tidings_subscription *sub = inproc_subscription_create(&s->inproc, uri, options, &why);
+    struct tidings_subscription *sub =
+        inproc_subscription_create(&s->registry.inproc, uri, options, &why);
     if (!sub) {
         tidings_fail(err, why.code, "%s", why.text);
     }
@@ -725,15 +726,16 @@ int tidings_server_add_route(struct tidings_server *s, const char *path, tidings
                             "a function to call");
     }
     struct http_route *routes =
-        mem_realloc(s->routes, (s->route_count + 1) * sizeof(struct http_route));
+        mem_realloc(s->registry.routes, (s->registry.route_count + 1) * sizeof(struct http_route));
     if (!routes) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    s->routes = routes;
+    s->registry.routes = routes;
     char *copy = str_dup(tidings_str(path));
     if (!copy) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    s->routes[s->route_count++] = (struct http_route){.path = copy, .fn = fn, .user = user};
+    s->registry.routes[s->registry.route_count++] =
+        (struct http_route){.path = copy, .fn = fn, .user = user};
     return 0;
 }

@@ -39,7 +39,7 @@ size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEA
     if (hub_is_store_unreachable(s->hub)) {
         ret[n++] = "store: the database cannot be reached";
     }
-    if (s->keeper && keeper_is_failing(s->keeper)) {
+    if (s->store.keeper && keeper_is_failing(s->store.keeper)) {
         ret[n++] = "store: the last commit failed";
     }
     return n;
@@ -133,7 +133,7 @@ void tidings_server_stop_now(struct tidings_server *s)
     }
 }
 
-bool server_is_stopping(const struct tidings_server *s)
+static bool server_is_stopping(const struct tidings_server *s)
 {
     return __atomic_load_n(&s->stopping, __ATOMIC_ACQUIRE);
 }
@@ -155,7 +155,7 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
                                                      : "the server has been started already");
     }
     hub_hold(s->hub);
-    process_probe_open(&s->process);
+    process_probe_open(&s->admin.process);
     int rc = sandbox_enter(&s->sandbox, &s->config, server_has_listener(s, LISTENER_HTTP), err);
     rc = rc < 0 ? rc : server_setup(s, is_stepped, err);
     if (rc == 0) {
@@ -163,7 +163,7 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
         hub_set_running(s->hub, true);
         server_timers_start(s);
     } else {
-        process_probe_close(&s->process);
+        process_probe_close(&s->admin.process);
         set_state(s, SERVER_NEW);
     }
     hub_release(s->hub);
@@ -197,7 +197,7 @@ static void worker_ended(struct worker_thread *w, void *user)
 {
     (void)w;
     struct tidings_server *s = user;
-    if (__atomic_sub_fetch(&s->running_workers, 1, __ATOMIC_ACQ_REL) == 0) {
+    if (__atomic_sub_fetch(&s->workers.running, 1, __ATOMIC_ACQ_REL) == 0) {
         loop_stop(s->loop);
     }
 }
@@ -210,9 +210,9 @@ static void wind_down(struct tidings_server *s)
     server_listeners_close(s);
     s->is_winding_down = true;
     server_timers_stop(s);
-    __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);
-    for (size_t i = 0; i < s->worker_count; i++) {
-        worker_thread_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
+    __atomic_store_n(&s->workers.running, s->workers.count, __ATOMIC_RELEASE);
+    for (size_t i = 0; i < s->workers.count; i++) {
+        worker_thread_stop(s->workers.threads[i], s->config.drain_ms, worker_ended, s);
     }
 }
 
@@ -221,15 +221,15 @@ static void server_run_hurry(struct tidings_server *s)
 {
     if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
         s->has_hurried = true;
-        for (size_t i = 0; i < s->worker_count; i++) {
-            worker_thread_hurry(s->workers[i]);
+        for (size_t i = 0; i < s->workers.count; i++) {
+            worker_thread_hurry(s->workers.threads[i]);
         }
     }
 }
 
 static bool workers_have_ended(const struct tidings_server *s)
 {
-    return s->is_winding_down && __atomic_load_n(&s->running_workers, __ATOMIC_ACQUIRE) == 0;
+    return s->is_winding_down && __atomic_load_n(&s->workers.running, __ATOMIC_ACQUIRE) == 0;
 }
 
 static void server_run_end(struct tidings_server *s)
@@ -258,8 +258,8 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         return rc;
     }
     set_state(s, SERVER_RUNNING);
-    for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
-        rc = worker_thread_start(s->workers[i], err);
+    for (size_t i = 0; rc == 0 && s->workers.count > 1 && i < s->workers.count; i++) {
+        rc = worker_thread_start(s->workers.threads[i], err);
     }
     if (rc == 0) {
         tell_ready(s);
@@ -274,8 +274,8 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         loop_run(s->loop);
         server_run_hurry(s);
     }
-    for (size_t i = 0; i < s->worker_count; i++) {
-        worker_thread_join(s->workers[i]);
+    for (size_t i = 0; i < s->workers.count; i++) {
+        worker_thread_join(s->workers.threads[i]);
     }
     server_run_end(s);
     return rc;
@@ -315,7 +315,7 @@ static bool have_jobs_ended(struct tidings_server *s)
     if (!workers_have_ended(s)) {
         return false;
     }
-    struct worker_thread *w = s->workers[0];
+    struct worker_thread *w = s->workers.threads[0];
     if (!s->is_awaiting_jobs) {
         s->is_awaiting_jobs = true;
         worker_thread_await_jobs(w);
@@ -456,7 +456,76 @@ extern char **environ;
 static bool server_is_mute(void *user, struct tidings_str uri)
 {
     const struct tidings_server *s = user;
-    return published_is_mute(s->published, uri);
+    return published_is_mute(s->publishing.published, uri);
+}
+
+/* ---- for the cluster ------------------------------------------------------------------------- */
+
+static enum mount_nodes server_nodes_of(void *user, struct tidings_str uri)
+{
+    const struct tidings_server *s = user;
+    return config_nodes_of(&s->config, uri);
+}
+
+static bool server_may_serve(void *user, const struct tidings_resource *about)
+{
+    struct tidings_server *s = user;
+    return server_publish_may_follow(&s->publishing, about);
+}
+
+static const char *server_first_address(void *user)
+{
+    return tidings_server_address(user, 0);
+}
+
+static bool server_gives_up(void *user)
+{
+    return server_is_stopping(user);
+}
+
+static void server_task_changed(void *user, struct tidings_str uri)
+{
+    struct tidings_server *s = user;
+    server_tasks_followed(&s->store.tasks, uri);
+}
+
+static void server_data_lost(void *user)
+{
+    struct tidings_server *s = user;
+    server_tasks_broken(&s->store.tasks);
+}
+
+static void server_reach_changed(void *user, bool is_unreachable)
+{
+    struct tidings_server *s = user;
+    server_tasks_reach(&s->store.tasks, is_unreachable);
+}
+
+static const struct cluster_ops server_cluster_ops = {
+    .nodes_of = server_nodes_of,
+    .may_serve = server_may_serve,
+    .address = server_first_address,
+    .is_stopping = server_gives_up,
+    .task_changed = server_task_changed,
+    .data_lost = server_data_lost,
+    .reach_changed = server_reach_changed,
+};
+
+/* Each part gets what it uses of the others. */
+static void server_tell_parts(struct tidings_server *s)
+{
+    s->registry.inproc.hub = s->hub;
+    s->publishing.server = s;
+    s->publishing.config = &s->config;
+    s->publishing.hub = s->hub;
+    s->publishing.store = &s->store;
+    s->publishing.identity = &s->settings.identity;
+    s->store.config = &s->config;
+    s->store.hub = s->store.tasks.hub = s->hub;
+    s->store.loop = s->store.tasks.loop = s->loop;
+    s->store.publishing = &s->publishing;
+    s->store.cluster_ops = &server_cluster_ops;
+    s->store.cluster_user = s;
 }
 
 struct tidings_server *tidings_server_create(struct tidings_error *err)
@@ -466,29 +535,29 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    inproc_subscriptions_init(&s->inproc);
-    map_init(&s->runtime_rules);
+    inproc_subscriptions_init(&s->registry.inproc);
+    map_init(&s->registry.runtime_rules);
     list_init(&s->timers);
-    s->process.statm = s->process.fds = -1;
-    buf_init(&s->implementation, 1u << 20);
-    buf_init(&s->instructions, 1u << 20);
-    buf_init(&s->ceiling, 64);
-    buf_init(&s->authority.text, 0);
-    buf_init(&s->absolute, 0);
-    buf_init(&s->info_text, 1u << 20);
+    s->admin.process.statm = s->admin.process.fds = -1;
+    buf_init(&s->settings.implementation, 1u << 20);
+    buf_init(&s->settings.instructions, 1u << 20);
+    buf_init(&s->settings.ceiling, 64);
+    buf_init(&s->publishing.authority.text, 0);
+    buf_init(&s->publishing.absolute, 0);
+    buf_init(&s->settings.info_text, 1u << 20);
     if (config_init(&s->config, err) < 0) {
         goto fail;
     }
     s->loop = loop_create(err);
     s->hub = s->loop ? hub_create(s->loop, err) : NULL;
-    s->inproc.hub = s->hub;
-    s->published =
+    server_tell_parts(s);
+    s->publishing.published =
         s->hub ? published_create(&s->config.published_max, &s->config.published_bytes, err) : NULL;
-    if (!s->published) {
+    if (!s->publishing.published) {
         goto fail;
     }
     hub_on_mute(s->hub, server_is_mute, s);
-    server_share_published(s);
+    server_share_published(&s->publishing);
     return s;
 fail:
     tidings_server_destroy(s);
@@ -511,34 +580,34 @@ void tidings_server_destroy(struct tidings_server *s)
     server_timers_close(s);
     server_sockets_forget(s);
     if (s->hub) {
-        server_store_close(s, false); /* it announces what it did last */
+        server_store_close(&s->store, false); /* it announces what it did last */
     }
-    if (s->published) {
-        published_set_shares(s->published, NULL); /* accounts are the hub's */
+    if (s->publishing.published) {
+        published_set_shares(s->publishing.published, NULL); /* accounts are the hub's */
     }
     hub_destroy(s->hub);
-    cluster_destroy(s->cluster);
-    catalog_unref(s->mounted);
-    published_destroy(s->published);
-    inproc_subscriptions_deinit(&s->inproc);
-    for (size_t i = 0; i < s->route_count; i++) {
-        mem_free((char *)(uintptr_t)s->routes[i].path);
+    cluster_destroy(s->store.cluster);
+    catalog_unref(s->publishing.mounted);
+    published_destroy(s->publishing.published);
+    inproc_subscriptions_deinit(&s->registry.inproc);
+    for (size_t i = 0; i < s->registry.route_count; i++) {
+        mem_free((char *)(uintptr_t)s->registry.routes[i].path);
     }
-    mem_free(s->routes);
+    mem_free(s->registry.routes);
     if (s->loop) {
         loop_destroy(s->loop);
     }
     config_deinit(&s->config);
-    rules_deinit(&s->rules);
-    access_rules_unref(s->access);
-    server_runtime_rules_deinit(s);
-    buf_deinit(&s->implementation);
-    buf_deinit(&s->instructions);
-    buf_deinit(&s->ceiling);
-    entity_authority_deinit(&s->authority);
-    buf_deinit(&s->absolute);
-    buf_deinit(&s->info_text);
-    process_probe_close(&s->process);
+    rules_deinit(&s->settings.rules);
+    access_rules_unref(s->settings.access);
+    runtime_rules_deinit(&s->registry.runtime_rules);
+    buf_deinit(&s->settings.implementation);
+    buf_deinit(&s->settings.instructions);
+    buf_deinit(&s->settings.ceiling);
+    entity_authority_deinit(&s->publishing.authority);
+    buf_deinit(&s->publishing.absolute);
+    buf_deinit(&s->settings.info_text);
+    process_probe_close(&s->admin.process);
     mem_free(s);
 }
 
@@ -629,18 +698,18 @@ int tidings_server_set_info(struct tidings_server *s, const struct tidings_serve
     struct tidings_str *slices[] = {&copy.name,        &copy.version,     &copy.title,
                                     &copy.description, &copy.website_url, &copy.instructions};
     size_t n = sizeof(slices) / sizeof(slices[0]);
-    buf_clear(&s->info_text);
+    buf_clear(&s->settings.info_text);
     for (size_t i = 0; i < n; i++) {
-        if (buf_puts(&s->info_text, *slices[i]) < 0) {
-            return buf_check(&s->info_text, "the server's description", "shorten it", err);
+        if (buf_puts(&s->settings.info_text, *slices[i]) < 0) {
+            return buf_check(&s->settings.info_text, "the server's description", "shorten it", err);
         }
     }
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        slices[i]->ptr = slices[i]->len > 0 ? s->info_text.ptr + at : "";
+        slices[i]->ptr = slices[i]->len > 0 ? s->settings.info_text.ptr + at : "";
         at += slices[i]->len;
     }
-    s->info = copy;
+    s->settings.info = copy;
     return 0;
 }
 
@@ -651,9 +720,9 @@ int tidings_server_declare(struct tidings_server *s, const char *feature, struct
     }
     struct tidings_str f = tidings_str(feature);
     if (str_eq(f, STR("tools"))) {
-        s->identity.has_tools = true;
+        s->settings.identity.has_tools = true;
     } else if (str_eq(f, STR("prompts"))) {
-        s->identity.has_prompts = true;
+        s->settings.identity.has_prompts = true;
     } else {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.60s' cannot be declared; use tools or prompts", f.ptr);
@@ -756,7 +825,7 @@ static bool server_main_explain(const struct tidings_server *server, const char 
             return true;
         }
         if (strcmp(argv[i], "--version") == 0) {
-            struct tidings_str version = server->info.version;
+            struct tidings_str version = server->settings.info.version;
             printf("%s %.*s%slibtidings %s%s\n", name, (int)version.len, version.ptr,
                    version.len > 0 ? " (" : "", tidings_version(), version.len > 0 ? ")" : "");
             return true;

@@ -192,7 +192,7 @@ static size_t descriptors_in_use(const struct tidings_server *s)
         count++;
     }
     if (!dir) {
-        return 16 + 4 * s->worker_count; /* as it was measured */
+        return 16 + 4 * s->workers.count; /* as it was measured */
     }
     closedir(dir);
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
@@ -202,7 +202,7 @@ static size_t connection_limit(const struct tidings_server *s)
 {
     size_t descriptors = descriptor_limit(s), used = descriptors_in_use(s);
     size_t left = descriptors > used ? descriptors - used : 1;
-    size_t spare = SPARE_DESCRIPTORS + WORKER_DESCRIPTORS * s->worker_count +
+    size_t spare = SPARE_DESCRIPTORS + WORKER_DESCRIPTORS * s->workers.count +
                    MOUNT_DESCRIPTORS * s->config.mount_count + descriptors / FILE_PIECES_SHARE;
     size_t most = left > 2 * spare ? left - spare : (left + 1) / 2;
     size_t wanted = s->config.max_connections;
@@ -218,10 +218,10 @@ bool server_has_listener(const struct tidings_server *s, enum listener_kind kind
 {
     const struct config *c = &s->config;
     bool has = kind == LISTENER_HTTP ? config_is_given(c, "http") || c->http_unix.count > 0 ||
-                                           (config_wants_http(c) && s->passed_count == 0)
+                                           (config_wants_http(c) && s->listeners.passed_count == 0)
                                      : c->tcp.count > 0 || c->unix_sockets.count > 0;
-    for (size_t i = 0; i < s->passed_count; i++) {
-        has = has || s->passed[i].kind == kind;
+    for (size_t i = 0; i < s->listeners.passed_count; i++) {
+        has = has || s->listeners.passed[i].kind == kind;
     }
     return has;
 }
@@ -235,7 +235,7 @@ int tidings_server_add_socket(struct tidings_server *s, enum tidings_listener ki
     if (kind != TIDINGS_LISTENER_HTTP && kind != TIDINGS_LISTENER_LINES) {
         return tidings_fail(err, TIDINGS_E_INVALID, "there is no kind of listener %d", (int)kind);
     }
-    if (s->passed_count >= SERVER_LISTENERS_MAX) {
+    if (s->listeners.passed_count >= SERVER_LISTENERS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u listeners",
                             SERVER_LISTENERS_MAX);
     }
@@ -243,7 +243,7 @@ int tidings_server_add_socket(struct tidings_server *s, enum tidings_listener ki
     if (rc < 0) {
         return rc;
     }
-    s->passed[s->passed_count++] = (struct server_socket){
+    s->listeners.passed[s->listeners.passed_count++] = (struct server_socket){
         .kind = kind == TIDINGS_LISTENER_HTTP ? LISTENER_HTTP : LISTENER_LINES,
         .fd = fd,
     };
@@ -252,8 +252,8 @@ int tidings_server_add_socket(struct tidings_server *s, enum tidings_listener ki
 
 void server_sockets_forget(struct tidings_server *s)
 {
-    while (s->passed_count > 0) {
-        close(s->passed[--s->passed_count].fd);
+    while (s->listeners.passed_count > 0) {
+        close(s->listeners.passed[--s->listeners.passed_count].fd);
     }
 }
 
@@ -262,10 +262,11 @@ const char *tidings_server_address(struct tidings_server *s, size_t index)
     if (!s) {
         return NULL;
     }
-    if (index < s->listener_count) {
-        return s->listeners[index].listener ? listener_url(s->listeners[index].listener) : NULL;
+    if (index < s->listeners.count) {
+        return s->listeners.all[index].listener ? listener_url(s->listeners.all[index].listener)
+                                                : NULL;
     }
-    return index == s->listener_count && s->config.stdio ? "stdio" : NULL;
+    return index == s->listeners.count && s->config.stdio ? "stdio" : NULL;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -319,27 +320,27 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
 static int open_one(struct tidings_server *s, enum listener_kind kind,
                     const struct endpoint_address *at, struct tidings_error *err)
 {
-    if (s->listener_count >= SERVER_LISTENERS_MAX) {
+    if (s->listeners.count >= SERVER_LISTENERS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u listeners",
                             SERVER_LISTENERS_MAX);
     }
-    struct server_listener *d = &s->listeners[s->listener_count];
-    d->protocol = (struct listener_protocol){.kind = kind, .tls = s->tls};
+    struct server_listener *d = &s->listeners.all[s->listeners.count];
+    d->protocol = (struct listener_protocol){.kind = kind, .tls = s->listeners.tls};
     struct listener_options o = {
         .protocol = &d->protocol,
         .at = *at,
-        .max_connections = s->max_connections,
-        .inboxes = s->inboxes,
-        .worker_count = s->worker_count,
+        .max_connections = s->listeners.max_connections,
+        .inboxes = s->workers.inboxes,
+        .worker_count = s->workers.count,
         .quotas = hub_quotas(s->hub),
         .allowances = hub_allowances(s->hub),
-        .rejects = s->rejects,
+        .rejects = s->listeners.rejects,
     };
     d->listener = listener_open(s->loop, &o, err);
     if (!d->listener) {
         return err->code < 0 ? err->code : TIDINGS_E_IO;
     }
-    s->listener_count++;
+    s->listeners.count++;
     if (listener_endpoint(d->listener)->is_unix) {
         d->protocol.tls = NULL; /* it does not leave the machine */
     }
@@ -349,7 +350,7 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
 static int open_http(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    if (!config_is_given(c, "http") && (!config_wants_http(c) || s->passed_count > 0)) {
+    if (!config_is_given(c, "http") && (!config_wants_http(c) || s->listeners.passed_count > 0)) {
         return 0;
     }
     struct endpoint_address at = {
@@ -389,9 +390,9 @@ static int open_paths(struct tidings_server *s, enum listener_kind kind, struct 
 static int open_passed(struct tidings_server *s, struct tidings_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < s->passed_count; i++) {
-        struct endpoint_address at = {.fd = s->passed[i].fd};
-        rc = open_one(s, s->passed[i].kind, &at, err);
+    for (size_t i = 0; rc == 0 && i < s->listeners.passed_count; i++) {
+        struct endpoint_address at = {.fd = s->listeners.passed[i].fd};
+        rc = open_one(s, s->listeners.passed[i].kind, &at, err);
     }
     if (rc == 0) {
         server_sockets_forget(s);
@@ -404,32 +405,32 @@ static int open_passed(struct tidings_server *s, struct tidings_error *err)
 static void input_ended(void *user)
 {
     struct tidings_server *s = user;
-    if (s->listener_count == 0) {
+    if (s->listeners.count == 0) {
         tidings_server_stop(s);
     }
 }
 
 static int open_stdio(struct tidings_server *s, struct tidings_error *err)
 {
-    int rc = worker_thread_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO,
+    int rc = worker_thread_open_stdio(s->workers.threads[0], STDIN_FILENO, STDOUT_FILENO,
                                       s->config.max_line, err);
     if (rc == 0) {
-        s->workers[0]->input_ended = input_ended;
-        s->workers[0]->input_user = s;
+        s->workers.threads[0]->input_ended = input_ended;
+        s->workers.threads[0]->input_user = s;
     }
     return rc;
 }
 
 static int server_listeners_open(struct tidings_server *s, struct tidings_error *err)
 {
-    s->listeners = mem_zalloc(SERVER_LISTENERS_MAX * sizeof(*s->listeners));
-    s->rejects = reject_list_create(s->loop);
-    if (!s->listeners || !s->rejects) {
+    s->listeners.all = mem_zalloc(SERVER_LISTENERS_MAX * sizeof(*s->listeners.all));
+    s->listeners.rejects = reject_list_create(s->loop);
+    if (!s->listeners.all || !s->listeners.rejects) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    s->max_connections = connection_limit(s);
-    hub_limit_counters(s->hub)->values[LIMIT_CONNECTIONS] = s->max_connections;
-    int rc = tls_setup(&s->tls, &s->config, err);
+    s->listeners.max_connections = connection_limit(s);
+    hub_limit_counters(s->hub)->values[LIMIT_CONNECTIONS] = s->listeners.max_connections;
+    int rc = tls_setup(&s->listeners.tls, &s->config, err);
     if (rc < 0) {
         return rc;
     }
@@ -453,10 +454,10 @@ static int server_listeners_open(struct tidings_server *s, struct tidings_error 
  * server by it; else NULL. */
 static const char *server_listeners_url(const struct tidings_server *s)
 {
-    for (size_t i = 0; i < s->listener_count; i++) {
-        const struct endpoint *e = listener_endpoint(s->listeners[i].listener);
-        if (s->listeners[i].protocol.kind == LISTENER_HTTP && !e->is_unix) {
-            return endpoint_is_local(e) ? listener_url(s->listeners[i].listener) : NULL;
+    for (size_t i = 0; i < s->listeners.count; i++) {
+        const struct endpoint *e = listener_endpoint(s->listeners.all[i].listener);
+        if (s->listeners.all[i].protocol.kind == LISTENER_HTTP && !e->is_unix) {
+            return endpoint_is_local(e) ? listener_url(s->listeners.all[i].listener) : NULL;
         }
     }
     return NULL;
@@ -464,23 +465,23 @@ static const char *server_listeners_url(const struct tidings_server *s)
 
 void server_listeners_close(struct tidings_server *s)
 {
-    for (size_t i = 0; i < s->listener_count; i++) {
-        listener_close(s->listeners[i].listener);
-        s->listeners[i].listener = NULL;
+    for (size_t i = 0; i < s->listeners.count; i++) {
+        listener_close(s->listeners.all[i].listener);
+        s->listeners.all[i].listener = NULL;
     }
-    reject_list_destroy(s->rejects);
-    s->rejects = NULL;
+    reject_list_destroy(s->listeners.rejects);
+    s->listeners.rejects = NULL;
 }
 
 /* nobody connects any more */
 static void server_listeners_destroy(struct tidings_server *s)
 {
     server_listeners_close(s);
-    mem_free(s->listeners);
-    s->listeners = NULL;
-    tls_context_unref(s->tls);
-    s->tls = NULL;
-    s->listener_count = 0;
+    mem_free(s->listeners.all);
+    s->listeners.all = NULL;
+    tls_context_unref(s->listeners.tls);
+    s->listeners.tls = NULL;
+    s->listeners.count = 0;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -593,11 +594,11 @@ static int load_tls(struct tidings_server *s, void **ret, struct tidings_error *
 /* Who is connected keeps what it began with. */
 static void put_tls(struct tidings_server *s, void *fresh)
 {
-    struct tls_context *old = s->tls;
-    s->tls = fresh;
-    for (size_t i = 0; i < s->listener_count; i++) {
-        if (s->listeners[i].protocol.tls) {
-            s->listeners[i].protocol.tls = s->tls;
+    struct tls_context *old = s->listeners.tls;
+    s->listeners.tls = fresh;
+    for (size_t i = 0; i < s->listeners.count; i++) {
+        if (s->listeners.all[i].protocol.tls) {
+            s->listeners.all[i].protocol.tls = s->listeners.tls;
         }
     }
     tls_context_unref(old);
@@ -884,7 +885,7 @@ static const char *program_name(void)
  * of the program `tidings` is the library's. */
 static void put_name(const struct tidings_server *s, struct jw *w)
 {
-    const struct tidings_server_info *info = &s->info;
+    const struct tidings_server_info *info = &s->settings.info;
     const char *program = config_is_given(&s->config, "name") ? NULL : program_name();
     struct tidings_str name = tidings_str(program ? program : s->config.name);
     bool is_ours = str_eq(name, STR("tidings")) || !program;
@@ -897,41 +898,43 @@ static void put_name(const struct tidings_server *s, struct jw *w)
 
 static void build_identity(struct tidings_server *s)
 {
-    const struct tidings_server_info *info = &s->info;
+    const struct tidings_server_info *info = &s->settings.info;
     const struct config *c = &s->config;
     struct jw w;
-    buf_clear(&s->implementation);
-    jw_init(&w, &s->implementation);
+    buf_clear(&s->settings.implementation);
+    jw_init(&w, &s->settings.implementation);
     jw_begin_object(&w);
     put_name(s, &w);
     put_info(&w, STR("title"), info->title.len > 0 ? info->title : tidings_str(c->title));
     put_info(&w, STR("description"), info->description);
     put_info(&w, STR("websiteUrl"), info->website_url);
     jw_end_object(&w);
-    s->identity.implementation = buf_str(&s->implementation);
-    s->identity.has_instructions = info->instructions.len > 0 || config_is_given(c, "instructions");
-    s->identity.instructions =
+    s->settings.identity.implementation = buf_str(&s->settings.implementation);
+    s->settings.identity.has_instructions =
+        info->instructions.len > 0 || config_is_given(c, "instructions");
+    s->settings.identity.instructions =
         info->instructions.len > 0 ? info->instructions : tidings_str(c->instructions);
-    buf_clear(&s->ceiling);
-    config_get(c, "protocol-max", &s->ceiling);
-    s->identity.ceiling = buf_str(&s->ceiling);
-    s->identity.list_changed = c->list_changed;
-    s->identity.no_subscriptions = !c->subscribe;
-    s->identity.allow_write = c->allow_write;
-    s->identity.is_private = config_wants_tokens(c) || c->tls_client_auth != TLS_CLIENT_OFF ||
-                             c->access.count > 0 || c->access_file[0] != '\0';
-    s->identity.has_rate = config_is_given(c, "rate");
+    buf_clear(&s->settings.ceiling);
+    config_get(c, "protocol-max", &s->settings.ceiling);
+    s->settings.identity.ceiling = buf_str(&s->settings.ceiling);
+    s->settings.identity.list_changed = c->list_changed;
+    s->settings.identity.no_subscriptions = !c->subscribe;
+    s->settings.identity.allow_write = c->allow_write;
+    s->settings.identity.is_private = config_wants_tokens(c) ||
+                                      c->tls_client_auth != TLS_CLIENT_OFF || c->access.count > 0 ||
+                                      c->access_file[0] != '\0';
+    s->settings.identity.has_rate = config_is_given(c, "rate");
     struct buf profile;
     buf_init(&profile, 64);
     config_get(c, "profile", &profile);
-    s->identity.profile = dialect_find_profile(buf_str(&profile));
+    s->settings.identity.profile = dialect_find_profile(buf_str(&profile));
     buf_deinit(&profile);
     /* Hosts that begin with tools give up where there is no such list
      * (tests/integration/hosts.test.mjs): it is empty instead. A profile says what its document
      * says. */
-    bool has_lists = s->identity.profile == NULL;
-    s->identity.has_tools = s->identity.has_tools || has_lists;
-    s->identity.has_prompts = s->identity.has_prompts || has_lists;
+    bool has_lists = s->settings.identity.profile == NULL;
+    s->settings.identity.has_tools = s->settings.identity.has_tools || has_lists;
+    s->settings.identity.has_prompts = s->settings.identity.has_prompts || has_lists;
 }
 
 static int setup_health(void *user, bool is_live, bool is_detailed, char *out, size_t size)
@@ -945,16 +948,16 @@ static int setup_health(void *user, bool is_live, bool is_detailed, char *out, s
 static void freeze_limits(struct tidings_server *s)
 {
     const struct config *c = &s->config;
-    s->option_limits = (struct option_limits){
+    s->settings.option_limits = (struct option_limits){
         .window_ms = c->window_ms,
         .rate_ms = c->rate_ms,
         .is_slim = c->detail != 0,
         .max_window_ms = c->max_window_ms,
         .max_rate_ms = c->max_rate_ms,
-        .rules = s->rules.at,
-        .rule_count = s->rules.count,
+        .rules = s->settings.rules.at,
+        .rule_count = s->settings.rules.count,
     };
-    s->limits = (struct worker_limits){
+    s->settings.limits = (struct worker_limits){
         .page_size = c->page_size,
         .max_page_size = 1000,
         .max_read_bytes = c->max_read,
@@ -973,7 +976,7 @@ static void freeze_limits(struct tidings_server *s)
         .max_tasks = c->max_tasks,
         .max_client_tasks = c->max_client_tasks,
         .task_ttl_ms = c->task_ttl_ms,
-        .options = &s->option_limits,
+        .options = &s->settings.option_limits,
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
         .retry_ms = RETRY_MS,
@@ -981,7 +984,7 @@ static void freeze_limits(struct tidings_server *s)
         .list_linger_ms = LIST_LINGER_MS,
         .refuses_stale = c->stale_reads == 1,
     };
-    s->http = (struct http_config){
+    s->settings.http = (struct http_config){
         .origin_check =
             {
                 .hosts = (const char *const *)c->allow_host.items,
@@ -990,22 +993,22 @@ static void freeze_limits(struct tidings_server *s)
                 .origin_count = c->allow_origin.count,
             },
         .auth = config_wants_tokens(c) ? &s->oauth.http : NULL,
-        .routes = s->routes,
-        .route_count = s->route_count,
+        .routes = s->registry.routes,
+        .route_count = s->registry.route_count,
         .max_body = c->max_body,
         .allow_write = c->allow_write,
         .legacy_sse = c->legacy_sse,
         .metrics = c->metrics && strcmp(c->metrics, "path") == 0,
         .health = setup_health,
         .health_user = s,
-        .events = dialect_rules(&s->identity)->has_events,
+        .events = dialect_rules(&s->settings.identity)->has_events,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
         .body_timeout_ms = c->body_timeout_ms,
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
     };
-    s->sockets = (struct socket_config){
+    s->settings.sockets = (struct socket_config){
         .max_line = c->max_line,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
@@ -1018,57 +1021,57 @@ static void freeze_limits(struct tidings_server *s)
 
 static int open_console(struct tidings_server *s, struct tidings_error *err)
 {
-    int rc = console_init(&s->console, err);
-    s->http.console_page = rc == 0 ? buf_str(&s->console.page) : STR_EMPTY;
-    s->http.console_policy = rc == 0 ? buf_str(&s->console.policy) : STR_EMPTY;
+    int rc = console_init(&s->admin.console, err);
+    s->settings.http.console_page = rc == 0 ? buf_str(&s->admin.console.page) : STR_EMPTY;
+    s->settings.http.console_policy = rc == 0 ? buf_str(&s->admin.console.policy) : STR_EMPTY;
     return rc;
 }
 
 static struct http_worker *find_worker(void *user, unsigned index)
 {
     struct tidings_server *s = user;
-    return index < s->worker_count ? s->workers[index]->http : NULL;
+    return index < s->workers.count ? s->workers.threads[index]->http : NULL;
 }
 
 static int build_workers(struct tidings_server *s, struct tidings_error *err)
 {
-    size_t count = s->worker_count;
-    s->workers = mem_zalloc(count * sizeof(struct worker_thread *));
-    s->inboxes = mem_zalloc(count * sizeof(struct worker_inboxes));
-    s->cores = mem_zalloc(count * sizeof(struct worker *));
-    if (!s->workers || !s->inboxes || !s->cores) {
+    size_t count = s->workers.count;
+    s->workers.threads = mem_zalloc(count * sizeof(struct worker_thread *));
+    s->workers.inboxes = mem_zalloc(count * sizeof(struct worker_inboxes));
+    s->workers.cores = mem_zalloc(count * sizeof(struct worker *));
+    if (!s->workers.threads || !s->workers.inboxes || !s->workers.cores) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
         struct worker_thread_options o = {
             .loop = count == 1 ? s->loop : NULL,
             .hub = s->hub,
-            .limits = &s->limits,
-            .self = &s->identity,
-            .http = server_has_listener(s, LISTENER_HTTP) ? &s->http : NULL,
-            .sockets = server_has_listener(s, LISTENER_LINES) ? &s->sockets : NULL,
+            .limits = &s->settings.limits,
+            .self = &s->settings.identity,
+            .http = server_has_listener(s, LISTENER_HTTP) ? &s->settings.http : NULL,
+            .sockets = server_has_listener(s, LISTENER_LINES) ? &s->settings.sockets : NULL,
             .find = find_worker,
             .find_user = s,
             .index = (unsigned)i,
             .count = (unsigned)count,
-            .sessions = cluster_sessions_store(s->cluster),
+            .sessions = cluster_sessions_store(s->store.cluster),
         };
-        s->workers[i] = worker_thread_create(&o, err);
-        if (!s->workers[i]) {
+        s->workers.threads[i] = worker_thread_create(&o, err);
+        if (!s->workers.threads[i]) {
             return TIDINGS_E_NOMEM;
         }
-        worker_thread_get_inboxes(s->workers[i], &s->inboxes[i]);
-        s->cores[i] = &s->workers[i]->core.worker;
-        access_enforce_rules(s->cores[i], access_rules_ref(s->access));
+        worker_thread_get_inboxes(s->workers.threads[i], &s->workers.inboxes[i]);
+        s->workers.cores[i] = &s->workers.threads[i]->core.worker;
+        access_enforce_rules(s->workers.cores[i], access_rules_ref(s->settings.access));
         if (s->sandbox.is_entered && (o.http || o.sockets)) {
-            sendq_batch_open_ring(&s->cores[i]->batch); /* none can be made later */
+            sendq_batch_open_ring(&s->workers.cores[i]->batch); /* none can be made later */
         }
     }
-    if (s->status) {
-        status_set_cores(s->status, s->cores, count);
+    if (s->admin.status) {
+        status_set_cores(s->admin.status, s->workers.cores, count);
     }
-    if (s->cluster) {
-        cluster_sessions_bind(s->cluster, s->cores, count);
+    if (s->store.cluster) {
+        cluster_sessions_bind(s->store.cluster, s->workers.cores, count);
     }
     return 0;
 }
@@ -1092,10 +1095,10 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     const struct config *c = &s->config;
     int rc = builtin_mount_all(s->hub, c, err);
     if (rc == 0) {
-        rc = server_publish_mount(s, err);
+        rc = server_publish_mount(&s->publishing, err);
     }
     if (rc == 0) {
-        rc = server_entities_mount(s, err);
+        rc = server_entities_mount(&s->publishing, err);
     }
     if (rc == 0 && s->is_program && !config_shows_self(c)) {
         rc = check_has_something(s, err);
@@ -1103,18 +1106,18 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     if (rc == 0) {
         rc =
             hub_mount(s->hub, config_shows_self(c) ? &provider_status_ops : &provider_semantics_ops,
-                      STR(STATUS_PREFIX), STR_EMPTY, &s->status, err);
+                      STR(STATUS_PREFIX), STR_EMPTY, &s->admin.status, err);
     }
     if (rc == 0) {
-        rc = server_tasks_mount(s, err);
+        rc = server_tasks_mount(&s->store.tasks, s->store.has_file ? s->store.keeper : NULL, err);
     }
     if (rc == 0) {
-        status_set_sandbox(s->status, &s->sandbox);
-        status_set_server(s->status, s);
-        status_set_cluster(s->status, s->cluster);
+        status_set_sandbox(s->admin.status, &s->sandbox);
+        status_set_server(s->admin.status, s);
+        status_set_cluster(s->admin.status, s->store.cluster);
     }
     if (rc == 0) {
-        rc = server_publish_check(s, err);
+        rc = server_publish_check(&s->publishing, err);
     }
     return rc;
 }
@@ -1125,7 +1128,7 @@ enum { CHANGE_TOOLS_AUTO, CHANGE_TOOLS_ON, CHANGE_TOOLS_OFF }; /* values of chan
 static bool has_resources(struct tidings_server *s)
 {
     struct catalog *c = hub_catalog(s->hub);
-    bool has = c->mount_count > (s->tasks.provider ? 2u : 1u) || c->resources.count > 0 ||
+    bool has = c->mount_count > (s->store.tasks.provider ? 2u : 1u) || c->resources.count > 0 ||
                c->templates.count > 0;
     catalog_unref(c);
     return has;
@@ -1137,7 +1140,8 @@ static bool has_resources(struct tidings_server *s)
 static bool serves_hosts(const struct tidings_server *s)
 {
     const struct config *c = &s->config;
-    bool has_http = s->is_program && server_has_listener(s, LISTENER_HTTP) && s->passed_count == 0;
+    bool has_http =
+        s->is_program && server_has_listener(s, LISTENER_HTTP) && s->listeners.passed_count == 0;
     return c->stdio || (has_http && config_address_is_loopback(&c->http));
 }
 
@@ -1151,7 +1155,7 @@ static int offer_change_tools(struct tidings_server *s, struct tidings_error *er
         return 0;
     }
     int rc = change_tools_add(s, err);
-    s->has_change_tools = rc == 0;
+    s->admin.has_change_tools = rc == 0;
     if (rc == TIDINGS_E_EXISTS && !is_wanted) {
         return 0;
     }
@@ -1172,14 +1176,14 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     bool listens = server_has_listener(s, LISTENER_HTTP) || server_has_listener(s, LISTENER_LINES);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;
-    s->worker_count = is_stepped || !listens ? 1 : wanted;
+    s->workers.count = is_stepped || !listens ? 1 : wanted;
     build_identity(s);
-    rules_deinit(&s->rules);
-    rc = rules_init(&s->rules, c, &s->runtime_rules, err);
-    access_rules_unref(s->access);
-    s->access = NULL;
+    rules_deinit(&s->settings.rules);
+    rc = rules_init(&s->settings.rules, c, &s->registry.runtime_rules, err);
+    access_rules_unref(s->settings.access);
+    s->settings.access = NULL;
     if (rc == 0) {
-        rc = access_load(c, &s->access, err);
+        rc = access_load(c, &s->settings.access, err);
     }
     if (rc < 0) {
         return rc;
@@ -1198,29 +1202,29 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         .watch_timeout_ms = c->watch_timeout_ms,
         .list_changed = c->list_changed,
     };
-    rc = server_store_open(s, &o.log, &o.durable, err);
-    o.is_shared = rc == 0 && s->keeper && keeper_is_shared(s->keeper);
+    rc = server_store_open(&s->store, &o.log, &o.durable, err);
+    o.is_shared = rc == 0 && server_store_is_shared(&s->store);
     if (rc == 0) {
         rc = hub_start(s->hub, &o, err);
     }
     if (o.is_shared && rc == 0) {
-        rc = cluster_sessions_open(s->cluster, err);
+        rc = cluster_sessions_open(s->store.cluster, err);
     }
     if (rc == 0) {
         rc = mount_all(s, err);
     }
     if (o.is_shared && rc == 0) {
-        rc = cluster_owned_open(s->cluster, err);
+        rc = cluster_owned_open(s->store.cluster, err);
     }
     if (rc == 0) {
-        rc = server_files_open(s, c->log_entries, err);
+        rc = server_files_open(&s->store, c->log_entries, err);
     }
     if (rc == 0) {
         rc = offer_change_tools(s, err);
     }
     if (rc == 0 && config_shows_self(c)) {
         rc = server_end_peer_add(s, err);
-        s->has_end_peer = rc == 0;
+        s->admin.has_end_peer = rc == 0;
         rc = rc == TIDINGS_E_EXISTS ? 0 : rc; /* the program keeps its own */
     }
     if (rc == 0 && c->console) {
@@ -1239,10 +1243,10 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         rc = server_metrics_listen(s, err);
     }
     if (rc == 0) {
-        rc = oauth_setup_open(&s->oauth, c, server_listeners_url(s), s->access, err);
+        rc = oauth_setup_open(&s->oauth, c, server_listeners_url(s), s->settings.access, err);
     }
     if (rc == 0) {
-        status_set_auth(s->status, s->oauth.http.auth);
+        status_set_auth(s->admin.status, s->oauth.http.auth);
     }
     return rc;
 }
@@ -1272,23 +1276,23 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         hub_detach_all(s->hub);
         server_teardown(s);
         server_publish_remove_tools(s);
-        if (s->has_change_tools) {
+        if (s->admin.has_change_tools) {
             change_tools_remove(s);
-            s->has_change_tools = false;
+            s->admin.has_change_tools = false;
         }
-        if (s->has_end_peer) {
+        if (s->admin.has_end_peer) {
             server_end_peer_remove(s);
-            s->has_end_peer = false;
+            s->admin.has_end_peer = false;
         }
-        server_entities_unmount(s);
-        s->status = NULL;
-        cluster_leave(s->cluster);
+        server_entities_unmount(&s->publishing);
+        s->admin.status = NULL;
+        cluster_leave(s->store.cluster);
         hub_unmount_new(s->hub, before);
-        server_store_close(s, true);
+        server_store_close(&s->store, true);
         hub_undo_start(s->hub);
         loop_free_discarded(s->loop); /* no turn: letters and timers wait for a hub that runs */
     } else {
-        server_publish_open(s);
+        server_publish_open(&s->publishing);
     }
     catalog_unref(before);
     return rc;
@@ -1298,26 +1302,26 @@ void server_teardown(struct tidings_server *s)
 {
     server_listeners_close(s);
     server_history_stop(s);
-    for (size_t i = 0; s->workers && i < s->worker_count; i++) {
-        s->is_stuck = !worker_thread_destroy(s->workers[i]) || s->is_stuck;
+    for (size_t i = 0; s->workers.threads && i < s->workers.count; i++) {
+        s->is_stuck = !worker_thread_destroy(s->workers.threads[i]) || s->is_stuck;
     }
-    if (s->status) {
-        status_set_cores(s->status, NULL, 0);
-        status_set_auth(s->status, NULL);
+    if (s->admin.status) {
+        status_set_cores(s->admin.status, NULL, 0);
+        status_set_auth(s->admin.status, NULL);
     }
-    mem_free(s->workers);
+    mem_free(s->workers.threads);
     if (!s->is_stuck) { /* else the worker that stays may still answer */
-        server_history_destroy(s->history);
-        s->history = NULL;
+        server_history_destroy(s->admin.history);
+        s->admin.history = NULL;
     }
     server_metrics_close(s);
     oauth_setup_close(&s->oauth);
-    console_deinit(&s->console);
+    console_deinit(&s->admin.console);
     server_listeners_destroy(s);
-    mem_free(s->inboxes);
-    mem_free(s->cores);
-    s->cores = NULL;
-    s->workers = NULL;
-    s->inboxes = NULL;
-    s->worker_count = 0;
+    mem_free(s->workers.inboxes);
+    mem_free(s->workers.cores);
+    s->workers.cores = NULL;
+    s->workers.threads = NULL;
+    s->workers.inboxes = NULL;
+    s->workers.count = 0;
 }

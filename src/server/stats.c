@@ -519,7 +519,7 @@ static void server_overview_put_lag(struct jw *w, const struct worker_figures *f
 static void overview_put_process(struct jw *w, struct tidings_server *s)
 {
     struct process_figures p;
-    process_probe_read(&s->process, &p);
+    process_probe_read(&s->admin.process, &p);
     int64_t now = clock_wall_ms();
     jw_put_integer(w, STR("startedMs"), p.start_ms);
     jw_put_integer(w, STR("uptimeMs"), now > p.start_ms ? now - p.start_ms : 0);
@@ -533,22 +533,23 @@ static void overview_put_store(struct jw *w, const struct tidings_server *s)
 {
     jw_key(w, STR("store"));
     jw_begin_object(w);
-    bool is_shared = s->keeper && keeper_is_shared(s->keeper);
+    bool is_shared = s->store.keeper && keeper_is_shared(s->store.keeper);
     jw_put_string(w, STR("kind"),
-                  !s->keeper    ? STR("none")
-                  : is_shared   ? STR("postgres")
-                  : s->has_file ? STR("sqlite")
-                                : STR("memory"));
+                  !s->store.keeper    ? STR("none")
+                  : is_shared         ? STR("postgres")
+                  : s->store.has_file ? STR("sqlite")
+                                      : STR("memory"));
     jw_put_bool(w, STR("ok"),
-                !s->keeper || (!keeper_is_failing(s->keeper) && !hub_is_store_unreachable(s->hub)));
-    if (s->keeper) {
+                !s->store.keeper ||
+                    (!keeper_is_failing(s->store.keeper) && !hub_is_store_unreachable(s->hub)));
+    if (s->store.keeper) {
         struct durations commits;
         uint64_t lost = 0;
-        keeper_get_commits(s->keeper, &commits, &lost);
+        keeper_get_commits(s->store.keeper, &commits, &lost);
         server_overview_put(w, "commits", durations_total(&commits));
         server_overview_put(w, "lost", lost);
     }
-    if (s->has_file) {
+    if (s->store.has_file) {
         server_overview_put(w, "bytes", server_metrics_store_bytes(s));
     }
     jw_end_object(w);
@@ -559,19 +560,19 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     jw_begin_object(w);
     jw_put_string(w, STR("name"), tidings_str(s->config.name));
     jw_put_string(w, STR("version"), tidings_str(tidings_version()));
-    if (cluster_is_joined(s->cluster)) {
-        jw_put_string(w, STR("node"), cluster_nodes_name(s->cluster));
+    if (cluster_is_joined(s->store.cluster)) {
+        jw_put_string(w, STR("node"), cluster_nodes_name(s->store.cluster));
     }
     overview_put_process(w, s);
     overview_put_health(w, s);
     overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
     server_overview_put_lag(w, &f->all);
     overview_put_store(w, s);
-    if (cluster_is_joined(s->cluster)) {
+    if (cluster_is_joined(s->store.cluster)) {
         uint64_t count = 0, lag_us = 0;
-        cluster_nodes_get(s->cluster, &count, &lag_us);
+        cluster_nodes_get(s->store.cluster, &count, &lag_us);
         server_overview_put(w, "nodes", count);
-        server_overview_put(w, "nodesSilent", cluster_nodes_silent(s->cluster));
+        server_overview_put(w, "nodesSilent", cluster_nodes_silent(s->store.cluster));
         server_overview_put_ms(w, "nodeLagMs", lag_us);
     }
     server_overview_put(w, "workers", f->count);
@@ -610,7 +611,7 @@ void server_overview_read(struct tidings_server *s, struct tidings_read *read)
     }
     o->server = s;
     o->read = read;
-    figures_gather(s->cores, s->worker_count, overview_gathered, o);
+    figures_gather(s->workers.cores, s->workers.count, overview_gathered, o);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -705,7 +706,7 @@ static void history_gathered(void *user, const struct figures *f)
     if (!f) {
         return; /* without memory this one is missing */
     }
-    process_probe_read(&s->process, &p);
+    process_probe_read(&s->admin.process, &p);
     const struct worker_figures *all = &f->all;
     const struct history_sample sample = {
         .at_ms = clock_wall_ms(),
@@ -718,33 +719,34 @@ static void history_gathered(void *user, const struct figures *f)
         .p99_us = lag_counts_quantile(&all->recent, 990),
         .has_written = durations_total(&all->recent.waited) > 0,
     };
-    server_history_add(s->history, &sample);
+    server_history_add(s->admin.history, &sample);
 }
 
 static void history_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct tidings_server *s = user;
-    figures_gather(s->cores, s->worker_count, history_gathered, s);
+    figures_gather(s->workers.cores, s->workers.count, history_gathered, s);
 }
 
 int server_history_open(struct tidings_server *s, struct tidings_error *err)
 {
-    s->history = server_history_create();
-    struct loop_timer *timer = s->history ? loop_timer_open(s->loop, history_on_timer, s) : NULL;
+    s->admin.history = server_history_create();
+    struct loop_timer *timer =
+        s->admin.history ? loop_timer_open(s->loop, history_on_timer, s) : NULL;
     if (!timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    s->history->timer = timer;
+    s->admin.history->timer = timer;
     loop_timer_start(timer, 0, HISTORY_PERIOD_MS);
     return 0;
 }
 
 void server_history_stop(struct tidings_server *s)
 {
-    if (s->history) {
-        loop_timer_close(s->history->timer);
-        s->history->timer = NULL;
+    if (s->admin.history) {
+        loop_timer_close(s->admin.history->timer);
+        s->admin.history->timer = NULL;
     }
 }
 
@@ -754,7 +756,7 @@ void server_history_read(struct tidings_server *s, struct tidings_read *read)
     struct tidings_resource about = {0};
     struct buf text;
     buf_init(&text, HISTORY_TEXT_MAX);
-    server_history_write(s->history, &text);
+    server_history_write(s->admin.history, &text);
     about.name = STR("history");
     about.mime_type = STR("application/json");
     int rc = buf_check(&text, "the server's history", NULL, &err);
@@ -854,5 +856,5 @@ static void tool_figures_gathered(void *user, const struct figures *f)
 
 void server_tool_figures_read(struct tidings_server *server, struct tidings_read *read)
 {
-    figures_gather_all(server->cores, server->worker_count, tool_figures_gathered, read);
+    figures_gather_all(server->workers.cores, server->workers.count, tool_figures_gathered, read);
 }

@@ -15,6 +15,7 @@
 #include "engine/protocol/request.h"
 #include "engine/worker.h"
 #include "security/failures.h"
+#include "server/console.h"
 
 /* Of one worker. */
 struct worker_figures {
@@ -133,5 +134,21 @@ struct metrics_text;
 void server_tool_figures_put(struct metrics_text *m, const struct tool_counts *tools);
 /* tidings://self/tools, finished later. */
 void server_tool_figures_read(struct tidings_server *server, struct tidings_read *read);
+
+/* -------------------------------------------------------------------------------------------------
+ * For whoever looks after the server.
+ */
+
+struct metrics_listener;
+struct tidings_provider;
+
+struct server_admin {
+    struct tidings_provider *status; /* tidings://self/ */
+    struct process_probe process;
+    struct console console;           /* behind settings.http.console_page */
+    struct metrics_listener *metrics; /* NULL: none */
+    struct server_history *history;   /* of the last minutes; NULL: none is kept */
+    bool has_publish_tools, has_change_tools, has_end_peer;
+};
 
 #endif

@@ -4,6 +4,8 @@
  * store: each change that it knows becomes a row of the log with its position as number. So nothing
  * is written twice.
  */
+#include "server/store_setup.h"
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -13,8 +15,10 @@
 #include "cluster/cluster.h"
 #include "cluster/owned_mounts.h"
 #include "cluster/postgres_store.h"
+#include "engine/catalog/catalog.h"
+#include "engine/delivery/hub.h"
 #include "security/seal.h"
-#include "server/server_internal.h"
+#include "server/publish.h"
 #include "sources/entity.h"
 #include "sources/file.h"
 #include "store/change.h"
@@ -336,7 +340,7 @@ static int files_read(struct server_files *f, struct files_opening *o, char **te
     return rc < 0 ? tidings_fail(err, rc, "store: %s", o->job.err.text) : 0;
 }
 
-int server_files_open(struct tidings_server *s, size_t max_changes, struct tidings_error *err)
+int server_files_open(struct server_store *s, size_t max_changes, struct tidings_error *err)
 {
     if (!s->keeper || !s->has_file || keeper_is_shared(s->keeper)) {
         return 0; /* what a node knows of its files is of no use to others */
@@ -427,7 +431,7 @@ static void files_drain(struct server_files *f)
     (void)keeper_run(f->keeping.keeper, &job);
 }
 
-void server_files_close(struct tidings_server *s, bool is_undone)
+void server_files_close(struct server_store *s, bool is_undone)
 {
     struct server_files *f = s->files;
     if (!f) {
@@ -462,7 +466,7 @@ void server_files_close(struct tidings_server *s, bool is_undone)
 
 struct rebuilding {
     struct keeper_job job;
-    struct tidings_server *server;
+    struct server_store *store;
     struct catalog *catalog;
     const struct changelog_limits *limits;
     int64_t now_ms;
@@ -483,7 +487,7 @@ static void server_store_append(void *user, const struct tidings_change *told)
         change.kind = TIDINGS_CHANGE_CREATED;
     }
     change.not_subscribable = told->not_subscribable || catalog_is_mute(r->catalog, change.uri) ||
-                              published_is_mute(r->server->published, change.uri);
+                              published_is_mute(r->store->publishing->published, change.uri);
     uint64_t epoch = ops->epoch(r->log);
     struct change *c = is_leaving ? change_create_departure(&change, epoch, r->position)
                                   : change_create(&change, epoch, r->position);
@@ -535,7 +539,7 @@ static bool add_kept(void *user, const struct kept_change *k)
     }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
-    } else if (k->kind == KEPT_MOUNTED && !cluster_owned_has(r->server->cluster, k->uri)) {
+    } else if (k->kind == KEPT_MOUNTED && !cluster_owned_has(r->store->cluster, k->uri)) {
         return true; /* not here */
     } else if ((k->kind == KEPT_FILE || k->kind == KEPT_MOUNTED) && change_is_missed_uri(k->uri)) {
         append_missed(r, k);
@@ -554,7 +558,7 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
     uint64_t floor = 0;
     r->now_ms = entities_now(e);
     /* The log begins with what was followed. */
-    int rc = keeper_follow_now(r->server->keeper, &job->err);
+    int rc = keeper_follow_now(r->store->keeper, &job->err);
     rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0
              ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
@@ -568,7 +572,7 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
     }
     r->log->ops->lost(r->log, floor);
     if (rows->shared) {
-        cluster_log_is_there(r->server->cluster);
+        cluster_log_is_there(r->store->cluster);
     }
     log_info(LOG_STORE, "store", KV("changes", r->log->ops->count(r->log)),
              KV("position", r->log->ops->last(r->log)));
@@ -586,11 +590,12 @@ static int server_store_tell(void *user, const struct tidings_change *change, ui
     return hub_announce_kept(user, change, position, NULL);
 }
 
-static int server_store_open_file(struct tidings_server *s, const struct changelog_limits *limits,
+static int server_store_open_file(struct server_store *s, const struct changelog_limits *limits,
                                   struct changelog **ret, struct tidings_error *err)
 {
     size_t unseen = 0;
-    int rc = published_keep(s->published, s->keeper, server_publish_may_keep, s, &unseen, err);
+    int rc = published_keep(s->publishing->published, s->keeper, server_publish_may_keep,
+                            s->publishing, &unseen, err);
     if (rc < 0) {
         return rc;
     }
@@ -599,7 +604,7 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
                  KV("reason", "not below a prefix of --publish, or registered by the program"));
     }
     struct rebuilding r = {
-        .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
+        .store = s, .limits = limits, .has_entities = s->config->entities[0] != '\0'};
     r.job.run = server_store_rebuild;
     r.catalog = hub_catalog(s->hub);
     rc = keeper_run(s->keeper, &r.job);
@@ -616,11 +621,11 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
 }
 
 /* Whoever starts it may accept that something is lost; it is said either way. */
-static int server_store_open_sqlite(struct tidings_server *s, const char *path,
+static int server_store_open_sqlite(struct server_store *s, const char *path,
                                     struct entity_rows **ret, struct tidings_error *err)
 {
     struct tidings_error loss = {0};
-    bool accepts = s->config.accept_data_loss;
+    bool accepts = s->config->accept_data_loss;
     int rc = accepts ? entity_sqlite_open_lossy(path, &loss, ret, err)
                      : entity_sqlite_open(path, ret, err);
     s->has_lost_data = loss.code < 0;
@@ -636,16 +641,16 @@ static int server_store_open_sqlite(struct tidings_server *s, const char *path,
     return rc;
 }
 
-static int server_store_connect(struct tidings_server *s, const char *path,
-                                struct entity_rows **ret, struct tidings_error *err)
+static int server_store_connect(struct server_store *s, const char *path, struct entity_rows **ret,
+                                struct tidings_error *err)
 {
     if (s->given_rows) {
         *ret = s->given_rows;
         s->given_rows = NULL;
         return 0;
     }
-    if (config_store_is_shared(&s->config)) {
-        return entity_postgres_open(path, tidings_str(s->config.cluster), ret, err);
+    if (config_store_is_shared(s->config)) {
+        return entity_postgres_open(path, tidings_str(s->config->cluster), ret, err);
     }
     if (strcmp(path, IN_MEMORY) != 0) {
         return server_store_open_sqlite(s, path, ret, err);
@@ -656,41 +661,16 @@ static int server_store_connect(struct tidings_server *s, const char *path,
 
 /* ---- with other nodes ------------------------------------------------------------------------ */
 
-static enum mount_nodes store_nodes_of(void *user, struct tidings_str uri)
+static int server_store_open_cluster(struct server_store *s, struct tidings_error *err)
 {
-    const struct tidings_server *s = user;
-    return config_nodes_of(&s->config, uri);
-}
-
-static const char *store_address(void *user)
-{
-    return tidings_server_address(user, 0);
-}
-
-static bool store_is_stopping(void *user)
-{
-    return server_is_stopping(user);
-}
-
-static int server_store_open_cluster(struct tidings_server *s, struct tidings_error *err)
-{
-    static const struct cluster_ops ops = {
-        .nodes_of = store_nodes_of,
-        .may_serve = server_publish_may_follow,
-        .address = store_address,
-        .is_stopping = store_is_stopping,
-        .task_changed = server_tasks_followed,
-        .data_lost = server_tasks_broken,
-        .reach_changed = server_tasks_reach,
-    };
-    const struct config *c = &s->config;
+    const struct config *c = s->config;
     const struct cluster_options options = {
         .hub = s->hub,
         .keeper = s->keeper,
         .loop = s->loop,
-        .published = s->published,
-        .ops = &ops,
-        .user = s,
+        .published = s->publishing->published,
+        .ops = s->cluster_ops,
+        .user = s->cluster_user,
         .node = c->node,
         .shared = {(const char *const *)c->shared.items, c->shared.count},
         .owned = {(const char *const *)c->owned.items, c->owned.count},
@@ -703,10 +683,10 @@ static int server_store_open_cluster(struct tidings_server *s, struct tidings_er
     return cluster_open(&s->cluster, &options, err);
 }
 
-int server_store_open(struct tidings_server *s, const struct changelog_limits *limits,
+int server_store_open(struct server_store *s, const struct changelog_limits *limits,
                       struct changelog **ret, struct tidings_error *err)
 {
-    const char *path = config_store(&s->config);
+    const char *path = config_store(s->config);
     struct entity_rows *rows = NULL;
     *ret = NULL;
     if (!path) {
@@ -730,20 +710,25 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
     return 0;
 }
 
-void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
+bool server_store_is_shared(const struct server_store *s)
+{
+    return s->keeper && keeper_is_shared(s->keeper);
+}
+
+void server_store_bind(const struct server_store *s, struct tidings_provider *p)
 {
     p->is_durable = s->keeper && s->has_file;
 }
 
-void server_store_close(struct tidings_server *s, bool is_undone)
+void server_store_close(struct server_store *s, bool is_undone)
 {
     server_files_close(s, is_undone);
     cluster_leave(s->cluster);
     keeper_close(s->keeper);
-    server_tasks_close(s);
+    server_tasks_close(&s->tasks);
     cluster_close(s->cluster);
     if (s->keeper) {
-        published_unkeep(s->published, is_undone);
+        published_unkeep(s->publishing->published, is_undone);
     }
     s->keeper = NULL;
 }

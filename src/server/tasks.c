@@ -3,13 +3,14 @@
  * Tasks as resources: tidings://tasks/ID, read and subscribed to by their owner, also where another
  * node works on them.
  */
-#include "engine/protocol/tasks.h"
+#include "server/tasks.h"
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "engine/delivery/hub.h"
 #include "engine/protocol/feature.h"
-#include "server/server_internal.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
@@ -101,11 +102,6 @@ struct server_task_job {
     char text[];
 };
 
-static struct tidings_server *server_of_tasks(struct server_tasks *o)
-{
-    return list_entry(o, struct tidings_server, tasks);
-}
-
 /* TIDINGS_E_CONFLICT if the task has already ended; server_tasks_done follows that end after the
  * commit. A row that no tidings wrote does not count. */
 static int server_tasks_check_end(struct server_task_job *j, struct entity_rows *rows)
@@ -137,9 +133,7 @@ static int server_tasks_put_state(struct server_task_job *j, struct entity_rows 
 {
     bool asks = j->row.questions.len > 0;
     int rc = server_tasks_announce(rows, j->row.id, false, &j->position, &j->job.err);
-    return rc == 0 && asks
-               ? server_tasks_follow(server_of_tasks(j->owner)->hub, rows, j->row.id, &j->job.err)
-               : rc;
+    return rc == 0 && asks ? server_tasks_follow(j->owner->hub, rows, j->row.id, &j->job.err) : rc;
 }
 
 static int server_tasks_run(struct keeper_job *job, struct entities *entities)
@@ -166,10 +160,10 @@ static void server_tasks_tell(struct server_tasks *o, struct tidings_str id, boo
     memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, id.len);
     const struct tidings_change change =
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + id.len), is_gone);
-    (void)hub_announce_kept(server_of_tasks(o)->hub, &change, position, NULL);
+    (void)hub_announce_kept(o->hub, &change, position, NULL);
 }
 
-static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id);
+static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id);
 
 static void server_tasks_refuse(struct server_task_job *j)
 {
@@ -188,7 +182,7 @@ static void server_tasks_done(struct keeper_job *job, int code)
         server_tasks_refuse(j);
     }
     if (code == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
-        server_tasks_follow_id(server_of_tasks(j->owner), j->row.id);
+        server_tasks_follow_id(j->owner, j->row.id);
     }
     if (j->done) {
         j->done(j->user, code);
@@ -313,7 +307,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     }
     int is_new = 0;
     if (a->verb == TASK_GET) {
-        a->found = task_of_row(hub_tasks(server_of_tasks(j->owner)->hub), &row);
+        a->found = task_of_row(hub_tasks(j->owner->hub), &row);
         rc = a->found ? 0 : tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "the task is not whole");
     } else if (row.status >= TASK_COMPLETED) {
         rc = 0; /* and stays so */
@@ -388,9 +382,9 @@ static void server_tasks_on_followed(struct keeper_job *job, int code)
     mem_free(f);
 }
 
-static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id)
+static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id)
 {
-    struct tasks *tasks = hub_tasks(s->hub);
+    struct tasks *tasks = hub_tasks(o->hub);
     if (id.len != OWNED_ID_LEN || !tasks_runs(tasks, id)) {
         return;
     }
@@ -399,31 +393,29 @@ static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str 
         tasks_doubt(tasks);
         return;
     }
-    f->hub = s->hub;
+    f->hub = o->hub;
     memcpy(f->id, id.ptr, OWNED_ID_LEN);
     f->job.is_write = true;
     f->job.run = server_tasks_run_following;
     f->job.done = server_tasks_on_followed;
-    keeper_submit(s->keeper, &f->job);
+    keeper_submit(o->keeper, &f->job);
 }
 
-void server_tasks_followed(void *user, struct tidings_str uri)
+void server_tasks_followed(struct server_tasks *o, struct tidings_str uri)
 {
-    server_tasks_follow_id(user, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
+    server_tasks_follow_id(o, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
 }
 
-void server_tasks_broken(void *user)
+void server_tasks_broken(struct server_tasks *o)
 {
-    const struct tidings_server *s = user;
-    tasks_doubt(hub_tasks(s->hub));
+    tasks_doubt(hub_tasks(o->hub));
 }
 
 /* ---- those that are over --------------------------------------------------------------------- */
 
-void server_tasks_reach(void *user, bool is_unreachable)
+void server_tasks_reach(struct server_tasks *o, bool is_unreachable)
 {
-    struct tidings_server *s = user;
-    s->tasks.judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
+    o->judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
 }
 
 /* While the store is away no node can say that it lives: none is taken for gone before all had the
@@ -514,21 +506,21 @@ static void server_tasks_on_looked(struct keeper_job *job, int code)
 
 static void server_tasks_on_timer(struct loop_timer *timer, void *user)
 {
-    struct tidings_server *s = user;
+    struct server_tasks *o = user;
     (void)timer;
-    tasks_keep_again(hub_tasks(s->hub));
-    if (__atomic_exchange_n(&s->tasks.is_looking, true, __ATOMIC_ACQ_REL)) {
+    tasks_keep_again(hub_tasks(o->hub));
+    if (__atomic_exchange_n(&o->is_looking, true, __ATOMIC_ACQ_REL)) {
         return;
     }
     struct server_task_look *l = mem_zalloc(sizeof(*l));
     if (!l) {
-        __atomic_store_n(&s->tasks.is_looking, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&o->is_looking, false, __ATOMIC_RELEASE);
         return;
     }
-    l->owner = &s->tasks;
+    l->owner = o;
     l->job.run = server_tasks_run_look;
     l->job.done = server_tasks_on_looked;
-    keeper_submit(s->keeper, &l->job);
+    keeper_submit(o->keeper, &l->job);
 }
 
 /* ---- taking over ----------------------------------------------------------------------------- */
@@ -560,36 +552,37 @@ static int server_tasks_load(struct keeper_job *job, struct entities *entities)
                : 0;
 }
 
-static int server_tasks_begin_looking(struct tidings_server *s, struct tidings_error *err)
+static int server_tasks_begin_looking(struct server_tasks *o, struct tidings_error *err)
 {
-    s->tasks.timer = loop_timer_open(s->loop, server_tasks_on_timer, s);
-    if (!s->tasks.timer) {
+    o->timer = loop_timer_open(o->loop, server_tasks_on_timer, o);
+    if (!o->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    loop_timer_start(s->tasks.timer, SHARED_LOOK_MS, SHARED_LOOK_MS);
+    loop_timer_start(o->timer, SHARED_LOOK_MS, SHARED_LOOK_MS);
     return 0;
 }
 
-static int server_tasks_open(struct tidings_server *s, struct tidings_error *err)
+static int server_tasks_open(struct server_tasks *o, struct keeper *keeper,
+                             struct tidings_error *err)
 {
-    struct server_tasks_loading l = {.tasks = hub_tasks(s->hub)};
+    struct server_tasks_loading l = {.tasks = hub_tasks(o->hub)};
     l.job.run = server_tasks_load;
-    int rc = s->keeper && s->has_file ? keeper_run(s->keeper, &l.job) : 0;
+    int rc = keeper ? keeper_run(keeper, &l.job) : 0;
     if (rc < 0) {
         return tidings_fail(err, rc, "store: tasks: %s", l.job.err.text);
     }
     if (l.is_kept) {
-        s->tasks.store = (struct task_store){
+        o->store = (struct task_store){
             .is_shared = l.is_shared,
             .put = server_tasks_put,
             .sweep = server_tasks_sweep,
             .ask = server_tasks_ask,
         };
-        s->tasks.keeper = s->keeper;
-        tasks_set_store(hub_tasks(s->hub), &s->tasks.store);
-        server_tasks_sweep(&s->tasks.store, clock_wall_ms());
+        o->keeper = keeper;
+        tasks_set_store(hub_tasks(o->hub), &o->store);
+        server_tasks_sweep(&o->store, clock_wall_ms());
     }
-    return l.is_shared ? server_tasks_begin_looking(s, err) : 0;
+    return l.is_shared ? server_tasks_begin_looking(o, err) : 0;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -752,31 +745,31 @@ static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gon
     (void)tidings_provider_changed(user, &change, NULL); /* who cannot be told looks again */
 }
 
-int server_tasks_mount(struct tidings_server *s, struct tidings_error *err)
+int server_tasks_mount(struct server_tasks *o, struct keeper *keeper, struct tidings_error *err)
 {
-    struct tasks *tasks = hub_tasks(s->hub);
-    struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
-    int rc = server_tasks_open(s, err);
-    bool is_needed = (tools && tools->has_tasks) || s->tasks.store.is_shared ||
-                     limit_in_use(hub_limit_counters(s->hub), LIMIT_TASKS) > 0;
+    struct tasks *tasks = hub_tasks(o->hub);
+    struct feature_list *tools = hub_features(o->hub, FEATURE_TOOL);
+    int rc = server_tasks_open(o, keeper, err);
+    bool is_needed = (tools && tools->has_tasks) || o->store.is_shared ||
+                     limit_in_use(hub_limit_counters(o->hub), LIMIT_TASKS) > 0;
     feature_list_unref(tools);
     if (rc == 0 && is_needed) {
-        rc = hub_mount(s->hub, &tasks_provider_ops, STR(OWNED_URI_PREFIX), STR_EMPTY,
-                       &s->tasks.provider, err);
+        rc = hub_mount(o->hub, &tasks_provider_ops, STR(OWNED_URI_PREFIX), STR_EMPTY, &o->provider,
+                       err);
     }
     if (rc == 0 && is_needed) {
-        struct tasks_provider *o = tidings_provider_state(s->tasks.provider);
-        o->tasks = tasks;
-        tasks_on_change(tasks, server_tasks_changed, s->tasks.provider);
+        struct tasks_provider *p = tidings_provider_state(o->provider);
+        p->tasks = tasks;
+        tasks_on_change(tasks, server_tasks_changed, o->provider);
     }
     return rc;
 }
 
-void server_tasks_close(struct tidings_server *s)
+void server_tasks_close(struct server_tasks *o)
 {
-    loop_timer_close(s->tasks.timer);
-    s->tasks.timer = NULL;
-    tasks_on_change(hub_tasks(s->hub), NULL, NULL);
-    tasks_set_store(hub_tasks(s->hub), NULL);
-    s->tasks.provider = NULL;
+    loop_timer_close(o->timer);
+    o->timer = NULL;
+    tasks_on_change(hub_tasks(o->hub), NULL, NULL);
+    tasks_set_store(hub_tasks(o->hub), NULL);
+    o->provider = NULL;
 }

@@ -160,7 +160,7 @@ static void end_peer_call(void *user, struct tidings_call *call)
 {
     struct tidings_server *s = user;
     struct tidings_error err = {0};
-    size_t count = s->worker_count;
+    size_t count = s->workers.count;
     struct ending *e = mem_zalloc(sizeof(*e) + count * sizeof(e->parts[0]));
     int rc =
         e ? end_peer_read(call, e, &err) : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
@@ -178,7 +178,7 @@ static void end_peer_call(void *user, struct tidings_call *call)
         e->parts[i].letter.drop = end_peer_drop;
     }
     for (size_t i = 0; i < count; i++) { /* with the last it may be gone */
-        mailbox_send(s->cores[i]->mailbox, &e->parts[i].letter);
+        mailbox_send(s->workers.cores[i]->mailbox, &e->parts[i].letter);
     }
 }
 
@@ -573,20 +573,20 @@ int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err
             .output_schema = tidings_str(tools[i].output),
             .annotations = tidings_str(tools[i].annotations),
         };
-        int rc = tidings_server_add_tool(s, &about, tools[i].fn, s, err);
+        int rc = tidings_server_add_tool(s, &about, tools[i].fn, &s->publishing, err);
         if (rc < 0) {
             publish_tools_remove(s, i);
             return error_wrap(err, rc, "allow-write");
         }
     }
-    s->has_publish_tools = true;
+    s->admin.has_publish_tools = true;
     return 0;
 }
 
 void server_publish_remove_tools(struct tidings_server *s)
 {
-    if (s->has_publish_tools) {
+    if (s->admin.has_publish_tools) {
         publish_tools_remove(s, TOOL_COUNT);
-        s->has_publish_tools = false;
+        s->admin.has_publish_tools = false;
     }
 }

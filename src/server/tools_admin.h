@@ -25,4 +25,8 @@ struct tidings_call;
 /* `user` is not used. */
 void own_subscriptions_call(void *user, struct tidings_call *call);
 
+/* The tools `publish` and `unpublish`; TIDINGS_E_EXISTS when the program has one of that name. */
+int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err);
+void server_publish_remove_tools(struct tidings_server *s);
+
 #endif

@@ -28,7 +28,7 @@ static void begin_node(unsigned i)
     served_select(i);
     served_begin(&none);
     rows[i] = cluster_postgres ? NULL : shared_memory_connect(db);
-    served()->given_rows = rows[i];
+    served()->store.given_rows = rows[i];
     served_set("entities", cluster_postgres ? url : "postgres://in-memory");
     served_set("self", "true");
     served_set("allow-write", "true");

@@ -298,13 +298,13 @@ void dialogue_close(void)
     close(d.fd);
     d.fd = -1;
     take_turns();
-    const struct worker_stats *stats = &d.server->workers[0]->core.worker.stats;
+    const struct worker_stats *stats = &d.server->workers.threads[0]->core.worker.stats;
     if (stats->sessions > 0 || d.published || ++d.dialogues == LIFE) {
         end_server();
         return;
     }
     dialogue_require(stats->subscribers == 0 && stats->subscriptions == 0, "nothing of it is left");
-    dialogue_require(d.server->workers[0]->core.worker.jobs == 0, "nothing is under way");
+    dialogue_require(d.server->workers.threads[0]->core.worker.jobs == 0, "nothing is under way");
 }
 
 bool dialogue_next(struct tidings_str *input, struct tidings_str *piece)

@@ -148,7 +148,7 @@ static void remember_all(struct twin_world *w)
 
 static bool is_waiting(const struct twin_world *w)
 {
-    bool waits = w->passed != w->barriers || w->server->workers[0]->core.worker.jobs > 0;
+    bool waits = w->passed != w->barriers || w->server->workers.threads[0]->core.worker.jobs > 0;
     for (size_t i = 0; i < TWIN_WIRES; i++) {
         const struct twin_wire *wire = &w->wires[i];
         waits = waits || (wire->is_awaited && !is_answered(wire));
@@ -159,7 +159,7 @@ static bool is_waiting(const struct twin_world *w)
 static void say_why(const struct twin_world *w)
 {
     fprintf(stderr, "marks: %u of %u, at providers: %zu\n", w->passed, w->barriers,
-            w->server->workers[0]->core.worker.jobs);
+            w->server->workers.threads[0]->core.worker.jobs);
     for (size_t i = 0; i < TWIN_WIRES; i++) {
         const struct twin_wire *wire = &w->wires[i];
         if (wire->is_awaited && !is_answered(wire)) {

@@ -381,7 +381,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     served_run();
     add_type();
     assert_non_null(strstr(request("PUT", "/entity/T@1/b", "", "\"here\""), " 201 "));
-    await_keeper(served()->entities, 40 * 4096);
+    await_keeper(served()->publishing.entities, 40 * 4096);
     bool is_full = false;
     for (int i = 0; i < 1000 && !is_full; i++) {
         snprintf(value, sizeof(value), "\"%d%1500s\"", i, "x");
@@ -394,7 +394,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     assert_non_null(strstr(answer, "\"reason\":\"storage\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/b", "", ""), "\"here\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/a", "", ""), " 200 "));
-    await_keeper(served()->entities, INT64_C(4000) * 4096);
+    await_keeper(served()->publishing.entities, INT64_C(4000) * 4096);
     assert_non_null(strstr(request("PUT", "/entity/T@1/a", "\r\nIf-Match: *", value), " 200 "));
     assert_non_null(strstr(upsert("\"small\""), "\"changed\":true"));
 }

@@ -130,7 +130,8 @@ static void watch_one(const struct fixture *f)
 /* As the watcher says it. */
 static void know(const struct fixture *f, unsigned from, unsigned to)
 {
-    struct file_keeping *keeping = (struct file_keeping *)(void *)f->server->files; /* its first */
+    struct server_files *files = f->server->store.files;
+    struct file_keeping *keeping = (struct file_keeping *)(void *)files; /* its first */
     char uri[120];
     for (unsigned i = from; i < to; i++) {
         (void)snprintf(uri, sizeof uri, "%s%u", f->prefix, i);
@@ -196,7 +197,7 @@ static void without_memory_it_is_said_and_nothing_is_left(void **state)
     struct fixture *f = *state;
     struct tidings_error err = {0};
     begin_run(f);
-    struct tidings_server *s = f->server;
+    struct server_store *s = &f->server->store;
     server_files_close(s, true);
     for (unsigned is_lasting = 0; is_lasting < 2; is_lasting++) {
         bool reached = true;
