@@ -119,7 +119,7 @@ static void undo_announce(struct keeper_job *job)
 static bool announce_take(struct cluster *c, size_t bytes, const struct share_taker *who,
                           struct refusal *why, struct tidings_error *err)
 {
-    struct limit_counters *counters = hub_limit_counters(c->hub);
+    struct limit_counters *counters = c->with.limits;
     uint64_t most = c->with.max_announced;
     size_t *waiting = who ? &counters->in_use[LIMIT_ANNOUNCED] : &c->announced_bytes;
     bool fits = who ? share_take(counters, LIMIT_ANNOUNCED, most, bytes, who, why)
@@ -139,7 +139,7 @@ static void announce_give(struct cluster *c, size_t bytes, bool is_clients,
                           struct allowance *account)
 {
     if (is_clients) {
-        share_give(hub_limit_counters(c->hub), LIMIT_ANNOUNCED, bytes, account);
+        share_give(c->with.limits, LIMIT_ANNOUNCED, bytes, account);
     } else {
         __atomic_sub_fetch(&c->announced_bytes, bytes, __ATOMIC_RELAXED);
     }

@@ -29,6 +29,7 @@ struct catalog;
 struct cluster;
 struct hub;
 struct keeper;
+struct limit_counters;
 struct loop;
 struct published;
 
@@ -58,6 +59,7 @@ struct cluster_prefixes {
 
 struct cluster_options {
     struct hub *hub;
+    struct limit_counters *limits;
     struct keeper *keeper; /* the commit thread of the store */
     struct loop *loop;
     struct published *published;

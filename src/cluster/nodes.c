@@ -63,7 +63,7 @@ struct cluster_nodes {
 static void gather_state(struct cluster_nodes *n)
 {
     struct cluster *c = n->cluster;
-    const struct limit_counters *counters = hub_limit_counters(c->hub);
+    const struct limit_counters *counters = c->with.limits;
     const char *address = c->with.ops->address(c->with.user);
     struct jw w;
     buf_clear(&n->state);

@@ -17,6 +17,7 @@
 #include "engine/protocol/method.h"
 #include "engine/protocol/method_skills.h"
 #include "engine/protocol/tasks.h"
+#include "engine/shared.h"
 #include "security/access.h"
 
 #define TICK_MIN_MS 100u /* between two looks at what has been there too long */
@@ -94,8 +95,8 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     }
 }
 
-int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
-              struct tidings_error *err)
+int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shared *shared,
+              unsigned index, struct tidings_error *err)
 {
     struct worker *worker = &core->worker;
     worker->loop = loop;
@@ -111,8 +112,9 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->handlers->asking = session_asking;
     worker->handlers->send_on_session = session_send;
     worker->requests->failed = last_error_note;
+    shared_give(shared, worker);
     delivery_use_hub(worker, hub);
-    int rc = worker_init(worker, hub_seal(hub), err);
+    int rc = worker_init(worker, &shared->seal, err);
     principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
     requests_init(worker->requests);
     sessions_init(worker->sessions);

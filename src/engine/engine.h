@@ -14,6 +14,8 @@
 #include "security/failures.h"
 #include "security/principal.h"
 
+struct shared;
+
 struct core {
     struct worker worker;
     struct principals principals;
@@ -29,8 +31,8 @@ struct core {
 };
 
 /* `core->worker.limits` and `.self` are set, the rest is zero. To be ended also when it failed. */
-int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
-              struct tidings_error *err);
+int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shared *shared,
+              unsigned index, struct tidings_error *err);
 /* Wait until providers and handlers have finished what they were asked, at most this long. false:
  * some did not, and the core must not be freed. Channels must be gone. */
 bool core_await_jobs(struct core *core, uint64_t timeout_ms);

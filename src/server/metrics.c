@@ -162,7 +162,7 @@ static void metrics_server(struct metrics_text *m, const struct tidings_server *
 static void metrics_tasks(struct metrics_text *m, struct tidings_server *s)
 {
     size_t count[TASK_CANCELLED + 1];
-    tasks_count(hub_tasks(s->hub), count);
+    tasks_count(s->shared->tasks, count);
     metrics_begin(m, METRICS_GAUGE, "tidings_tasks", "Tasks that are kept, by status.");
     for (size_t i = 0; i <= TASK_CANCELLED; i++) {
         char labels[METRICS_LABELS] = "";
@@ -356,7 +356,7 @@ static void metrics_gathered(void *user, const struct figures *f)
     mem_free(user);
     struct buf text;
     struct metrics_text m = {.out = &text, .is_openmetrics = ask.is_openmetrics};
-    const struct limit_counters *limits = hub_limit_counters(ask.server->hub);
+    const struct limit_counters *limits = &ask.server->shared->limits;
     buf_init(&text, METRICS_MAX);
     if (f && f->operations) {
         metrics_process(&m, ask.server);

@@ -53,7 +53,7 @@ static bool published_shares_take(void *user, void *owner, bool is_operator, siz
                                   struct tidings_error *err)
 {
     struct server_publishing *s = user;
-    struct limit_counters *counters = hub_limit_counters(s->hub);
+    struct limit_counters *counters = s->limits;
     const struct share_taker who = {.account = owner, .is_operator = is_operator};
     char sentence[REFUSAL_SENTENCE];
     struct refusal why;
@@ -78,7 +78,7 @@ static bool published_shares_take(void *user, void *owner, bool is_operator, siz
 static void published_shares_give(void *user, void *owner, size_t bytes)
 {
     struct server_publishing *s = user;
-    struct limit_counters *counters = hub_limit_counters(s->hub);
+    struct limit_counters *counters = s->limits;
     share_give(counters, LIMIT_PUBLISHED_BYTES, bytes, owner);
     share_give(counters, LIMIT_PUBLISHED, 1, owner);
 }

@@ -46,6 +46,7 @@ int entity_authority_canonical(const struct config *c, struct tidings_str in, bo
                                struct buf *out, struct tidings_error *err);
 
 struct hub;
+struct limit_counters;
 struct server_identity;
 struct server_store;
 
@@ -54,6 +55,7 @@ struct server_publishing {
     struct tidings_server *server; /* has the tools */
     const struct config *config;
     struct hub *hub;
+    struct limit_counters *limits;
     struct server_store *store;
     struct server_identity *identity; /* gets the absolute spelling */
 

@@ -224,7 +224,7 @@ int tidings_server_set_call_hooks(struct tidings_server *s, const struct tidings
         return rc;
     }
     s->registry.call_hooks = hooks ? *hooks : (struct tidings_call_hooks){0};
-    hub_set_call_hooks(s->hub, hooks ? &s->registry.call_hooks : NULL);
+    s->shared->call_hooks = hooks ? &s->registry.call_hooks : NULL;
     return 0;
 }
 

@@ -518,11 +518,15 @@ static void server_tell_parts(struct tidings_server *s)
     s->publishing.server = s;
     s->publishing.config = &s->config;
     s->publishing.hub = s->hub;
+    s->publishing.limits = &s->shared->limits;
     s->publishing.store = &s->store;
     s->publishing.identity = &s->settings.identity;
     s->store.config = &s->config;
     s->store.hub = s->store.tasks.hub = s->hub;
     s->store.loop = s->store.tasks.loop = s->loop;
+    s->store.shared = s->shared;
+    s->store.tasks.tasks = s->shared->tasks;
+    s->store.tasks.limits = &s->shared->limits;
     s->store.publishing = &s->publishing;
     s->store.cluster_ops = &server_cluster_ops;
     s->store.cluster_user = s;
@@ -549,8 +553,11 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         goto fail;
     }
     s->loop = loop_create(err);
-    s->hub = s->loop ? hub_create(s->loop, err) : NULL;
-    server_tell_parts(s);
+    s->shared = s->loop ? shared_create(err) : NULL;
+    s->hub = s->shared ? hub_create(s->loop, s->shared, err) : NULL;
+    if (s->hub) {
+        server_tell_parts(s);
+    }
     s->publishing.published =
         s->hub ? published_create(&s->config.published_max, &s->config.published_bytes, err) : NULL;
     if (!s->publishing.published) {
@@ -583,9 +590,11 @@ void tidings_server_destroy(struct tidings_server *s)
         server_store_close(&s->store, false); /* it announces what it did last */
     }
     if (s->publishing.published) {
-        published_set_shares(s->publishing.published, NULL); /* accounts are the hub's */
+        published_set_shares(s->publishing.published, NULL); /* accounts are shared */
     }
+    shared_stop(s->shared);
     hub_destroy(s->hub);
+    shared_destroy(s->shared);
     cluster_destroy(s->store.cluster);
     catalog_unref(s->publishing.mounted);
     published_destroy(s->publishing.published);

@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "engine/delivery/hub.h"
+#include "engine/shared.h"
 #include "server/auth_setup.h"
 #include "server/config.h"
 #include "server/publish.h"
@@ -33,6 +34,7 @@ struct tidings_server {
     struct config config;
     struct loop *loop;
     struct hub *hub;
+    struct shared *shared;
     struct server_settings settings;
     struct server_workers workers;
     struct server_listeners listeners;

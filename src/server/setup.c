@@ -102,8 +102,8 @@ static void server_set_quotas(struct tidings_server *s)
     if (!config_is_given(c, "subscribe-rate")) {
         o.local.subscribes.count = 0;
     }
-    quotas_set(hub_quotas(s->hub), &o);
-    fill_limits(c, hub_limit_counters(s->hub));
+    quotas_set(s->shared->quotas, &o);
+    fill_limits(c, &s->shared->limits);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -332,8 +332,8 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
         .max_connections = s->listeners.max_connections,
         .inboxes = s->workers.inboxes,
         .worker_count = s->workers.count,
-        .quotas = hub_quotas(s->hub),
-        .allowances = hub_allowances(s->hub),
+        .quotas = s->shared->quotas,
+        .allowances = s->shared->allowances,
         .rejects = s->listeners.rejects,
     };
     d->listener = listener_open(s->loop, &o, err);
@@ -429,7 +429,7 @@ static int server_listeners_open(struct tidings_server *s, struct tidings_error 
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->listeners.max_connections = connection_limit(s);
-    hub_limit_counters(s->hub)->values[LIMIT_CONNECTIONS] = s->listeners.max_connections;
+    s->shared->limits.values[LIMIT_CONNECTIONS] = s->listeners.max_connections;
     int rc = tls_setup(&s->listeners.tls, &s->config, err);
     if (rc < 0) {
         return rc;
@@ -1046,6 +1046,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
         struct worker_thread_options o = {
             .loop = count == 1 ? s->loop : NULL,
             .hub = s->hub,
+            .shared = s->shared,
             .limits = &s->settings.limits,
             .self = &s->settings.identity,
             .http = server_has_listener(s, LISTENER_HTTP) ? &s->settings.http : NULL,

@@ -565,7 +565,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     }
     overview_put_process(w, s);
     overview_put_health(w, s);
-    overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
+    overview_put_totals(w, &f->all, &s->shared->limits);
     server_overview_put_lag(w, &f->all);
     overview_put_store(w, s);
     if (cluster_is_joined(s->store.cluster)) {

@@ -17,6 +17,7 @@
 #include "cluster/postgres_store.h"
 #include "engine/catalog/catalog.h"
 #include "engine/delivery/hub.h"
+#include "engine/shared.h"
 #include "security/seal.h"
 #include "server/publish.h"
 #include "sources/entity.h"
@@ -610,7 +611,7 @@ static int server_store_open_file(struct server_store *s, const struct changelog
     rc = keeper_run(s->keeper, &r.job);
     catalog_unref(r.catalog);
     if (rc == 0 && keeper_is_shared(s->keeper)) {
-        hub_set_seal(s->hub, &r.seal); /* what one node sealed the others open */
+        s->shared->seal = r.seal; /* what one node sealed the others open */
     }
     explicit_bzero(&r.seal, sizeof(r.seal));
     if (rc < 0) {
@@ -666,6 +667,7 @@ static int server_store_open_cluster(struct server_store *s, struct tidings_erro
     const struct config *c = s->config;
     const struct cluster_options options = {
         .hub = s->hub,
+        .limits = &s->shared->limits,
         .keeper = s->keeper,
         .loop = s->loop,
         .published = s->publishing->published,

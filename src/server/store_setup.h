@@ -18,6 +18,7 @@ struct cluster_ops;
 struct config;
 struct entity_rows;
 struct server_files;
+struct shared;
 struct server_publishing;
 struct tidings_provider;
 
@@ -25,6 +26,7 @@ struct server_store {
     /* set first */
     const struct config *config;
     struct hub *hub;
+    struct shared *shared;
     struct loop *loop;
     struct server_publishing *publishing;
     const struct cluster_ops *cluster_ops; /* the server's … */

@@ -114,14 +114,14 @@ static int server_tasks_check_end(struct server_task_job *j, struct entity_rows 
 }
 
 /* What other nodes wrote of one that runs here: its end, or answers, which are taken once. */
-static int server_tasks_follow(struct hub *hub, struct entity_rows *rows, struct tidings_str id,
+static int server_tasks_follow(struct tasks *tasks, struct entity_rows *rows, struct tidings_str id,
                                struct tidings_error *err)
 {
     struct kept_task kept;
     struct task_row row;
     int rc = rows->shared->find_task(rows, id, &kept, err);
     bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
-    if (is_whole && tasks_follow(hub_tasks(hub), &row)) {
+    if (is_whole && tasks_follow(tasks, &row)) {
         rc = rows->shared->put_task_answers(rows, id, STR_EMPTY, err);
     }
     return rc < 0 ? rc : 0;
@@ -133,7 +133,8 @@ static int server_tasks_put_state(struct server_task_job *j, struct entity_rows 
 {
     bool asks = j->row.questions.len > 0;
     int rc = server_tasks_announce(rows, j->row.id, false, &j->position, &j->job.err);
-    return rc == 0 && asks ? server_tasks_follow(j->owner->hub, rows, j->row.id, &j->job.err) : rc;
+    return rc == 0 && asks ? server_tasks_follow(j->owner->tasks, rows, j->row.id, &j->job.err)
+                           : rc;
 }
 
 static int server_tasks_run(struct keeper_job *job, struct entities *entities)
@@ -307,7 +308,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     }
     int is_new = 0;
     if (a->verb == TASK_GET) {
-        a->found = task_of_row(hub_tasks(j->owner->hub), &row);
+        a->found = task_of_row(j->owner->tasks, &row);
         rc = a->found ? 0 : tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "the task is not whole");
     } else if (row.status >= TASK_COMPLETED) {
         rc = 0; /* and stays so */
@@ -355,6 +356,7 @@ static void server_tasks_ask(struct task_store *store, struct task_asking *askin
 struct server_task_following {
     struct keeper_job job;
     struct hub *hub;
+    struct tasks *tasks;
     char id[OWNED_ID_LEN];
 };
 
@@ -363,7 +365,7 @@ static int server_tasks_run_following(struct keeper_job *job, struct entities *e
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
     struct entity_rows *rows = entities_rows(entities);
     struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
-    return server_tasks_judge(job, server_tasks_follow(f->hub, rows, id, &job->err));
+    return server_tasks_judge(job, server_tasks_follow(f->tasks, rows, id, &job->err));
 }
 
 /* Whoever listens here was told when the other node wrote it, and may have looked too early. What
@@ -377,14 +379,14 @@ static void server_tasks_on_followed(struct keeper_job *job, int code)
         const struct tidings_change change = server_tasks_change(tidings_str(uri), false);
         (void)hub_announce(f->hub, &change, NULL);
     } else if (code != TIDINGS_E_CLOSED) {
-        tasks_doubt(hub_tasks(f->hub));
+        tasks_doubt(f->tasks);
     }
     mem_free(f);
 }
 
 static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id)
 {
-    struct tasks *tasks = hub_tasks(o->hub);
+    struct tasks *tasks = o->tasks;
     if (id.len != OWNED_ID_LEN || !tasks_runs(tasks, id)) {
         return;
     }
@@ -394,6 +396,7 @@ static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id
         return;
     }
     f->hub = o->hub;
+    f->tasks = o->tasks;
     memcpy(f->id, id.ptr, OWNED_ID_LEN);
     f->job.is_write = true;
     f->job.run = server_tasks_run_following;
@@ -408,7 +411,7 @@ void server_tasks_followed(struct server_tasks *o, struct tidings_str uri)
 
 void server_tasks_broken(struct server_tasks *o)
 {
-    tasks_doubt(hub_tasks(o->hub));
+    tasks_doubt(o->tasks);
 }
 
 /* ---- those that are over --------------------------------------------------------------------- */
@@ -508,7 +511,7 @@ static void server_tasks_on_timer(struct loop_timer *timer, void *user)
 {
     struct server_tasks *o = user;
     (void)timer;
-    tasks_keep_again(hub_tasks(o->hub));
+    tasks_keep_again(o->tasks);
     if (__atomic_exchange_n(&o->is_looking, true, __ATOMIC_ACQ_REL)) {
         return;
     }
@@ -565,7 +568,7 @@ static int server_tasks_begin_looking(struct server_tasks *o, struct tidings_err
 static int server_tasks_open(struct server_tasks *o, struct keeper *keeper,
                              struct tidings_error *err)
 {
-    struct server_tasks_loading l = {.tasks = hub_tasks(o->hub)};
+    struct server_tasks_loading l = {.tasks = o->tasks};
     l.job.run = server_tasks_load;
     int rc = keeper ? keeper_run(keeper, &l.job) : 0;
     if (rc < 0) {
@@ -579,7 +582,7 @@ static int server_tasks_open(struct server_tasks *o, struct keeper *keeper,
             .ask = server_tasks_ask,
         };
         o->keeper = keeper;
-        tasks_set_store(hub_tasks(o->hub), &o->store);
+        tasks_set_store(o->tasks, &o->store);
         server_tasks_sweep(&o->store, clock_wall_ms());
     }
     return l.is_shared ? server_tasks_begin_looking(o, err) : 0;
@@ -747,11 +750,11 @@ static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gon
 
 int server_tasks_mount(struct server_tasks *o, struct keeper *keeper, struct tidings_error *err)
 {
-    struct tasks *tasks = hub_tasks(o->hub);
+    struct tasks *tasks = o->tasks;
     struct feature_list *tools = hub_features(o->hub, FEATURE_TOOL);
     int rc = server_tasks_open(o, keeper, err);
     bool is_needed = (tools && tools->has_tasks) || o->store.is_shared ||
-                     limit_in_use(hub_limit_counters(o->hub), LIMIT_TASKS) > 0;
+                     limit_in_use(o->limits, LIMIT_TASKS) > 0;
     feature_list_unref(tools);
     if (rc == 0 && is_needed) {
         rc = hub_mount(o->hub, &tasks_provider_ops, STR(OWNED_URI_PREFIX), STR_EMPTY, &o->provider,
@@ -769,7 +772,7 @@ void server_tasks_close(struct server_tasks *o)
 {
     loop_timer_close(o->timer);
     o->timer = NULL;
-    tasks_on_change(hub_tasks(o->hub), NULL, NULL);
-    tasks_set_store(hub_tasks(o->hub), NULL);
+    tasks_on_change(o->tasks, NULL, NULL);
+    tasks_set_store(o->tasks, NULL);
     o->provider = NULL;
 }

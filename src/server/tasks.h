@@ -14,8 +14,12 @@ struct loop_timer;
 
 /* Where tasks are kept, and served. */
 struct server_tasks {
-    struct hub *hub;   /* set first, like … */
-    struct loop *loop; /* … the loop */
+    /* set first */
+    struct hub *hub;
+    struct loop *loop;
+    struct tasks *tasks;
+    struct limit_counters *limits;
+
     struct task_store store;
     struct keeper *keeper;
     struct tidings_provider *provider; /* tidings://tasks/; NULL: there is none */

@@ -121,7 +121,7 @@ struct worker_thread *worker_thread_create(const struct worker_thread_options *o
     w->core.worker.limits = o->limits;
     w->core.worker.self = o->self;
     w->core.worker.count = o->count;
-    int rc = core_init(&w->core, w->loop, o->hub, o->index, err);
+    int rc = core_init(&w->core, w->loop, o->hub, o->shared, o->index, err);
     rc = rc == 0 && o->sessions ? sessions_share(&w->core.worker, o->sessions, err) : rc;
     w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, worker_thread_on_deadline, w);
     if (w->deadline && o->http) {

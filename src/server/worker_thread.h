@@ -13,6 +13,8 @@
 #include "transport/http.h"
 #include "transport/lines.h"
 
+struct shared;
+
 struct worker_thread {
     struct core core;
     struct loop *loop;
@@ -35,6 +37,7 @@ struct worker_thread {
 struct worker_thread_options {
     struct loop *loop; /* NULL: one of its own */
     struct hub *hub;
+    struct shared *shared;
     const struct worker_limits *limits;
     const struct server_identity *self;
     const struct http_config *http;      /* NULL: none */

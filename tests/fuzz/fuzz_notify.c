@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "engine/delivery/hub.h"
 #include "engine/delivery/notify.h"
+#include "engine/shared.h"
 #include "engine/worker.h"
 #include "security/principal.h"
 
@@ -75,7 +76,7 @@ static struct worker *started(void)
         limit_counters_init(&counters);
         worker.limit_counters = &counters;
         worker.loop = loop_create(NULL);
-        worker.hub = hub_create(worker.loop, NULL);
+        worker.hub = hub_create(worker.loop, shared_create(NULL), NULL);
         require(hub_start(worker.hub, &options, NULL) == 0);
         hub_set_running(worker.hub, true);
         require(hub_mount(worker.hub, &fixed, STR("mem://x/"), STR_EMPTY, NULL, NULL) == 0);

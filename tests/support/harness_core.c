@@ -24,7 +24,7 @@ void harness_start(struct harness *b)
         b->worker[i] = &core->worker;
         b->worker[i]->limits = &b->limits;
         b->worker[i]->self = &b->self;
-        assert_int_equal(core_init(core, b->loop, b->hub, (unsigned)i, &err), 0);
+        assert_int_equal(core_init(core, b->loop, b->hub, b->shared, (unsigned)i, &err), 0);
     }
 }
 

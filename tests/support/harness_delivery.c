@@ -72,7 +72,9 @@ void harness_start_hub(struct harness *b)
     struct tidings_error err = {0};
     b->loop = loop_create(&err);
     assert_non_null(b->loop);
-    b->hub = hub_create(b->loop, &err);
+    b->shared = shared_create(&err);
+    assert_non_null(b->shared);
+    b->hub = hub_create(b->loop, b->shared, &err);
     assert_non_null(b->hub);
     assert_int_equal(hub_start(b->hub, &b->options, &err), 0);
     hub_set_running(b->hub, true);
@@ -91,6 +93,7 @@ void harness_stop_hub(struct harness *b)
 {
     hub_set_running(b->hub, false);
     hub_destroy(b->hub);
+    shared_destroy(b->shared);
     loop_destroy(b->loop);
     for (size_t i = 0; i < b->worker_count; i++) {
         free(b->state[i]);
@@ -127,8 +130,9 @@ void harness_start_delivery(struct harness *b)
         worker->requests = &d->requests;
         worker->handlers = &d->handlers;
         worker->delivery = &d->delivery;
+        shared_give(b->shared, worker);
         delivery_use_hub(worker, b->hub);
-        assert_int_equal(worker_init(worker, hub_seal(b->hub), &err), 0);
+        assert_int_equal(worker_init(worker, &b->shared->seal, &err), 0);
         principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
         requests_init(worker->requests);
         assert_true(calls_open(worker));

@@ -20,6 +20,7 @@
 #include "engine/delivery/hub.h"
 #include "engine/delivery/options.h"
 #include "engine/protocol/dialect.h"
+#include "engine/shared.h"
 #include "security/principal.h"
 
 #define HARNESS_WORKERS 2u
@@ -32,6 +33,7 @@ struct harness {
     size_t worker_count;
     struct loop *loop;
     struct hub *hub;
+    struct shared *shared;
     struct worker *worker[HARNESS_WORKERS]; /* … and the memory that it and its parts are in: */
     void *state[HARNESS_WORKERS];
     struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */

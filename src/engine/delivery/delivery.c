@@ -916,15 +916,9 @@ static bool delivery_is_stale(const struct worker *worker)
 void delivery_use_hub(struct worker *worker, struct hub *hub)
 {
     worker->hub = hub;
-    worker->limit_counters = hub_limit_counters(hub);
-    worker->quotas = hub_quotas(hub);
-    worker->allowances = hub_allowances(hub);
     worker->epoch = hub_epoch(hub);
     worker->last_seq = hub_last(hub);
     worker->catalog = hub_catalog(hub);
-    worker->handlers->pool = hub_handlers(hub);
-    worker->handlers->tasks = hub_tasks(hub);
-    worker->handlers->hooks = hub_call_hooks(hub);
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {
         worker->handlers->features[i] = hub_features(hub, (enum feature_kind)i);
     }

@@ -14,9 +14,7 @@
 #include "engine/delivery/list_changed.h"
 #include "engine/delivery/options.h"
 #include "engine/protocol/feature.h"
-#include "engine/protocol/tasks.h"
 #include "engine/worker.h"
-#include "security/cpu_budget.h"
 #include "store/change.h"
 #include "store/sqlite_files.h"
 
@@ -196,9 +194,6 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
  * coalesced to at most one notification per period.
  */
 
-#define HANDLER_THREADS 4u
-#define HANDLERS_WAITING 100000u /* --max-calls allows fewer */
-
 /* ---- told at most once per period ------------------------------------------------------------ */
 
 static void hub_features_tell(struct hub_list *list)
@@ -220,8 +215,7 @@ static void on_period(struct loop_timer *timer, void *user)
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
 static bool hub_lists_open(struct hub *hub)
 {
-    hub->handlers = pool_create(HANDLER_THREADS, HANDLERS_WAITING, NULL);
-    bool good = hub->handlers && seal_key_init(&hub->seal) == 0;
+    bool good = true;
     for (unsigned i = 0; i < LIST_COUNT; i++) {
         struct hub_list *list = &hub->lists[i];
         list->hub = hub;
@@ -232,10 +226,8 @@ static bool hub_lists_open(struct hub *hub)
     return good;
 }
 
-/* false: out of memory or randomness */
 static void hub_lists_close(struct hub *hub)
 {
-    pool_destroy(hub->handlers);
     for (unsigned i = 0; i < LIST_COUNT; i++) {
         loop_timer_close(hub->lists[i].timer);
     }
@@ -375,51 +367,6 @@ struct feature_list *hub_features(struct hub *hub, enum feature_kind kind)
 uint64_t hub_list_period(const struct hub *hub)
 {
     return hub->options.list_changed_ms;
-}
-
-struct pool *hub_handlers(struct hub *hub)
-{
-    return hub->handlers;
-}
-
-void hub_set_seal(struct hub *hub, const struct seal_key *key)
-{
-    hub->seal = *key;
-}
-
-const struct seal_key *hub_seal(const struct hub *hub)
-{
-    return &hub->seal;
-}
-
-struct limit_counters *hub_limit_counters(struct hub *hub)
-{
-    return &hub->limit_counters;
-}
-
-struct quotas *hub_quotas(struct hub *hub)
-{
-    return hub->quotas;
-}
-
-struct tasks *hub_tasks(struct hub *hub)
-{
-    return hub->tasks;
-}
-
-void hub_set_call_hooks(struct hub *hub, const struct tidings_call_hooks *hooks)
-{
-    hub->call_hooks = hooks;
-}
-
-const struct tidings_call_hooks *hub_call_hooks(const struct hub *hub)
-{
-    return hub->call_hooks;
-}
-
-struct allowances *hub_allowances(struct hub *hub)
-{
-    return hub->allowances;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -814,7 +761,7 @@ static void host_missed(const struct provider_host *host, const struct tidings_p
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-struct hub *hub_create(struct loop *loop, struct tidings_error *err)
+struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_error *err)
 {
     struct hub *hub = mem_zalloc(sizeof(*hub));
     if (!hub) {
@@ -822,12 +769,9 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
         return NULL;
     }
     hub->loop = loop;
+    hub->shared = shared;
     hub->max_announced = HUB_MAX_ANNOUNCED;
     map_init(&hub->watches);
-    limit_counters_init(&hub->limit_counters);
-    hub->quotas = quotas_create(&hub->limit_counters);
-    hub->allowances = allowances_create();
-    hub->tasks = tasks_create(&hub->limit_counters);
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     hub->host = (struct provider_host){host_changed, host_missed, loop, hub->pool};
@@ -843,8 +787,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->parked_timer ||
-        !hub->await_timer || !merges || !hub->catalog || !hub->quotas || !hub->allowances ||
-        !hub->tasks || hub_hold_init(hub, err) < 0) {
+        !hub->await_timer || !merges || !hub->catalog || hub_hold_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -901,10 +844,6 @@ void hub_destroy(struct hub *hub)
     if (hub->log) {
         hub->log->ops->destroy(hub->log);
     }
-    quotas_destroy(hub->quotas);
-    tasks_destroy(hub->tasks); /* they hold accounts */
-    allowances_destroy(hub->allowances);
-    explicit_bzero(&hub->seal, sizeof(hub->seal));
     mem_free(hub->workers);
     mem_free(hub);
 }

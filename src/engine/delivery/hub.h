@@ -21,16 +21,10 @@ struct access_rules;
 struct file_history;
 struct worker;
 struct hub;
-struct allowances;
 struct refusal;
+struct shared;
 struct share_taker;
-struct limit_counters;
-struct quotas;
-struct tasks;
-struct tidings_call_hooks;
 struct option_rules;
-struct pool;
-struct seal_key;
 
 #define HUB_MAX_ANNOUNCED (32u << 20)
 
@@ -45,8 +39,8 @@ struct hub_options {
         is_shared; /* the log's store is written to by others too: hub_announce_reached is called */
 };
 
-/* `loop` outlives the hub. Things can be registered and mounted from now on. */
-struct hub *hub_create(struct loop *loop, struct tidings_error *err);
+/* `loop` and `shared` outlive the hub. Things can be registered and mounted from now on. */
+struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_error *err);
 /* Begin the log; before workers attach. */
 int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err);
 /* The server does not start after all; its store is closed. Ends the log, if it began. Letters that
@@ -83,22 +77,8 @@ const struct changelog *hub_log(const struct hub *hub);
 struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);
-/* For handlers that block: apart from the other, which reads must not wait for. */
-struct pool *hub_handlers(struct hub *hub);
 /* How long one list_changed is after the other at least. */
 uint64_t hub_list_period(const struct hub *hub);
-/* For what clients keep for handlers; any thread. Random, unless it was set before workers are
- * made: nodes that share a store have the same. */
-void hub_set_seal(struct hub *hub, const struct seal_key *key);
-const struct seal_key *hub_seal(const struct hub *hub);
-/* Limits, and what clients use of them; any thread. They live as long as the hub. */
-struct limit_counters *hub_limit_counters(struct hub *hub);
-struct quotas *hub_quotas(struct hub *hub);
-struct allowances *hub_allowances(struct hub *hub);
-struct tasks *hub_tasks(struct hub *hub);
-/* The program's functions around calls of tools; NULL: none. Before the workers begin. */
-void hub_set_call_hooks(struct hub *hub, const struct tidings_call_hooks *hooks);
-const struct tidings_call_hooks *hub_call_hooks(const struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 

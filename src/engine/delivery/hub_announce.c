@@ -200,7 +200,7 @@ struct announce_letter {
 static void announce_drop(struct letter *letter)
 {
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
-    share_give(&l->hub->limit_counters, LIMIT_ANNOUNCED, l->bytes, l->account);
+    share_give(&l->hub->shared->limits, LIMIT_ANNOUNCED, l->bytes, l->account);
     mem_free(l);
 }
 
@@ -423,13 +423,13 @@ static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes,
     const struct share_taker program = {.is_operator = true};
     const struct share_taker *who = from->who ? from->who : &program;
     struct refusal why = {0};
-    bool fits = share_take(&hub->limit_counters, LIMIT_ANNOUNCED, max, bytes, who, &why);
+    bool fits = share_take(&hub->shared->limits, LIMIT_ANNOUNCED, max, bytes, who, &why);
     struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
     if (l) {
         return l;
     }
     if (fits) {
-        share_give(&hub->limit_counters, LIMIT_ANNOUNCED, bytes, who->account);
+        share_give(&hub->shared->limits, LIMIT_ANNOUNCED, bytes, who->account);
     }
     if (!why.is_own) {
         hub_lose_at(hub, from->position);
@@ -439,7 +439,7 @@ static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes,
     }
     tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
                  fits ? "out of memory" : "more changes than can be told: %zu bytes wait already",
-                 limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED));
+                 limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED));
     return NULL;
 }
 
@@ -456,7 +456,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
     size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
     bool merges =
-        !is_kept && limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
+        !is_kept && limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
     struct hub_merge_mark mark = {0};
     if (!is_kept) {
         mark = hub_merge_mark(&hub->merge, change);
@@ -509,9 +509,9 @@ void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
 {
     if (fn) { /* a program announces at any time: the user stays with a function that is taken away
                */
-        hub->shared_user = user;
+        hub->share_user = user;
     }
-    __atomic_store_n(&hub->shared, fn, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->share, fn, __ATOMIC_RELEASE);
 }
 
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
@@ -554,11 +554,11 @@ int hub_announce_by(struct hub *hub, const struct tidings_change *change,
                     const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
                     struct tidings_error *err)
 {
-    hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
+    hub_shared_fn shared = __atomic_load_n(&hub->share, __ATOMIC_ACQUIRE);
     struct tidings_change told = announce_judged(hub, change);
     int rc = announce_check_kind(change, err);
     return rc < 0   ? rc
-           : shared ? shared(hub->shared_user, &told, who, receipt, why, err)
+           : shared ? shared(hub->share_user, &told, who, receipt, why, err)
                     : hub_announce_here(hub, &told, who, why, err);
 }
 

@@ -11,8 +11,7 @@
 #include "engine/delivery/hub.h"
 #include "engine/delivery/hub_announce.h"
 #include "engine/protocol/feature.h"
-#include "security/limits.h"
-#include "security/seal.h"
+#include "engine/shared.h"
 #include "store/change.h"
 
 /* One list whose changes are told, at most once per period and the last time always. */
@@ -25,6 +24,7 @@ struct hub_list {
 
 struct hub {
     struct loop *loop;
+    struct shared *shared;
     struct mailbox *mailbox;
     struct hub_options options;
     struct changelog *log;
@@ -46,11 +46,11 @@ struct hub {
     int newest_code;
     uint64_t newest_position; /* … and what it says */
     struct tidings_error newest_err;
-    hub_ask_newest_fn ask_newest; /* atomic; NULL: as `shared` */
+    hub_ask_newest_fn ask_newest; /* atomic; NULL: as `share` */
     void *ask_newest_user;
-    uint64_t reached;     /* atomic: everything up to this position has its number */
-    hub_shared_fn shared; /* atomic; NULL: there are no other nodes */
-    void *shared_user;
+    uint64_t reached;    /* atomic: everything up to this position has its number */
+    hub_shared_fn share; /* atomic; NULL: there are no other nodes */
+    void *share_user;
     hub_mute_fn mute;
     void *mute_user;
     hub_owned_fn owned; /* NULL: likewise */
@@ -58,14 +58,7 @@ struct hub {
     bool is_store_unreachable;                    /* atomic: the store cannot be reached */
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
-    struct seal_key seal;
-    struct pool *handlers; /* for handlers that block */
-    struct limit_counters limit_counters;
-    struct quotas *quotas;
-    struct allowances *allowances;
-    struct tasks *tasks;
-    const struct tidings_call_hooks *call_hooks; /* NULL: none */
-    size_t max_announced;                        /* atomic */
+    size_t max_announced;                         /* atomic */
     struct hub_merge merge;
     struct list parked; /* announcements that wait until the workers have caught up … */
     struct loop_timer *parked_timer;

@@ -185,7 +185,7 @@ static void schemas_are_at_the_expense_of_whoever_writes(void **state)
     served_run();
     uint64_t before = clock_monotonic_ms();
     struct allowance *a =
-        allowances_find(hub_allowances(served()->hub), STR(ALLOWANCE_MACHINE), before);
+        allowances_find(served()->shared->allowances, STR(ALLOWANCE_MACHINE), before);
     call("add-entity-type",
          "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"properties\":{\"s\":{\"pattern\":"
          "\"(a{1,99}){1,20}b\"}}}",

@@ -127,7 +127,7 @@ static void the_key_that_seals_is_wiped(void **state)
     struct seal_key key;
     secret_alloc_start(STR_EMPTY);
     assert_int_equal(served_begin(state), 0);
-    memcpy(&key, hub_seal(served()->hub), sizeof key);
+    memcpy(&key, &served()->shared->seal, sizeof key);
     secret_alloc.secret = tidings_strn((const char *)&key, 16);
     served_run();
     assert_non_null(strstr(served_modern("resources/read", "app:///a"), " 200 "));

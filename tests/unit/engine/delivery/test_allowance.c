@@ -184,7 +184,7 @@ static uint64_t left_of(const char *name)
     uint64_t now = loop_now_ms(b.worker[0]->loop);
     char who[64];
     snprintf(who, sizeof(who), "token %s", name);
-    struct allowance *a = allowances_find(hub_allowances(b.hub), tidings_str(who), now);
+    struct allowance *a = allowances_find(b.shared->allowances, tidings_str(who), now);
     uint64_t left = allowance_left(a, now);
     allowance_release(a);
     return left;
@@ -407,7 +407,7 @@ static struct allowance *allowance_of(const char *name)
 {
     char who[64];
     snprintf(who, sizeof(who), "token %s", name);
-    return allowances_find(hub_allowances(b.hub), tidings_str(who), loop_now_ms(b.worker[0]->loop));
+    return allowances_find(b.shared->allowances, tidings_str(who), loop_now_ms(b.worker[0]->loop));
 }
 
 /* So that it has nothing for a minute, or again. */

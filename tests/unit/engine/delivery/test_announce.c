@@ -60,7 +60,7 @@ static int announce(const char *uri, struct tidings_error *err)
 static bool has_numbered_all(void *user)
 {
     (void)user;
-    return limit_in_use(&b.hub->limit_counters, LIMIT_ANNOUNCED) == 0;
+    return limit_in_use(&b.shared->limits, LIMIT_ANNOUNCED) == 0;
 }
 
 static bool note_notice(void *user, const struct changelog_row *row)
@@ -106,7 +106,7 @@ static int announce_as(const char *name, struct refusal *why)
     snprintf(uri, sizeof(uri), "mem://x/elsewhere/%u", ++count);
     struct tidings_change change = {.uri = tidings_str(uri)};
     struct tidings_error err;
-    struct allowance *account = allowances_find(hub_allowances(b.hub), tidings_str(name), 0);
+    struct allowance *account = allowances_find(b.shared->allowances, tidings_str(name), 0);
     const struct share_taker who = {.account = account};
     int rc = hub_announce_by(b.hub, &change, &who, NULL, why, &err);
     allowance_release(account);
@@ -118,7 +118,7 @@ static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **s
     (void)state;
     struct refusal why = {0};
     struct client *c = listener();
-    struct limit_counters *counters = &b.hub->limit_counters;
+    struct limit_counters *counters = &b.shared->limits;
     while (announce_as("token ada", &why) == 0) {
         assert_true(limit_in_use(counters, LIMIT_ANNOUNCED) <= BOUND / 4);
     }
@@ -131,7 +131,7 @@ static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **s
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_no_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED);
-    struct allowance *ada = allowances_find(hub_allowances(b.hub), STR("token ada"), 0);
+    struct allowance *ada = allowances_find(b.shared->allowances, STR("token ada"), 0);
     assert_int_equal(*allowance_held(ada, LIMIT_ANNOUNCED), 0);
     allowance_release(ada);
     client_free(c);

@@ -14,6 +14,7 @@
 #include "engine/delivery/delivery.h"
 #include "engine/delivery/hub.h"
 #include "engine/delivery/subscribe.h"
+#include "engine/shared.h"
 
 #define FIRST 100u /* the newest position when this epoch began */
 #define EARLIER 0xeau
@@ -22,6 +23,7 @@
 
 static struct loop *loop;
 static struct hub *hub;
+static struct shared *shared;
 static struct delivery delivery; /* only what is looked at … */
 static struct worker worker;     /* … of both */
 static struct changelog *kept_log;
@@ -100,7 +102,8 @@ static int begin(void **state)
     const struct changelog_limits limits = {.max_entries = 10, .max_bytes = 1u << 20};
     struct hub_options o = {.log = limits};
     loop = loop_create(NULL);
-    hub = hub_create(loop, NULL);
+    shared = shared_create(NULL);
+    hub = hub_create(loop, shared, NULL);
     o.durable = changelog_memory_create_at(&limits, FIRST, NULL);
     assert_true(loop && hub && o.durable);
     kept_log = o.durable;
@@ -132,6 +135,7 @@ static int end(void **state)
     catalog_unref(worker.catalog);
     kept_log->ops = real;
     hub_destroy(hub);
+    shared_destroy(shared);
     loop_destroy(loop);
     return 0;
 }
