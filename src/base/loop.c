@@ -4,8 +4,13 @@
  * its descriptors and its timers.
  *
  * Invariant: user code runs only inside a turn, and discarded things are freed only between
- * callbacks: after the hooks (right before the wait), and after the callbacks of descriptors and
- * wake-ups (right after it).
+ * callbacks of the outermost turn: after the hooks (right before the wait), and after the callbacks
+ * of descriptors and wake-ups (right after it).
+ *
+ * Nested turns share one batch of events: a nested turn first dispatches the rest of the batch of
+ * the turn around it, and asks the kernel only when that is empty. So no event is lost, and none is
+ * dispatched after a nested turn has acted on it. Walks over hooks and wake-ups keep their place by
+ * a placeholder on their stack, which the walks of nested turns skip.
  *
  * Waking writes to one eventfd per loop. `is_woken` says that somebody has written, or will, so
  * that many wake-ups cost one write; the loop takes it back before it looks which are due. A loop
@@ -21,6 +26,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -32,13 +38,11 @@
  * and its timers.
  */
 
-/* The timers that run, as a binary heap: the first is the next one due. */
+/* The running timers, as a pairing heap: its root is the next one due. */
 struct loop_timers {
-    struct loop_timer **heap;
-    size_t count;     /* that run */
-    size_t open;      /* that exist */
-    size_t cap;       /* of the heap: at least `open`, so that starting one needs no memory */
-    uint64_t started; /* number of starts so far */
+    struct loop_timer *root; /* NULL: none runs */
+    size_t open;             /* by loop_timer_open */
+    uint64_t started;        /* number of starts so far */
 };
 
 struct loop {
@@ -48,12 +52,14 @@ struct loop {
     atomic_bool is_woken;    /* somebody wrote to it, or is about to */
     atomic_bool is_stopping; /* somebody called loop_stop */
     bool has_wakeups;        /* one may be due: the loop must not sleep */
-    struct list wakeups;     /* all there are */
-    struct list wakeup_here; /* among them while they are called: those before it were */
-    struct list hooks;
-    struct list hook_here; /* the same among the hooks */
+    struct list wakeups;     /* all there are, and placeholders (fn NULL) */
+    struct list hooks;       /* likewise */
     struct list discards;
     struct loop_timers timers;
+    int clock_fd;           /* a timerfd, which nobody ever reads; -1: timers are not shown */
+    struct loop_poll clock; /* on that */
+    uint64_t clock_ms;      /* what it is set to; 0: nothing */
+    unsigned depth;         /* turns on the stack: 1 is the outermost */
     uint64_t now_ms;
     uint64_t woken_ns; /* when the last wait was over; 0: never yet */
     struct durations turns;
@@ -62,10 +68,6 @@ struct loop {
     struct epoll_event *batch; /* what was reported and is not dispatched yet */
     int batch_count;
 };
-
-/* ---- descriptors ---------------------------------------------------------------------------- */
-
-/* ---- timers --------------------------------------------------------------------------------- */
 
 /* -------------------------------------------------------------------------------------------------
  * The descriptors of an event loop: one epoll instance, asked once in a turn.
@@ -123,10 +125,25 @@ static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
     }
 }
 
+static void dispatch_batch(struct loop *loop)
+{
+    while (loop->batch_count > 0) {
+        struct epoll_event event = *loop->batch++;
+        loop->batch_count--;
+        if (event.data.ptr) {
+            poll_dispatch(event.data.ptr, event.events);
+        }
+    }
+}
+
 /* Wait for at most `timeout_ms` (-1: for ever), then call back for what is ready. */
 static void loop_wait(struct loop *loop, int timeout_ms)
 {
     struct epoll_event batch[EVENTS_PER_TURN];
+    if (loop->batch_count > 0) { /* in a nested turn: what the turn around it has left */
+        dispatch_batch(loop);
+        return;
+    }
     if (loop->woken_ns > 0) {
         durations_count(&loop->turns, (clock_monotonic_ns() - loop->woken_ns) / 1000);
     }
@@ -136,13 +153,7 @@ static void loop_wait(struct loop *loop, int timeout_ms)
     loop->now_ms = loop->woken_ns / 1000000;
     loop->batch = batch;
     loop->batch_count = count;
-    while (loop->batch_count > 0) {
-        struct epoll_event event = *loop->batch++;
-        loop->batch_count--;
-        if (event.data.ptr) {
-            poll_dispatch(event.data.ptr, event.events);
-        }
-    }
+    dispatch_batch(loop);
     loop->batch = NULL;
     loop->batch_count = 0;
 }
@@ -158,9 +169,9 @@ static int poll_register(struct loop_poll *poll, uint32_t events)
     return 0;
 }
 
-/* The descriptor of wake-ups into the instance: each write is reported once and wants no read.
- * Returns an errno value. */
-static int loop_poll_init_wake(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn)
+/* A descriptor of the loop's own (eventfd, timerfd) into the instance: each time it becomes
+ * readable is reported once and wants no read. Returns an errno value. */
+static int loop_poll_init_edge(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn)
 {
     *poll = (struct loop_poll){.loop = loop, .fn = fn, .fd = fd, .wanted = LOOP_READ};
     return poll_register(poll, (uint32_t)EPOLLIN | (uint32_t)EPOLLET);
@@ -350,8 +361,8 @@ void loop_change_poll_close(struct loop_change_poll *watch)
 /* The loop whose turn this thread is in. */
 static _Thread_local struct loop *current;
 
-/* The node after the place holder `here`, which is moved behind it; NULL at the end. What a
- * callback removes and adds meanwhile does not matter to it. */
+/* The node after the placeholder `here`, which is moved behind it; NULL at the end. What a
+ * callback removes and adds does not matter to it. */
 static struct list *step_over(const struct list *head, struct list *here)
 {
     struct list *next = here->next;
@@ -382,9 +393,10 @@ static void run_wakeups(struct loop *loop)
 {
     loop->has_wakeups = false;
     (void)atomic_exchange(&loop->is_woken, false); /* before the look: who is later writes again */
-    list_prepend(&loop->wakeups, &loop->wakeup_here);
+    struct loop_wakeup here = {0};                 /* never due */
+    list_prepend(&loop->wakeups, &here.link);
     struct list *node;
-    while ((node = step_over(&loop->wakeups, &loop->wakeup_here))) {
+    while ((node = step_over(&loop->wakeups, &here.link))) {
         struct loop_wakeup *wakeup = list_entry(node, struct loop_wakeup, link);
         if (atomic_load_explicit(&wakeup->is_due, memory_order_relaxed) &&
             atomic_exchange(&wakeup->is_due, false)) {
@@ -425,7 +437,7 @@ void loop_wakeup_send(struct loop_wakeup *wakeup)
 
 /* ---- the turn ------------------------------------------------------------------------------- */
 
-void loop_free_discarded(struct loop *loop)
+static void free_discards(struct loop *loop)
 {
     while (!list_empty(&loop->discards)) {
         struct loop_discard *node = list_entry(loop->discards.next, struct loop_discard, link);
@@ -434,61 +446,124 @@ void loop_free_discarded(struct loop *loop)
     }
 }
 
+void loop_free_discarded(struct loop *loop)
+{
+    if (loop->depth == 0) {
+        free_discards(loop);
+    }
+}
+
 static void run_hooks(struct loop *loop)
 {
-    list_prepend(&loop->hooks, &loop->hook_here);
+    struct loop_hook here = {.fn = NULL};
+    list_prepend(&loop->hooks, &here.link);
     struct list *node;
-    while ((node = step_over(&loop->hooks, &loop->hook_here))) {
+    while ((node = step_over(&loop->hooks, &here.link))) {
         struct loop_hook *hook = list_entry(node, struct loop_hook, link);
-        hook->fn(hook->user);
+        if (hook->fn) {
+            hook->fn(hook->user);
+        }
+    }
+}
+
+/* Callbacks of the turns around a nested one are still on the stack. */
+static void end_callbacks(struct loop *loop)
+{
+    if (loop->depth == 1) {
+        free_discards(loop);
     }
 }
 
 static void loop_end_turn(struct loop *loop)
 {
     run_hooks(loop);
-    loop_free_discarded(loop);
+    end_callbacks(loop);
 }
 
 static int loop_timers_wait_ms(const struct loop *loop);
 
-static void loop_run_timers(struct loop *loop);
+static bool loop_run_timers(struct loop *loop);
 
-static void run_turn(struct loop *loop, bool may_wait)
+static bool begin_turn(struct loop *loop)
 {
     loop->now_ms = clock_monotonic_ms();
-    loop_run_timers(loop);
+    return loop_run_timers(loop);
+}
+
+/* All of a turn but the timers; waits for at most `limit_ms` (-1: until the next timer). */
+static void finish_turn(struct loop *loop, int limit_ms)
+{
     loop_end_turn(loop);
-    loop_wait(loop, may_wait && !loop->has_wakeups ? loop_timers_wait_ms(loop) : 0);
+    /* A nested turn may have taken the event of a stop. */
+    bool is_due =
+        loop->has_wakeups || atomic_load_explicit(&loop->is_stopping, memory_order_relaxed);
+    int wait = limit_ms == 0 || is_due ? 0 : loop_timers_wait_ms(loop);
+    loop_wait(loop, limit_ms > 0 && (wait < 0 || limit_ms < wait) ? limit_ms : wait);
     if (loop->has_wakeups) {
         run_wakeups(loop);
     }
-    loop_free_discarded(loop);
+    end_callbacks(loop);
     loop->turn++;
+}
+
+/* Returns the loop whose turn this one interrupts. */
+static struct loop *enter(struct loop *loop)
+{
+    struct loop *outer = current;
+    current = loop;
+    loop->depth++;
+    return outer;
+}
+
+static void loop_arm_clock(struct loop *loop);
+
+static void leave(struct loop *loop, struct loop *outer)
+{
+    loop_end_turn(loop); /* the host may wait for long now: not on the next turn's */
+    current = outer;
+    if (--loop->depth > 0) {
+        return; /* the turn around it does the rest */
+    }
+    loop_arm_clock(loop);
+    if (loop->has_wakeups) {
+        loop_wake(loop); /* the host looks at the descriptor */
+    }
 }
 
 void loop_run(struct loop *loop)
 {
-    struct loop *outer = current;
-    current = loop;
+    struct loop *outer = enter(loop);
     do {
-        run_turn(loop, true);
+        (void)begin_turn(loop);
+        finish_turn(loop, -1);
     } while (!atomic_exchange(&loop->is_stopping, false));
-    loop_end_turn(loop); /* what the last callbacks put together still goes out */
-    current = outer;
+    leave(loop, outer);
+}
+
+/* The turn of a host. */
+static void leave_turn(struct loop *loop, struct loop *outer)
+{
+    if (loop->depth == 1) {
+        atomic_store(&loop->is_stopping, false);
+    }
+    leave(loop, outer);
 }
 
 void loop_turn(struct loop *loop)
 {
-    struct loop *outer = current;
-    current = loop;
-    run_turn(loop, false);
-    atomic_store(&loop->is_stopping, false);
-    loop_end_turn(loop); /* the host may wait for long now: not on the next turn's */
-    current = outer;
-    if (loop->has_wakeups) {
-        loop_wake(loop); /* the host looks at the descriptor */
-    }
+    struct loop *outer = enter(loop);
+    (void)begin_turn(loop);
+    finish_turn(loop, 0);
+    leave_turn(loop, outer);
+}
+
+void loop_turn_for(struct loop *loop, int timeout_ms)
+{
+    struct loop *outer = enter(loop);
+    bool did_something = begin_turn(loop);
+    finish_turn(loop, did_something ? 0 : timeout_ms);
+    (void)loop_run_timers(loop);
+    leave_turn(loop, outer);
 }
 
 void loop_stop(struct loop *loop)
@@ -526,13 +601,15 @@ uint64_t loop_now_ms(struct loop *loop)
 
 static void loop_free(struct loop *loop)
 {
+    if (loop->clock_fd >= 0) {
+        close(loop->clock_fd);
+    }
     if (loop->wake_fd >= 0) {
         close(loop->wake_fd);
     }
     if (loop->epoll >= 0) {
         close(loop->epoll);
     }
-    mem_free(loop->timers.heap);
     mem_free(loop);
 }
 
@@ -544,16 +621,15 @@ struct loop *loop_create(struct tidings_error *err)
         return NULL;
     }
     list_init(&loop->wakeups);
-    list_init(&loop->wakeup_here);
     list_init(&loop->hooks);
-    list_init(&loop->hook_here);
     list_init(&loop->discards);
     loop->now_ms = clock_monotonic_ms();
+    loop->clock_fd = -1;
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->wake_fd = loop->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int errnum = loop->wake_fd < 0
                      ? errno
-                     : loop_poll_init_wake(&loop->wake, loop, loop->wake_fd, loop_on_wake);
+                     : loop_poll_init_edge(&loop->wake, loop, loop->wake_fd, loop_on_wake);
     if (errnum) {
         (void)error_errno(err, errnum, "create event loop");
         loop_free(loop);
@@ -569,8 +645,9 @@ void loop_destroy(struct loop *loop)
     }
     loop_free_discarded(loop);
     loop_poll_deinit(&loop->wake);
-    bool is_unused = list_empty(&loop->hooks) && list_empty(&loop->wakeups) &&
-                     loop->timers.open == 0 && loop->poll_count == 0;
+    loop_poll_deinit(&loop->clock);
+    bool is_unused = list_empty(&loop->hooks) && list_empty(&loop->wakeups) && loop->depth == 0 &&
+                     loop->timers.open == 0 && !loop->timers.root && loop->poll_count == 0;
     assert(is_unused);
     if (is_unused) { /* else somebody forgot something, which still points here */
         loop_free(loop);
@@ -599,23 +676,15 @@ void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The timers of an event loop: a binary heap of those that run, by the time they are due and, where
- * that is the same, by the order in which they were started.
+ * The timers of an event loop: a pairing heap of those that run, by the time they are due and,
+ * where that is the same, by the order in which they were started.
  *
- * Opening a timer makes room for it in the heap, so that starting one cannot fail. A timer knows
- * its index in the heap; stopping it, also from inside any callback, takes it out at once.
+ * The links of the heap are in the timers, so that starting one needs no memory. Starting takes
+ * constant time; stopping and running take logarithmic time on average.
  */
 
-#define NOT_RUNNING SIZE_MAX
-
-struct loop_timer {
-    struct loop *loop;
-    loop_timer_fn fn;
-    void *user;
-    uint64_t due_ms;
-    uint64_t start; /* which start of the loop's timers it was */
-    uint64_t repeat_ms;
-    size_t index; /* in the heap, or NOT_RUNNING */
+struct opened_timer {
+    struct loop_timer timer;
     struct loop_discard discard;
 };
 
@@ -624,80 +693,67 @@ static bool timer_is_before(const struct loop_timer *a, const struct loop_timer 
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
 }
 
-static void timer_put(struct loop_timers *t, size_t index, struct loop_timer *timer)
+/* Two heaps into one; returns its root. */
+static struct loop_timer *timer_meld(struct loop_timer *a, struct loop_timer *b)
 {
-    t->heap[index] = timer;
-    timer->index = index;
+    struct loop_timer *root = timer_is_before(a, b) ? a : b, *child = root == a ? b : a;
+    child->next = root->child;
+    child->prev = root;
+    if (child->next) {
+        child->next->prev = child;
+    }
+    root->child = child;
+    return root;
 }
 
-/* `timer` belongs at `index` or above it. */
-static void timer_sift_up(struct loop_timers *t, size_t index, struct loop_timer *timer)
+/* All siblings from `first` on into one heap: first in pairs, then the pairs from the last on. That
+ * order is what bounds the time. NULL when there are none. */
+static struct loop_timer *timer_meld_all(struct loop_timer *first)
 {
-    while (index > 0 && timer_is_before(timer, t->heap[(index - 1) / 2])) {
-        timer_put(t, index, t->heap[(index - 1) / 2]);
-        index = (index - 1) / 2;
+    struct loop_timer *pairs = NULL, *root = NULL;
+    while (first) {
+        struct loop_timer *a = first, *b = a->next;
+        first = b ? b->next : NULL;
+        a->next = a->prev = NULL;
+        if (b) {
+            b->next = b->prev = NULL;
+            a = timer_meld(a, b);
+        }
+        a->next = pairs;
+        pairs = a;
     }
-    timer_put(t, index, timer);
-}
-
-/* `timer` belongs at `index` or below it. */
-static void timer_sift_down(struct loop_timers *t, size_t index, struct loop_timer *timer)
-{
-    for (;;) {
-        size_t child = 2 * index + 1;
-        if (child >= t->count) {
-            break;
-        }
-        if (child + 1 < t->count && timer_is_before(t->heap[child + 1], t->heap[child])) {
-            child++;
-        }
-        if (timer_is_before(timer, t->heap[child])) {
-            break;
-        }
-        timer_put(t, index, t->heap[child]);
-        index = child;
+    while (pairs) {
+        struct loop_timer *pair = pairs;
+        pairs = pair->next;
+        pair->next = NULL;
+        root = root ? timer_meld(root, pair) : pair;
     }
-    timer_put(t, index, timer);
+    return root;
 }
 
 static void timer_start_at(struct loop_timer *timer, uint64_t due_ms)
 {
     struct loop_timers *t = &timer->loop->timers;
-    assert(t->count < t->cap && timer->index == NOT_RUNNING);
     timer->due_ms = due_ms;
     timer->start = t->started++;
-    timer_sift_up(t, t->count++, timer);
+    timer->is_running = true;
+    t->root = t->root ? timer_meld(t->root, timer) : timer;
 }
 
-/* Room for one more. The heap only grows: what a loop once needed it may need again. */
-static bool timers_reserve(struct loop_timers *t)
+void loop_timer_init(struct loop_timer *timer, struct loop *loop, loop_timer_fn fn, void *user)
 {
-    if (t->open < t->cap) {
-        return true;
-    }
-    size_t cap = t->cap ? t->cap * 2 : 16;
-    struct loop_timer **heap = mem_realloc(t->heap, cap * sizeof(struct loop_timer *));
-    if (!heap) {
-        return false;
-    }
-    t->heap = heap;
-    t->cap = cap;
-    return true;
+    *timer = (struct loop_timer){.loop = loop, .fn = fn, .user = user};
 }
 
 struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user)
 {
-    struct loop_timer *timer = mem_zalloc(sizeof *timer);
-    if (!timer || !timers_reserve(&loop->timers)) {
-        mem_free(timer);
+    struct opened_timer *o = mem_zalloc(sizeof *o);
+    if (!o) {
         return NULL;
     }
     loop->timers.open++;
-    timer->loop = loop;
-    timer->fn = fn;
-    timer->user = user;
-    timer->index = NOT_RUNNING;
-    return timer;
+    loop_timer_init(&o->timer, loop, fn, user);
+    return &o->timer;
 }
 
 void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms)
@@ -709,72 +765,125 @@ void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repe
     }
     timer->repeat_ms = repeat_ms;
     timer_start_at(timer, after_ms > UINT64_MAX - now ? UINT64_MAX : now + after_ms);
+    if (timer->loop->depth == 0) {
+        loop_arm_clock(timer->loop);
+    }
 }
 
 void loop_timer_stop(struct loop_timer *timer)
 {
+    if (!timer->is_running) {
+        return;
+    }
     struct loop_timers *t = &timer->loop->timers;
-    size_t index = timer->index;
-    if (index == NOT_RUNNING) {
-        return;
-    }
-    timer->index = NOT_RUNNING;
-    struct loop_timer *last = t->heap[--t->count];
-    if (last == timer) {
-        return;
-    }
-    if (index > 0 && timer_is_before(last, t->heap[(index - 1) / 2])) {
-        timer_sift_up(t, index, last);
+    struct loop_timer *rest = timer_meld_all(timer->child);
+    if (t->root == timer) {
+        t->root = rest;
     } else {
-        timer_sift_down(t, index, last);
+        if (timer->prev->child == timer) {
+            timer->prev->child = timer->next;
+        } else {
+            timer->prev->next = timer->next;
+        }
+        if (timer->next) {
+            timer->next->prev = timer->prev;
+        }
+        t->root = rest ? timer_meld(t->root, rest) : t->root;
     }
+    timer->child = timer->next = timer->prev = NULL;
+    timer->is_running = false;
 }
 
 bool loop_timer_is_running(const struct loop_timer *timer)
 {
-    return timer->index != NOT_RUNNING;
-}
-
-static void timer_free(void *timer)
-{
-    mem_free(timer);
+    return timer->is_running;
 }
 
 void loop_timer_close(struct loop_timer *timer)
 {
     if (timer) {
+        struct opened_timer *o = list_entry(timer, struct opened_timer, timer);
         loop_timer_stop(timer);
         timer->loop->timers.open--;
-        loop_discard(timer->loop, &timer->discard, timer_free, timer);
+        loop_discard(timer->loop, &o->discard, mem_free, o);
     }
 }
 
-static void loop_run_timers(struct loop *loop)
+/* True: one ran. */
+static bool loop_run_timers(struct loop *loop)
 {
     struct loop_timers *t = &loop->timers;
     /* What callbacks start waits for the next turn, else one could keep the others from theirs. It
      * is behind all that is due now: not due earlier, and started later. */
     uint64_t started = t->started;
-    while (t->count > 0 && t->heap[0]->due_ms <= loop->now_ms && t->heap[0]->start < started) {
-        struct loop_timer *timer = t->heap[0];
+    bool any = false;
+    while (t->root && t->root->due_ms <= loop->now_ms && t->root->start < started) {
+        struct loop_timer *timer = t->root;
         loop_timer_stop(timer);
         if (timer->repeat_ms > 0) {
             timer_start_at(timer, timer->repeat_ms > UINT64_MAX - loop->now_ms
                                       ? UINT64_MAX
                                       : loop->now_ms + timer->repeat_ms);
         }
+        any = true;
         timer->fn(timer, timer->user);
     }
+    return any;
 }
 
 /* Until the next is due: 0 when one is, -1 when none runs. */
 static int loop_timers_wait_ms(const struct loop *loop)
 {
-    const struct loop_timers *t = &loop->timers;
-    if (t->count == 0) {
+    if (!loop->timers.root) {
         return -1;
     }
-    uint64_t due = t->heap[0]->due_ms, now = clock_monotonic_ms();
+    uint64_t due = loop->timers.root->due_ms, now = clock_monotonic_ms();
     uint64_t wait = due > now ? due - now : 0;
     return wait > INT_MAX ? INT_MAX : (int)wait;
+}
+
+/* ---- timers that the descriptor shows -------------------------------------------------------- */
+
+static void loop_on_clock(struct loop_poll *poll, int events, void *user)
+{
+    (void)events;
+    (void)user;
+    poll->loop->clock_ms = 0;
+}
+
+/* The descriptor has to become readable when the first timer is due. If that timer is stopped, the
+ * clock goes off for nothing: cheaper than setting it again each time. */
+static void loop_arm_clock(struct loop *loop)
+{
+    const struct loop_timer *first = loop->timers.root;
+    if (loop->clock_fd < 0 || !first || (loop->clock_ms > 0 && loop->clock_ms <= first->due_ms)) {
+        return;
+    }
+    uint64_t now = clock_monotonic_ms(), ms = first->due_ms > now ? first->due_ms - now : 0;
+    struct itimerspec after = {.it_value = {.tv_sec = (time_t)(ms / 1000),
+                                            .tv_nsec = (long)(ms % 1000) * 1000000 + (ms == 0)}};
+    if (timerfd_settime(loop->clock_fd, 0, &after, NULL) == 0) {
+        loop->clock_ms = first->due_ms;
+    }
+}
+
+int loop_show_timers(struct loop *loop, struct tidings_error *err)
+{
+    if (loop->clock_fd >= 0) {
+        return 0;
+    }
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    int errnum = fd < 0 ? errno : loop_poll_init_edge(&loop->clock, loop, fd, loop_on_clock);
+    if (errnum) {
+        loop->clock = (struct loop_poll){0};
+        if (fd >= 0) {
+            close(fd);
+        }
+        return error_errno(err, errnum, "show timers of an event loop");
+    }
+    loop->clock_fd = fd;
+    if (loop->depth == 0) {
+        loop_arm_clock(loop);
+    }
+    return 0;
 }

@@ -7,6 +7,14 @@
  * that is where output gathered during the turn is flushed. Nothing reachable from a callback is
  * freed inside the turn: loop_discard() queues it and frees it once no callback is on the stack.
  *
+ * Turns nest: a callback may take turns of its own loop (loop_turn, loop_turn_for). A nested turn
+ * runs everything that any turn runs: timers, hooks, the events that the turn around it has not
+ * dispatched yet, wake-ups. It may enter the same callback again, whose descriptor is still ready.
+ * Invariant: what is discarded in a nested turn is freed only after the outermost turn has no
+ * callback on the stack, so that what a callback of any turn holds stays in memory. A poll or a
+ * timer that a nested turn closes is not called any more by the turns around it. A nested turn
+ * leaves loop_stop to the outermost one.
+ *
  * All functions must be called on the loop's own thread (before the thread runs it, on the
  * creator's), except loop_stop() and loop_wakeup_send().
  */
@@ -32,6 +40,12 @@ void loop_stop(struct loop *loop); /* any thread, also from a signal handler */
 int loop_fd(struct loop *loop);
 int loop_timeout_ms(struct loop *loop);
 void loop_turn(struct loop *loop);
+/* The same, but it waits for at most `timeout_ms` (-1: no limit) for something to happen, unless
+ * timers were due; a timer that becomes due within the wait runs as well. */
+void loop_turn_for(struct loop *loop, int timeout_ms);
+/* Makes loop_fd() readable also when a timer is due, for hosts that wait for nothing else. Costs a
+ * descriptor, and a system call after turns that changed which timer is next. Twice is fine. */
+int loop_show_timers(struct loop *loop, struct tidings_error *err);
 /* How long its turns took, from the end of a wait to the next. Its own thread. */
 const struct durations *loop_turns(const struct loop *loop);
 uint32_t loop_turn_number(const struct loop *loop); /* another in each turn */
@@ -99,7 +113,22 @@ void loop_change_poll_close(struct loop_change_poll *watch); /* then close `fd`;
 struct loop_timer;
 typedef void (*loop_timer_fn)(struct loop_timer *timer, void *user);
 
-/* NULL: out of memory. */
+/* The fields are the loop's own. */
+struct loop_timer {
+    struct loop *loop;
+    loop_timer_fn fn;
+    void *user;
+    uint64_t due_ms;
+    uint64_t start; /* which start of the loop's timers it was */
+    uint64_t repeat_ms;
+    struct loop_timer *child, *next; /* in the heap of those that run: the first below, a sibling */
+    struct loop_timer *prev;         /* the sibling before it; of the first: the parent */
+    bool is_running;
+};
+
+/* In the caller's memory, which must not move, nor go before the timer is stopped. */
+void loop_timer_init(struct loop_timer *timer, struct loop *loop, loop_timer_fn fn, void *user);
+/* The same on the heap; NULL: out of memory. */
 struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user);
 /* Counted from now, not from the start of the turn. Those due at the same time run in the order
  * they were started; one started by a timer's callback not before the next turn. Restarts when
@@ -107,7 +136,8 @@ struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *us
 void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms);
 void loop_timer_stop(struct loop_timer *timer);
 bool loop_timer_is_running(const struct loop_timer *timer);
-void loop_timer_close(struct loop_timer *timer); /* NULL is fine */
+/* For opened ones. NULL is fine. */
+void loop_timer_close(struct loop_timer *timer);
 
 /* ---- end of a turn -------------------------------------------------------------------------- */
 
@@ -121,14 +151,16 @@ struct loop_hook {
 void loop_hook_add(struct loop *loop, struct loop_hook *hook, loop_hook_fn fn, void *user);
 void loop_hook_remove(struct loop_hook *hook);
 
-/* Call fn(thing) at the end of the turn, after every callback has returned; `node` lies in it. */
+/* Call fn(thing) at the end of the outermost turn, after every callback has returned; `node` lies
+ * in it. */
 struct loop_discard {
     struct list link;
     void (*fn)(void *thing);
     void *thing;
 };
 void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void *), void *thing);
-/* Call them now, outside of turns. No other callback runs: due timers and wake-ups stay due. */
+/* Call them now, outside of turns (inside, nothing happens). No other callback runs: due timers and
+ * wake-ups stay due. */
 void loop_free_discarded(struct loop *loop);
 
 /* ---- wake-ups ------------------------------------------------------------------------------- */
