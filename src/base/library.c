@@ -10,9 +10,9 @@
 
 void library_open(struct library *library, const struct library_function *wanted, size_t count)
 {
-    library->handle = dlopen(library->file, FLAGS);
-    if (!library->handle && library->other) {
-        library->handle = dlopen(library->other, FLAGS);
+    library->handle = dlopen(library->files[0], FLAGS);
+    if (!library->handle && library->files[1]) {
+        library->handle = dlopen(library->files[1], FLAGS);
     }
     for (size_t i = 0; library->handle && !library->lacks && i < count; i++) {
         /* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes
@@ -27,13 +27,13 @@ int library_check(const struct library *library, struct tidings_error *err)
 {
     if (!library->handle) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "%s cannot be loaded; install it (Debian: %s)", library->file,
+                            "%s cannot be loaded; install it (Debian: %s)", library->files[0],
                             library->package);
     }
     if (library->lacks) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "%s lacks the function %s; install another version (Debian: %s)",
-                            library->file, library->lacks, library->package);
+                            library->files[0], library->lacks, library->package);
     }
     return 0;
 }

@@ -6,7 +6,8 @@
  * A module that uses one has a table of function pointers, fills it once (pthread_once) and asks
  * before each use whether that went well:
  *
- *     static struct library library = {.file = "libwslay.so.1", .package = "libwslay1"};
+ *     LIBRARY(library, "websocket", "WebSocket connections", "recommended", "libwslay1",
+ *             "libwslay.so.1");
  *
  * What has been loaded stays loaded.
  */
@@ -16,17 +17,40 @@
 #include <tidings/types.h>
 
 struct library {
-    const char *file;    /* as the loader looks for it */
-    const char *other;   /* the same interface under another name, or NULL */
-    const char *package; /* Debian's, for the sentence that says what to install */
-    void *handle;        /* NULL: not there */
-    const char *lacks;   /* the first function it does not have; NULL: none */
+    const char *files[2]; /* names for the loader: the second is an alternative, or NULL */
+    const char *package;  /* Debian's, for the sentence that says what to install */
+    void *handle;         /* NULL: not there */
+    const char *lacks;    /* the first function it does not have; NULL: none */
 };
 
 struct library_function {
     const char *name;
     void *at; /* the function pointer to be filled in */
 };
+
+/* Defines `static struct library NAME` and declares the library in the binary, for packaging tools:
+ * an ELF note as systemd defines it (systemd.io/ELF_DLOPEN_METADATA). PRIORITY is "required",
+ * "recommended" or "suggested". The note becomes JSON, so no string can need an escape. After
+ * PACKAGE come one or two file names. tools/check-binary compares the notes with debian/control. */
+#define LIBRARY(name, feature, description, priority, package_name, ...)                           \
+    LIBRARY_NOTE(name##_note, "[{\"feature\":\"" feature "\",\"description\":\"" description       \
+                              "\",\"priority\":\"" priority                                        \
+                              "\",\"soname\":[" LIBRARY_NAMES(__VA_ARGS__) "]}]");                 \
+    static struct library name = {.files = {__VA_ARGS__}, .package = package_name}
+
+#define LIBRARY_NAMES(...) LIBRARY_PICK(__VA_ARGS__, LIBRARY_TWO, LIBRARY_ONE, )(__VA_ARGS__)
+#define LIBRARY_PICK(first, second, macro, ...) macro
+#define LIBRARY_ONE(file) "\"" file "\""
+#define LIBRARY_TWO(file, other) "\"" file "\",\"" other "\""
+
+/* `retain` and `used` keep the note through `ld -r`, --gc-sections and `strip`. */
+#define LIBRARY_NOTE(name, json)                                                                   \
+    static const struct {                                                                          \
+        uint32_t owner_size, text_size, type;                                                      \
+        char owner[4];                                                                             \
+        char text[sizeof(json)];                                                                   \
+    } name __attribute__((used, retain, section(".note.dlopen"), aligned(4))) = {                  \
+        4, sizeof(json), 0x407c0c0a, "FDO", json}
 
 /* Load it and fill in all functions, once. */
 void library_open(struct library *library, const struct library_function *wanted, size_t count);

@@ -100,7 +100,8 @@ struct postgres {
 #define REDACTED_URL_MAX 512u
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct library library = {.file = "libpq.so.5", .package = "libpq5"};
+LIBRARY(library, "cluster", "a store that several nodes share", "suggested", "libpq5",
+        "libpq.so.5");
 static struct postgres_library api;
 
 static void postgres_load(void)

@@ -361,7 +361,7 @@ int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str pay
 #define HEADER_BYTES (WS_MAX_HEADER + 4) /* with a mask */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct library library = {.file = "libwslay.so.1", .package = "libwslay1"};
+LIBRARY(library, "websocket", "WebSocket connections", "recommended", "libwslay1", "libwslay.so.1");
 static struct {
     int (*context_init)(wslay_frame_context_ptr *ctx, const struct wslay_frame_callbacks *callbacks,
                         void *user_data);

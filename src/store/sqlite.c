@@ -199,7 +199,8 @@ struct sqlite {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct library library = {.file = "libsqlite3.so.0", .package = "libsqlite3-0"};
+LIBRARY(library, "store", "entities and published resources in a file", "recommended",
+        "libsqlite3-0", "libsqlite3.so.0");
 static struct {
 #define FIELD(name) __typeof__(&sqlite3_##name) name;
     FUNCTIONS(FIELD)

@@ -76,8 +76,8 @@ struct curl_api {
  */
 
 /* The same interface under both names; Debian has one per TLS library. */
-static struct library library = {
-    .file = "libcurl.so.4", .other = "libcurl-gnutls.so.4", .package = "libcurl4"};
+LIBRARY(library, "client", "client connections and keys of token issuers", "recommended",
+        "libcurl4", "libcurl.so.4", "libcurl-gnutls.so.4");
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct curl_api loaded;
 

@@ -11,7 +11,8 @@
 struct tls_api tls_api;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct library library = {.file = "libssl.so.3", .package = "libssl3"};
+LIBRARY(library, "tls", "TLS, token signatures and encrypted cursors", "recommended", "libssl3",
+        "libssl.so.3");
 
 static void tls_library_load(void)
 {

@@ -23,7 +23,8 @@
 #include "base/mem.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct library library = {.file = "liburing.so.2", .package = "liburing2"};
+LIBRARY(library, "io_uring", "many socket writes in one system call", "recommended", "liburing2",
+        "liburing.so.2");
 static struct {
     int (*init)(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
     int (*submit_and_wait)(struct io_uring *ring, unsigned wait_for);
