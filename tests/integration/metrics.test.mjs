@@ -358,7 +358,7 @@ test('the dashboard and the alerts name metrics that there are', { skip: noPromt
     await busy(server);
     const text = await scrape(metrics);
     const there = new Set(Object.keys(samples(text)).map((name) => name.replace(/\{.*/, '')));
-    // Only of several nodes, which tests/integration/cluster tests have.
+    // Only of several nodes: tests/integration/cluster-*.test.mjs have them.
     ['tidings_nodes', 'tidings_node_lag_seconds'].forEach((name) => there.add(name));
     const dashboard = JSON.parse(fs.readFileSync(contrib('grafana/tidings.json'), 'utf8'));
     const asked = dashboard.panels.flatMap((panel) => (panel.targets ?? []).map((target) => target.expr));

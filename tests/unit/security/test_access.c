@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What rules say of a principal and a URI. What comes of that in answers and streams is in
- * core/access/test_access.c.
+ * engine/test_access.c.
  */
 #include "security/access.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Principals: who is the same, and what is refused. That none outlives its holders is in
- * core/access/test_access.c.
+ * engine/test_access.c.
  */
 #include "security/principal.h"
 

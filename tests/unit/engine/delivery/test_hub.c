@@ -2,7 +2,7 @@
  *
  * The hub: registering from any thread, what is taken and what is missing, mounting, and which
  * source a URI belongs to. That every worker gets the same numbers in the same order is in
- * core/delivery/test_announce.c.
+ * engine/delivery/test_announce.c.
  */
 #include <pthread.h>
 #include <setjmp.h>
