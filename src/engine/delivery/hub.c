@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub begins and ends; hands rates and rules to all workers; and reads from the log what
- * changed since a cursor, for those who come back.
+ * The hub: its thread, its log and its workers. It starts and stops, passes rates and rules to all
+ * workers, and reads the changes since a cursor from the log for clients that resume.
  */
 #include "engine/delivery/hub.h"
 
@@ -189,376 +189,7 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------
- * Tools and prompts of the hub (features), and its list_changed notifications: which lists changed,
- * coalesced to at most one notification per period.
- */
-
-/* ---- told at most once per period ------------------------------------------------------------ */
-
-static void hub_features_tell(struct hub_list *list)
-{
-    hub_publish(list->hub, list->notice);
-    loop_timer_start(list->timer, list->hub->options.list_changed_ms, 0);
-}
-
-static void on_period(struct loop_timer *timer, void *user)
-{
-    (void)timer;
-    struct hub_list *list = user;
-    if (list->is_pending) {
-        list->is_pending = false;
-        hub_features_tell(list);
-    }
-}
-
-/* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
-static bool hub_lists_open(struct hub *hub)
-{
-    bool good = true;
-    for (unsigned i = 0; i < LIST_COUNT; i++) {
-        struct hub_list *list = &hub->lists[i];
-        list->hub = hub;
-        list->notice = (enum change_notice)i;
-        list->timer = loop_timer_open(hub->loop, on_period, list);
-        good = good && list->timer;
-    }
-    return good;
-}
-
-static void hub_lists_close(struct hub *hub)
-{
-    for (unsigned i = 0; i < LIST_COUNT; i++) {
-        loop_timer_close(hub->lists[i].timer);
-    }
-    for (unsigned i = 0; i < FEATURE_KINDS; i++) {
-        feature_list_unref(hub->features[i]);
-    }
-}
-
-void hub_list_changed(struct hub *hub, enum change_notice notice)
-{
-    struct hub_list *list = &hub->lists[notice];
-    if (!hub->options.list_changed || !__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
-        return;
-    }
-    if (loop_timer_is_running(list->timer)) {
-        list->is_pending = true;
-    } else {
-        hub_features_tell(list);
-    }
-}
-
-/* ---- features -------------------------------------------------------------------------------- */
-
-struct features_letter {
-    struct letter letter;
-    enum feature_kind kind;
-    struct feature_list *list;
-};
-
-static void features_deliver(struct letter *letter, void *owner)
-{
-    struct features_letter *l = list_entry(letter, struct features_letter, letter);
-    handlers_set_features(owner, l->kind, l->list);
-    mem_free(l);
-}
-
-static void features_drop(struct letter *letter)
-{
-    struct features_letter *l = list_entry(letter, struct features_letter, letter);
-    feature_list_unref(l->list);
-    mem_free(l);
-}
-
-/* Takes `next`, also on failure: then nothing has changed. */
-static int swap_features(struct hub *hub, enum feature_kind kind, struct feature_list *next,
-                         struct tidings_error *err)
-{
-    struct list letters;
-    list_init(&letters);
-    bool good = next != NULL;
-    for (size_t i = 0; i < hub->worker_count && good; i++) {
-        struct features_letter *l = mem_zalloc(sizeof(*l));
-        good = l != NULL;
-        if (l) {
-            l->letter.deliver = features_deliver;
-            l->letter.drop = features_drop;
-            l->kind = kind;
-            l->list = feature_list_ref(next);
-            list_append(&letters, &l->letter.link);
-        }
-    }
-    size_t i = 0;
-    list_each (it, after, &letters) {
-        struct letter *letter = list_entry(it, struct letter, link);
-        list_remove(it);
-        if (good) {
-            mailbox_send(hub->workers[i++]->mailbox, letter);
-        } else {
-            features_drop(letter);
-        }
-    }
-    if (!good) {
-        feature_list_unref(next);
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    feature_list_unref(hub->features[kind]);
-    hub->features[kind] = next;
-    if (kind == FEATURE_TOOL || kind == FEATURE_PROMPT) {
-        hub_list_changed(hub, kind == FEATURE_TOOL ? CHANGE_TOOLS : CHANGE_PROMPTS);
-    }
-    return 0;
-}
-
-static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion",
-                                                      "list of children"};
-
-static int hub_features_add_now(struct hub *hub, void *arg, struct tidings_error *err)
-{
-    struct feature *f = arg;
-    const struct feature_list *old = hub->features[f->kind];
-    if (feature_find(old, f->name)) {
-        return tidings_fail(err, TIDINGS_E_EXISTS, "there is a %s '%.*s' already",
-                            kind_names[f->kind], STR_ARG(f->name));
-    }
-    if (old && old->count >= HUB_MAX_FEATURES) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u %ss can be offered", HUB_MAX_FEATURES,
-                            kind_names[f->kind]);
-    }
-    return swap_features(hub, f->kind, feature_list_derive(old, f, STR_EMPTY), err);
-}
-
-struct removal {
-    enum feature_kind kind;
-    struct tidings_str name;
-};
-
-static int hub_features_remove_now(struct hub *hub, void *arg, struct tidings_error *err)
-{
-    const struct removal *r = arg;
-    const struct feature_list *old = hub->features[r->kind];
-    if (!feature_find(old, r->name)) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no %s '%.*s'", kind_names[r->kind],
-                            STR_ARG_MAX(r->name, 128));
-    }
-    return swap_features(hub, r->kind, feature_list_derive(old, NULL, r->name), err);
-}
-
-int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_error *err)
-{
-    int rc = hub_run_on(hub, hub_features_add_now, feature, err);
-    feature_unref(feature);
-    return rc;
-}
-
-int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_str name,
-                       struct tidings_error *err)
-{
-    struct removal r = {kind, name};
-    return hub_run_on(hub, hub_features_remove_now, &r, err);
-}
-
-struct feature_list *hub_features(struct hub *hub, enum feature_kind kind)
-{
-    return feature_list_ref(hub->features[kind]);
-}
-
-uint64_t hub_list_period(const struct hub *hub)
-{
-    return hub->options.list_changed_ms;
-}
-
-/* -------------------------------------------------------------------------------------------------
- * What the hub serves: resources and templates that are registered, providers that are mounted.
- * Each change of it is a new snapshot, which every worker gets.
- */
-
-struct catalog_letter {
-    struct letter letter;
-    struct catalog *catalog;
-    size_t len;
-    char uri[]; /* that came or went; empty: of no list */
-};
-
-static void catalog_deliver(struct letter *letter, void *owner)
-{
-    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
-    catalog_set_current(owner, l->catalog);
-    if (l->len > 0) {
-        list_changed_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
-    }
-    mem_free(l);
-}
-
-static void catalog_drop(struct letter *letter)
-{
-    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
-    catalog_unref(l->catalog);
-    mem_free(l);
-}
-
-/* `uri`: what came or went, a resource or template; empty: neither. */
-static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_str uri)
-{
-    catalog_unref(hub->catalog);
-    hub->catalog = next;
-    for (size_t i = 0; i < hub->worker_count; i++) {
-        struct catalog_letter *l = mem_zalloc(sizeof(*l) + uri.len);
-        if (!l) {
-            continue; /* the worker keeps the older snapshot until the next one */
-        }
-        l->letter.deliver = catalog_deliver;
-        l->letter.drop = catalog_drop;
-        l->catalog = catalog_ref(next);
-        l->len = uri.len;
-        if (uri.len > 0) {
-            memcpy(l->uri, uri.ptr, uri.len);
-        }
-        mailbox_send(hub->workers[i]->mailbox, &l->letter);
-    }
-}
-
-static int hub_catalog_add_now(struct hub *hub, void *arg, struct tidings_error *err)
-{
-    struct catalog_entry *entry = arg;
-    int rc = catalog_check(hub->catalog, entry, err);
-    if (rc < 0) {
-        return rc;
-    }
-    struct catalog *next = catalog_derive(hub->catalog, entry, NULL, STR_EMPTY);
-    if (!next) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    swap_catalog(hub, next, entry->about->uri);
-    hub_list_changed(hub, CHANGE_LIST);
-    return 0;
-}
-
-static int hub_catalog_remove_now(struct hub *hub, void *arg, struct tidings_error *err)
-{
-    struct tidings_str uri = *(struct tidings_str *)arg;
-    struct catalog *next = catalog_derive(hub->catalog, NULL, NULL, uri);
-    if (!next) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    if (next->resources.count == hub->catalog->resources.count &&
-        next->templates.count == hub->catalog->templates.count) {
-        catalog_unref(next);
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is registered as '%.*s'",
-                            STR_ARG(uri));
-    }
-    swap_catalog(hub, next, uri);
-    hub_list_changed(hub, CHANGE_LIST);
-    return 0;
-}
-
-int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
-{
-    int rc = hub_run_on(hub, hub_catalog_add_now, entry, err);
-    catalog_entry_unref(entry);
-    return rc;
-}
-
-int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
-{
-    return hub_run_on(hub, hub_catalog_remove_now, &uri, err);
-}
-
-struct watch_hook_change {
-    struct tidings_str text;
-    struct watch_hook *hook;
-};
-
-static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
-{
-    const struct watch_hook_change *change = arg;
-    if (change->hook && hub->catalog->hooks.count >= WATCH_HOOKS_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u watch hooks are allowed",
-                            WATCH_HOOKS_MAX);
-    }
-    struct catalog *next = catalog_derive_hook(hub->catalog, change->hook, change->text);
-    if (!next) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    swap_catalog(hub, next, STR_EMPTY);
-    return 0;
-}
-
-int hub_set_hook(struct hub *hub, struct tidings_str text, struct watch_hook *hook,
-                 struct tidings_error *err)
-{
-    struct watch_hook_change change = {text, hook};
-    int rc = hub_run_on(hub, set_hook_now, &change, err);
-    watch_hook_unref(hook);
-    return rc;
-}
-
-int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
-              struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err)
-{
-    if (__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE) && !hub_is_here(hub)) {
-        return tidings_fail(err, TIDINGS_E_BUSY, "mount '%.*s' before the server runs",
-                            STR_ARG(prefix));
-    }
-    for (size_t i = 0; i < hub->catalog->mount_count; i++) {
-        if (str_eq(hub->catalog->mounts[i]->prefix, prefix)) {
-            return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is mounted twice", STR_ARG(prefix));
-        }
-    }
-    struct tidings_provider *p = NULL;
-    int rc = provider_create(ops, &hub->host, prefix, config, &p, err);
-    if (rc < 0) {
-        return rc;
-    }
-    struct catalog *next = catalog_derive(hub->catalog, NULL, p, STR_EMPTY);
-    if (!next) {
-        provider_destroy(p);
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    swap_catalog(hub, next, STR_EMPTY);
-    if (ret) {
-        *ret = p;
-    }
-    return 0;
-}
-
-static bool is_mounted(const struct catalog *c, const struct tidings_provider *p)
-{
-    for (size_t i = 0; i < c->mount_count; i++) {
-        if (c->mounts[i] == p) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void hub_unmount_new(struct hub *hub, const struct catalog *before)
-{
-    struct catalog *now = catalog_ref(hub->catalog);
-    struct catalog *next = catalog_derive(now, NULL, NULL, STR_EMPTY);
-    if (next) { /* without memory they stay until the hub goes */
-        size_t kept = 0;
-        for (size_t i = 0; i < next->mount_count; i++) {
-            if (is_mounted(before, next->mounts[i])) {
-                next->mounts[kept++] = next->mounts[i];
-            }
-        }
-        next->mount_count = kept;
-        swap_catalog(hub, next, STR_EMPTY);
-        for (size_t i = 0; i < now->mount_count; i++) {
-            if (!is_mounted(before, now->mounts[i])) {
-                provider_destroy(now->mounts[i]);
-            }
-        }
-    }
-    catalog_unref(now);
-}
-
 /* ---------------------------------------------------------------------------------------------- */
-
-#define POOL_THREADS 2u
-#define POOL_WAITING 1024u
 
 /* ---- rates: to the hub first, which knows all workers ---------------------------------------- */
 
@@ -734,31 +365,6 @@ void hub_catchup_free(struct hub_catchup *c)
     mem_free(c);
 }
 
-/* ---- what providers announce ----------------------------------------------------------------- */
-
-static struct hub *host_hub(const struct provider_host *host)
-{
-    return (struct hub *)((uintptr_t)host - offsetof(struct hub, host));
-}
-
-static int host_changed(const struct provider_host *host, const struct tidings_provider *p,
-                        const struct tidings_change *change, struct tidings_error *err)
-{
-    struct hub *hub = host_hub(host);
-    return provider_nodes(p) == MOUNT_OWNED ? hub_announce_owned(hub, p, change, err)
-                                            : hub_announce(hub, change, err);
-}
-
-static void host_missed(const struct provider_host *host, const struct tidings_provider *p)
-{
-    struct hub *hub = host_hub(host);
-    if (provider_nodes(p) == MOUNT_OWNED) {
-        (void)hub_announce_owned(hub, p, NULL, NULL);
-    } else {
-        hub_announce_missed(hub, p->prefix);
-    }
-}
-
 /* ---- begin and end --------------------------------------------------------------------------- */
 
 struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_error *err)
@@ -770,24 +376,9 @@ struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_
     }
     hub->loop = loop;
     hub->shared = shared;
-    hub->max_announced = HUB_MAX_ANNOUNCED;
-    map_init(&hub->watches);
     hub->mailbox = mailbox_create(loop, hub, err);
-    hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
-    hub->host = (struct provider_host){host_changed, host_missed, loop, hub->pool};
-    bool has_lists = hub_lists_open(hub);
-    hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
-    hub->parked_timer = loop_timer_open(loop, hub_announce_timer, hub);
-    hub->await_timer = loop_timer_open(loop, hub_watch_await_timer, hub);
-    list_init(&hub->awaiting);
-    list_init(&hub->asking);
-    list_init(&hub->asked);
-    list_init(&hub->parked);
-    bool merges = hub_merge_init(&hub->merge) == 0;
-    list_init(&hub->arming);
-    hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->parked_timer ||
-        !hub->await_timer || !merges || !hub->catalog || hub_hold_init(hub, err) < 0) {
+    if (!hub->mailbox || hub_hold_init(hub, err) < 0 || hub_registry_open(hub, err) < 0 ||
+        hub_announcing_open(hub, err) < 0 || hub_watches_open(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -798,7 +389,7 @@ int hub_start(struct hub *hub, const struct hub_options *options, struct tidings
 {
     hub->options = *options;
     if (options->max_announced > 0) {
-        __atomic_store_n(&hub->max_announced, options->max_announced, __ATOMIC_RELAXED);
+        hub_announcing_set_max(hub, options->max_announced);
     }
     hub->log = options->durable ? options->durable : changelog_memory_create(&options->log, err);
     return hub->log ? 0 : TIDINGS_E_NOMEM;
@@ -812,7 +403,7 @@ void hub_undo_start(struct hub *hub)
         hub->log = NULL;
     }
     __atomic_store_n(&hub->reached, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&hub->lost_upto, 0, __ATOMIC_SEQ_CST);
+    hub_announcing_forget_lost(hub);
     hub_set_store_unreachable(hub, false);
 }
 
@@ -821,26 +412,15 @@ void hub_destroy(struct hub *hub)
     if (!hub) {
         return;
     }
-    if (hub->pool) {
-        pool_destroy(hub->pool);
-    }
-    for (size_t i = 0; hub->catalog && i < hub->catalog->mount_count; i++) {
-        provider_destroy(hub->catalog->mounts[i]);
-    }
+    hub_registry_close_providers(hub);
     if (hub->mailbox) {
         mailbox_close(hub->mailbox);
         mailbox_unref(hub->mailbox);
     }
-    hub_announce_drop_parked(hub);
-    hub_merge_deinit(&hub->merge);
+    hub_announcing_close(hub);
     hub_hold_deinit(hub);
-    hub_watches_clear(hub);
-    map_deinit(&hub->watches);
-    hub_lists_close(hub);
-    loop_timer_close(hub->watch_timer);
-    loop_timer_close(hub->parked_timer);
-    loop_timer_close(hub->await_timer);
-    catalog_unref(hub->catalog);
+    hub_watches_close(hub);
+    hub_registry_close(hub);
     if (hub->log) {
         hub->log->ops->destroy(hub->log);
     }
@@ -918,11 +498,6 @@ const struct changelog *hub_log(const struct hub *hub)
 struct mailbox *hub_mailbox(struct hub *hub)
 {
     return hub->mailbox;
-}
-
-struct catalog *hub_catalog(struct hub *hub)
-{
-    return catalog_ref(hub->catalog);
 }
 
 int hub_attach(struct hub *hub, struct worker *worker)

@@ -108,6 +108,24 @@ void hub_merge_end(const struct hub_merge_mark *mark)
 #define PARKED_LOOK_MS 1u
 #define PARKED_MAX_MS 50u /* for a worker that does not get on at all */
 
+struct hub_announcing {
+    size_t max; /* atomic: bytes of changes on their way */
+    struct hub_merge merge;
+    struct list parked; /* announcements that wait until the workers have caught up … */
+    struct loop_timer *timer;
+    uint64_t parked_ms;    /* … and since when none of them could go on */
+    bool has_stuck_worker; /* one that does not catch up: nobody waits for it any more */
+    struct letter lost;    /* on its way while is_lost */
+    bool is_lost;          /* atomic: something was refused since everybody was last told … */
+    uint64_t lost_upto;  /* atomic: … the highest of its positions in the store; 0: it has none */
+    hub_shared_fn share; /* atomic; NULL: there are no other nodes */
+    void *share_user;
+    hub_mute_fn mute;
+    void *mute_user;
+    hub_owned_fn owned; /* NULL: there are no other nodes */
+    void *owned_user;
+};
+
 /* ---- to the workers -------------------------------------------------------------------------- */
 
 struct change_letter {
@@ -135,7 +153,7 @@ static void hub_announce_tell(struct hub *hub, struct worker *worker, const stru
 {
     size_t bytes = change_bytes(change);
     size_t before = __atomic_fetch_add(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
-    bool fits = before == 0 || before + bytes <= hub->max_announced;
+    bool fits = before == 0 || before + bytes <= hub->announcing->max;
     struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
         __atomic_sub_fetch(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
@@ -206,8 +224,8 @@ static void announce_drop(struct letter *letter)
 
 void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user)
 {
-    hub->mute_user = user;
-    hub->mute = fn;
+    hub->announcing->mute_user = user;
+    hub->announcing->mute = fn;
 }
 
 /* What the store keeps gets another URI only when it is brought to a new version of its type: those
@@ -222,7 +240,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
         .metadata = l->change.metadata,
         .origin = l->change.origin,
         .traceparent = l->change.traceparent,
-        .not_subscribable = is_mute || catalog_is_mute(hub->catalog, l->change.from),
+        .not_subscribable = is_mute || catalog_is_mute(hub_current_catalog(hub), l->change.from),
     };
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
@@ -230,7 +248,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
     publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
     half = l->change;
     half.kind = TIDINGS_CHANGE_CREATED;
-    half.not_subscribable = is_mute || catalog_is_mute(hub->catalog, half.uri);
+    half.not_subscribable = is_mute || catalog_is_mute(hub_current_catalog(hub), half.uri);
     seq = hub->log->ops->next(hub->log);
     c = change_create(&half, epoch, seq);
     if (c) {
@@ -266,7 +284,7 @@ static void announce_number(struct hub *hub, struct announce_letter *l)
     } else {
         uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
         l->change.not_subscribable =
-            l->change.not_subscribable || catalog_is_mute(hub->catalog, l->change.uri);
+            l->change.not_subscribable || catalog_is_mute(hub_current_catalog(hub), l->change.uri);
         publish_made(hub, change_create(&l->change, epoch, seq), seq, l->position, l->change.uri);
     }
     if (l->change.kind != TIDINGS_CHANGE_UPDATED || is_missed) {
@@ -278,51 +296,84 @@ static void announce_number(struct hub *hub, struct announce_letter *l)
 /* Is a worker so far behind that numbering more would only fill its mailbox? */
 static bool is_ahead(struct hub *hub)
 {
-    size_t most = hub->max_announced / AHEAD_SHARE, waiting = 0;
+    size_t most = hub->announcing->max / AHEAD_SHARE, waiting = 0;
     for (size_t i = 0; i < hub->worker_count; i++) {
         size_t one = __atomic_load_n(&hub->workers[i]->delivery->announced, __ATOMIC_RELAXED);
         waiting = one > waiting ? one : waiting;
     }
-    hub->has_stuck_worker = hub->has_stuck_worker && waiting > most;
-    return waiting > most && !hub->has_stuck_worker;
+    hub->announcing->has_stuck_worker = hub->announcing->has_stuck_worker && waiting > most;
+    return waiting > most && !hub->announcing->has_stuck_worker;
 }
 
 void hub_announce_unpark(struct hub *hub, bool all)
 {
-    while (!list_empty(&hub->parked) && (all || !is_ahead(hub))) {
-        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+    while (!list_empty(&hub->announcing->parked) && (all || !is_ahead(hub))) {
+        struct letter *letter = list_entry(hub->announcing->parked.next, struct letter, link);
         list_remove(&letter->link);
-        hub->parked_ms = loop_now_ms(hub->loop);
+        hub->announcing->parked_ms = loop_now_ms(hub->loop);
         announce_number(hub, list_entry(letter, struct announce_letter, letter));
     }
-    if (list_empty(&hub->parked)) {
-        loop_timer_stop(hub->parked_timer);
+    if (list_empty(&hub->announcing->parked)) {
+        loop_timer_stop(hub->announcing->timer);
     }
 }
 
-void hub_announce_timer(struct loop_timer *timer, void *user)
+static void hub_announce_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct hub *hub = user;
-    hub->has_stuck_worker = loop_now_ms(hub->loop) - hub->parked_ms >= PARKED_MAX_MS;
+    hub->announcing->has_stuck_worker =
+        loop_now_ms(hub->loop) - hub->announcing->parked_ms >= PARKED_MAX_MS;
     hub_announce_unpark(hub, false);
 }
 
-void hub_announce_drop_parked(struct hub *hub)
+int hub_announcing_open(struct hub *hub, struct tidings_error *err)
 {
-    while (hub->parked.next && !list_empty(&hub->parked)) {
-        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+    struct hub_announcing *announcing = mem_zalloc(sizeof(*announcing));
+    if (!announcing) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    hub->announcing = announcing;
+    announcing->max = HUB_MAX_ANNOUNCED;
+    list_init(&announcing->parked);
+    announcing->timer = loop_timer_open(hub->loop, hub_announce_timer, hub);
+    return hub_merge_init(&announcing->merge) == 0 && announcing->timer
+               ? 0
+               : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+void hub_announcing_set_max(struct hub *hub, size_t max)
+{
+    __atomic_store_n(&hub->announcing->max, max, __ATOMIC_RELAXED);
+}
+
+void hub_announcing_forget_lost(struct hub *hub)
+{
+    __atomic_store_n(&hub->announcing->lost_upto, 0, __ATOMIC_SEQ_CST);
+}
+
+void hub_announcing_close(struct hub *hub)
+{
+    struct hub_announcing *announcing = hub->announcing;
+    if (!announcing) {
+        return;
+    }
+    while (!list_empty(&announcing->parked)) {
+        struct letter *letter = list_entry(announcing->parked.next, struct letter, link);
         list_remove(&letter->link);
         letter->drop(letter);
     }
+    hub_merge_deinit(&announcing->merge);
+    loop_timer_close(announcing->timer);
+    mem_free(announcing);
 }
 
 /* It has no number before the others know of it: somebody else has to say so. */
 static void announce_hand_on(struct hub *hub, struct announce_letter *l)
 {
     hub_merge_end(&l->mark);
-    if (hub->owned) {
-        (void)hub->owned(hub->owned_user, l->owned, &l->change, NULL);
+    if (hub->announcing->owned) {
+        (void)hub->announcing->owned(hub->announcing->owned_user, l->owned, &l->change, NULL);
     }
     announce_drop(&l->letter);
 }
@@ -348,25 +399,25 @@ static void announce_deliver(struct letter *letter, void *owner)
         announce_hand_on(hub, l);
         return;
     }
-    if (list_empty(&hub->parked) && !is_ahead(hub)) {
+    if (list_empty(&hub->announcing->parked) && !is_ahead(hub)) {
         announce_number(hub, l);
         return;
     }
-    if (list_empty(&hub->parked)) {
-        hub->parked_ms = loop_now_ms(hub->loop);
-        loop_timer_start(hub->parked_timer, PARKED_LOOK_MS, PARKED_LOOK_MS);
+    if (list_empty(&hub->announcing->parked)) {
+        hub->announcing->parked_ms = loop_now_ms(hub->loop);
+        loop_timer_start(hub->announcing->timer, PARKED_LOOK_MS, PARKED_LOOK_MS);
     }
-    list_append(&hub->parked, &letter->link);
+    list_append(&hub->announcing->parked, &letter->link);
 }
 
 static void hub_announce_lost_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     (void)letter;
-    __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&hub->announcing->is_lost, false, __ATOMIC_SEQ_CST);
     /* In its place among what the store has, for those who come from another node. What has a lower
      * position and is yet to be numbered is told again then, rather than not at all. */
-    uint64_t position = __atomic_exchange_n(&hub->lost_upto, 0, __ATOMIC_SEQ_CST);
+    uint64_t position = __atomic_exchange_n(&hub->announcing->lost_upto, 0, __ATOMIC_SEQ_CST);
     log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, position,
@@ -380,18 +431,18 @@ static void hub_announce_lost_drop(struct letter *letter)
 
 void hub_lose(struct hub *hub)
 {
-    if (!__atomic_exchange_n(&hub->is_lost, true, __ATOMIC_SEQ_CST)) {
-        hub->lost.deliver = hub_announce_lost_deliver;
-        hub->lost.drop = hub_announce_lost_drop;
-        mailbox_send(hub->mailbox, &hub->lost);
+    if (!__atomic_exchange_n(&hub->announcing->is_lost, true, __ATOMIC_SEQ_CST)) {
+        hub->announcing->lost.deliver = hub_announce_lost_deliver;
+        hub->announcing->lost.drop = hub_announce_lost_drop;
+        mailbox_send(hub->mailbox, &hub->announcing->lost);
     }
 }
 
 /* The same of a change with that position. On one thread at a time: who follows the store. */
 static void hub_lose_at(struct hub *hub, uint64_t position)
 {
-    if (position > __atomic_load_n(&hub->lost_upto, __ATOMIC_SEQ_CST)) {
-        __atomic_store_n(&hub->lost_upto, position, __ATOMIC_SEQ_CST);
+    if (position > __atomic_load_n(&hub->announcing->lost_upto, __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&hub->announcing->lost_upto, position, __ATOMIC_SEQ_CST);
     }
     hub_lose(hub);
 }
@@ -454,12 +505,12 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     struct trace trace;
     (void)trace_read(change->traceparent, STR_EMPTY, &trace); /* empty: none, or not valid */
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
-    size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
+    size_t max = __atomic_load_n(&hub->announcing->max, __ATOMIC_RELAXED);
     bool merges =
         !is_kept && limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
     struct hub_merge_mark mark = {0};
     if (!is_kept) {
-        mark = hub_merge_mark(&hub->merge, change);
+        mark = hub_merge_mark(&hub->announcing->merge, change);
     }
     if (merges && hub_merge_find(&mark)) {
         return 0;
@@ -492,7 +543,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
         *slices[i] = str_pack(&at, *slices[i]);
     }
-    if (is_kept || hub_merge_begin(&hub->merge, &mark, change) || !merges) {
+    if (is_kept || hub_merge_begin(&hub->announcing->merge, &mark, change) || !merges) {
         mailbox_send(hub->mailbox, &l->letter);
     } else {
         announce_drop(&l->letter);
@@ -509,15 +560,15 @@ void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
 {
     if (fn) { /* a program announces at any time: the user stays with a function that is taken away
                */
-        hub->share_user = user;
+        hub->announcing->share_user = user;
     }
-    __atomic_store_n(&hub->share, fn, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->announcing->share, fn, __ATOMIC_RELEASE);
 }
 
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
 {
-    hub->owned_user = user;
-    hub->owned = fn;
+    hub->announcing->owned_user = user;
+    hub->announcing->owned = fn;
 }
 
 int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
@@ -525,8 +576,8 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
 {
     const struct announce_origin from = {.owned = p};
     int rc = change ? hub_announce_change(hub, change, &from, err) : TIDINGS_E_BUSY;
-    if (rc < 0 && rc != TIDINGS_E_INVALID && hub->owned) {
-        (void)hub->owned(hub->owned_user, p, NULL, NULL);
+    if (rc < 0 && rc != TIDINGS_E_INVALID && hub->announcing->owned) {
+        (void)hub->announcing->owned(hub->announcing->owned_user, p, NULL, NULL);
     }
     return rc;
 }
@@ -537,7 +588,7 @@ static struct tidings_change announce_judged(const struct hub *hub,
                                              const struct tidings_change *change)
 {
     struct tidings_change told = *change;
-    if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
+    if (hub->announcing->mute && hub->announcing->mute(hub->announcing->mute_user, change->uri)) {
         told.not_subscribable = true;
     }
     return told;
@@ -554,11 +605,11 @@ int hub_announce_by(struct hub *hub, const struct tidings_change *change,
                     const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
                     struct tidings_error *err)
 {
-    hub_shared_fn shared = __atomic_load_n(&hub->share, __ATOMIC_ACQUIRE);
+    hub_shared_fn shared = __atomic_load_n(&hub->announcing->share, __ATOMIC_ACQUIRE);
     struct tidings_change told = announce_judged(hub, change);
     int rc = announce_check_kind(change, err);
     return rc < 0   ? rc
-           : shared ? shared(hub->share_user, &told, who, receipt, why, err)
+           : shared ? shared(hub->announcing->share_user, &told, who, receipt, why, err)
                     : hub_announce_here(hub, &told, who, why, err);
 }
 

@@ -19,6 +19,23 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
+struct hub_watches {
+    struct map by_scope;
+    struct list arming; /* watches that somebody waits for */
+    struct loop_timer *timer;
+    struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
+    struct loop_timer *await_timer;
+    struct list asking, asked; /* struct hub_arm that wait for the newest position of the store: for
+                                * the next question, and for the answer to this one */
+    bool is_asking;
+    struct letter newest; /* the answer, on its way … */
+    int newest_code;
+    uint64_t newest_position; /* … and what it says */
+    struct tidings_error newest_err;
+    hub_ask_newest_fn ask_newest; /* atomic; NULL: nodes do not share the store */
+    void *ask_newest_user;
+};
+
 struct waiter {
     struct list link;
     struct hub_arm *arm;
@@ -33,7 +50,7 @@ struct tidings_watch {
     struct watch_hook *hook;           /* … unless there is a hook (a reference): then its are */
     struct tidings_str scope;          /* in `watches` … */
     struct tidings_str uri;            /* … and as who watches is told */
-    struct list arming_link;           /* in hub->arming while somebody waits */
+    struct list arming_link;           /* in hub->watches->arming while somebody waits */
     size_t needs;
     bool armed;
     int code;
@@ -94,15 +111,15 @@ static void hub_watch_countdown(struct hub_arm *arm)
         return;
     }
     arm->await_due_ms = loop_now_ms(hub->loop) + HUB_AWAIT_MS;
-    list_append(&hub->awaiting, &arm->await_link);
-    if (!loop_timer_is_running(hub->await_timer)) {
-        loop_timer_start(hub->await_timer, HUB_AWAIT_MS, 0);
+    list_append(&hub->watches->awaiting, &arm->await_link);
+    if (!loop_timer_is_running(hub->watches->await_timer)) {
+        loop_timer_start(hub->watches->await_timer, HUB_AWAIT_MS, 0);
     }
 }
 
 void hub_watch_reached(struct hub *hub)
 {
-    list_each (it, next, &hub->awaiting) {
+    list_each (it, next, &hub->watches->awaiting) {
         struct hub_arm *arm = list_entry(it, struct hub_arm, await_link);
         if (arm_is_reached(hub, arm)) {
             hub_watch_return(arm);
@@ -110,13 +127,13 @@ void hub_watch_reached(struct hub *hub)
     }
 }
 
-void hub_watch_await_timer(struct loop_timer *timer, void *user)
+static void hub_watch_await_timer(struct loop_timer *timer, void *user)
 {
     struct hub *hub = user;
     mailbox_drain(hub->mailbox); /* this thread may be late itself */
     uint64_t now = loop_now_ms(hub->loop);
-    while (!list_empty(&hub->awaiting)) {
-        struct hub_arm *arm = list_entry(hub->awaiting.next, struct hub_arm, await_link);
+    while (!list_empty(&hub->watches->awaiting)) {
+        struct hub_arm *arm = list_entry(hub->watches->awaiting.next, struct hub_arm, await_link);
         if (arm->await_due_ms > now) {
             loop_timer_start(timer, arm->await_due_ms - now, 0);
             return;
@@ -140,7 +157,7 @@ static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
 
 static void watch_free(struct tidings_watch *w)
 {
-    map_remove(&w->hub->watches, w->scope);
+    map_remove(&w->hub->watches->by_scope, w->scope);
     list_remove(&w->arming_link);
     watch_hook_unref(w->hook);
     mem_free(w);
@@ -180,7 +197,7 @@ static void watch_answered(struct letter *letter, void *owner)
 
 static void watch_dropped(struct letter *letter)
 {
-    (void)letter; /* the hub is going; hub_watches_clear frees it */
+    (void)letter; /* the hub is going; hub_watches_close frees it */
 }
 
 /* By way of the mailbox even on the hub's own thread: changes announced before this call are
@@ -225,12 +242,12 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
     return next_due;
 }
 
-void hub_watch_timer(struct loop_timer *timer, void *user)
+static void hub_watch_timer(struct loop_timer *timer, void *user)
 {
     struct hub *hub = user;
     mailbox_drain(hub->mailbox); /* this thread may be late itself: what was answered counts */
     uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
-    list_each (it, next, &hub->arming) {
+    list_each (it, next, &hub->watches->arming) {
         next_due = refuse_overdue(list_entry(it, struct tidings_watch, arming_link), now, next_due);
     }
     if (next_due != UINT64_MAX) {
@@ -253,10 +270,10 @@ static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index
     if (hub->options.watch_timeout_ms > 0 && !arm->is_owners) {
         waiter->due_ms = loop_now_ms(hub->loop) + hub->options.watch_timeout_ms;
         if (list_empty(&w->arming_link)) {
-            list_append(&hub->arming, &w->arming_link);
+            list_append(&hub->watches->arming, &w->arming_link);
         }
-        if (!loop_timer_is_running(hub->watch_timer)) {
-            loop_timer_start(hub->watch_timer, hub->options.watch_timeout_ms, 0);
+        if (!loop_timer_is_running(hub->watches->timer)) {
+            loop_timer_start(hub->watches->timer, hub->options.watch_timeout_ms, 0);
         }
     }
     return 0;
@@ -275,7 +292,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     w->scope = w->uri = str_pack(&at, scope);
     list_init(&w->waiters);
     list_init(&w->arming_link);
-    if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
+    if (map_put(&hub->watches->by_scope, w->scope, w, NULL) < 0) {
         mem_free(w);
         return NULL;
     }
@@ -310,7 +327,7 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch
 static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
                          struct watch_hook **hook)
 {
-    const struct catalog *c = hub->catalog;
+    const struct catalog *c = hub_current_catalog(hub);
     struct catalog_hit hit;
     struct arena scratch; /* for the variables of a template */
     *p = NULL;
@@ -333,14 +350,14 @@ static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidin
  * have no part in it. */
 static bool find_owned(struct hub *hub, struct tidings_str scope, struct tidings_provider **p)
 {
-    *p = catalog_mount(hub->catalog, str_skip(scope, 1));
+    *p = catalog_mount(hub_current_catalog(hub), str_skip(scope, 1));
     return *p && (*p)->ops->watch;
 }
 
 static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
 {
     struct tidings_str scope = arm->items[index].scope;
-    struct tidings_watch *w = map_find(&hub->watches, scope);
+    struct tidings_watch *w = map_find(&hub->watches->by_scope, scope);
     if (w && w->armed) {
         w->needs++;
         arm_answer(arm, index, true, NULL);
@@ -378,8 +395,8 @@ static void arm_deliver(struct letter *letter, void *owner)
     for (size_t i = 0; i < arm->count; i++) {
         arm_one(hub, arm, i);
     }
-    if (arm->asks_newest && hub->ask_newest) { /* it arms nothing */
-        list_append(&hub->asking, &arm->await_link);
+    if (arm->asks_newest && hub->watches->ask_newest) { /* it arms nothing */
+        list_append(&hub->watches->asking, &arm->await_link);
         hub_newest_ask(hub);
         return;
     }
@@ -481,7 +498,7 @@ static void disarm_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
-    struct tidings_watch *w = map_find(&hub->watches, l->scope);
+    struct tidings_watch *w = map_find(&hub->watches->by_scope, l->scope);
     if (w && --w->needs == 0 && w->armed) {
         hub_watch_release(w);
     }
@@ -525,14 +542,37 @@ static void hub_watch_drop_waiting(struct list *waiting)
     }
 }
 
-void hub_watches_clear(struct hub *hub)
+int hub_watches_open(struct hub *hub, struct tidings_error *err)
 {
-    hub_watch_drop_waiting(&hub->awaiting);
-    hub_watch_drop_waiting(&hub->asking);
-    hub_watch_drop_waiting(&hub->asked);
+    struct hub_watches *watches = mem_zalloc(sizeof(*watches));
+    if (!watches) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    hub->watches = watches;
+    map_init(&watches->by_scope);
+    list_init(&watches->arming);
+    list_init(&watches->awaiting);
+    list_init(&watches->asking);
+    list_init(&watches->asked);
+    watches->timer = loop_timer_open(hub->loop, hub_watch_timer, hub);
+    watches->await_timer = loop_timer_open(hub->loop, hub_watch_await_timer, hub);
+    return watches->timer && watches->await_timer
+               ? 0
+               : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+void hub_watches_close(struct hub *hub)
+{
+    struct hub_watches *watches = hub->watches;
+    if (!watches) {
+        return;
+    }
+    hub_watch_drop_waiting(&watches->awaiting);
+    hub_watch_drop_waiting(&watches->asking);
+    hub_watch_drop_waiting(&watches->asked);
     size_t pos = 0;
     struct tidings_watch *w;
-    while ((w = map_next(&hub->watches, &pos)) != NULL) {
+    while ((w = map_next(&watches->by_scope, &pos)) != NULL) {
         list_each (it, next, &w->waiters) {
             struct waiter *waiter = list_entry(it, struct waiter, link);
             if (--waiter->arm->pending == 0) {
@@ -543,6 +583,10 @@ void hub_watches_clear(struct hub *hub)
         watch_hook_unref(w->hook);
         mem_free(w);
     }
+    map_deinit(&watches->by_scope);
+    loop_timer_close(watches->timer);
+    loop_timer_close(watches->await_timer);
+    mem_free(watches);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -553,11 +597,11 @@ void hub_watches_clear(struct hub *hub)
 
 static void hub_newest_ask(struct hub *hub)
 {
-    hub_ask_newest_fn ask = __atomic_load_n(&hub->ask_newest, __ATOMIC_ACQUIRE);
-    if (ask && !hub->is_asking && !list_empty(&hub->asking)) {
-        hub->is_asking = true;
-        list_splice(&hub->asked, &hub->asking);
-        ask(hub->ask_newest_user);
+    hub_ask_newest_fn ask = __atomic_load_n(&hub->watches->ask_newest, __ATOMIC_ACQUIRE);
+    if (ask && !hub->watches->is_asking && !list_empty(&hub->watches->asking)) {
+        hub->watches->is_asking = true;
+        list_splice(&hub->watches->asked, &hub->watches->asking);
+        ask(hub->watches->ask_newest_user);
     }
 }
 
@@ -567,18 +611,19 @@ static void hub_newest_deliver(struct letter *letter, void *owner)
     struct list asked;
     (void)letter;
     list_init(&asked);
-    list_splice(&asked, &hub->asked);
-    hub->is_asking = false;
+    list_splice(&asked, &hub->watches->asked);
+    hub->watches->is_asking = false;
     while (!list_empty(&asked)) {
         struct hub_arm *arm = list_entry(asked.next, struct hub_arm, await_link);
         list_remove(&arm->await_link);
-        arm->newest_code = hub->newest_code;
-        arm->newest_err = hub->newest_err;
-        if (hub->newest_code < 0) {
+        arm->newest_code = hub->watches->newest_code;
+        arm->newest_err = hub->watches->newest_err;
+        if (hub->watches->newest_code < 0) {
             hub_watch_return(arm);
             continue;
         }
-        arm->await = hub->newest_position > arm->await ? hub->newest_position : arm->await;
+        arm->await =
+            hub->watches->newest_position > arm->await ? hub->watches->newest_position : arm->await;
         hub_watch_countdown(arm);
     }
     hub_newest_ask(hub);
@@ -586,9 +631,9 @@ static void hub_newest_deliver(struct letter *letter, void *owner)
 
 void hub_newest_end(struct hub *hub)
 {
-    list_splice(&hub->asked, &hub->asking);
-    while (!list_empty(&hub->asked)) {
-        struct hub_arm *arm = list_entry(hub->asked.next, struct hub_arm, await_link);
+    list_splice(&hub->watches->asked, &hub->watches->asking);
+    while (!list_empty(&hub->watches->asked)) {
+        struct hub_arm *arm = list_entry(hub->watches->asked.next, struct hub_arm, await_link);
         list_remove(&arm->await_link);
         arm->newest_code = tidings_fail(&arm->newest_err, TIDINGS_E_CLOSED, "the server is ending");
         hub_watch_return(arm);
@@ -602,18 +647,18 @@ static void hub_newest_drop(struct letter *letter)
 
 void hub_newest(struct hub *hub, int code, uint64_t position, const struct tidings_error *err)
 {
-    hub->newest_code = code;
-    hub->newest_position = position;
-    hub->newest_err = code < 0 ? *err : (struct tidings_error){0};
-    hub->newest.deliver = hub_newest_deliver;
-    hub->newest.drop = hub_newest_drop;
-    mailbox_send(hub->mailbox, &hub->newest);
+    hub->watches->newest_code = code;
+    hub->watches->newest_position = position;
+    hub->watches->newest_err = code < 0 ? *err : (struct tidings_error){0};
+    hub->watches->newest.deliver = hub_newest_deliver;
+    hub->watches->newest.drop = hub_newest_drop;
+    mailbox_send(hub->mailbox, &hub->watches->newest);
 }
 
 void hub_on_ask_newest(struct hub *hub, hub_ask_newest_fn fn, void *user)
 {
     if (fn) {
-        hub->ask_newest_user = user;
+        hub->watches->ask_newest_user = user;
     }
-    __atomic_store_n(&hub->ask_newest, fn, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->watches->ask_newest, fn, __ATOMIC_RELEASE);
 }
