@@ -101,16 +101,6 @@ struct worker {
     struct sessions *sessions;  /* engine/protocol/session.h */
     struct drain *drain;        /* engine/protocol/enforce.h */
 
-    /* For reads that name a cursor: engine/delivery/subscribe.h. NULL: nothing is to be waited for.
-     */
-    void (*at_least)(struct worker *worker, const struct principal *principal,
-                     struct tidings_str cursor,
-                     void (*done)(void *user, int code, const struct tidings_error *err),
-                     void *user);
-
-    /* Can the store that nodes share not be reached? What it keeps may be old then. NULL: never. */
-    bool (*is_stale)(const struct worker *worker);
-
     uint64_t epoch;        /* of the change log */
     uint64_t last_seq;     /* the number of the newest change seen */
     uint64_t next_request; /* for engine/protocol/request.h … */

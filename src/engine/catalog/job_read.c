@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/catalog/resource.h"
+#include "engine/delivery/hub.h"
+#include "engine/delivery/subscribe.h"
 #include "engine/worker.h"
 #include "formats/http_fields.h"
 
@@ -102,7 +104,7 @@ static void wait_and_run(struct job *r)
     struct tidings_read *read = list_entry(r, struct tidings_read, base);
     r->run = run_read;
     read->awaited = catalog_ref(r->worker->catalog);
-    r->worker->at_least(r->worker, read->principal, read->options->at_least, may_begin, read);
+    at_least_await(r->worker, read->principal, read->options->at_least, may_begin, read);
 }
 
 void job_read(struct tidings_read *read, const struct catalog_hit *hit)
@@ -122,8 +124,8 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
     struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
     read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
     const struct worker *worker = read->base.worker;
-    read->is_stale =
-        hit->provider && hit->provider->is_durable && worker->is_stale && worker->is_stale(worker);
+    read->is_stale = hit->provider && hit->provider->is_durable && worker->hub &&
+                     hub_is_store_unreachable(worker->hub);
     if (read->is_stale && worker->limits->refuses_stale) {
         struct tidings_error err;
         read->reason = READ_STALE;
@@ -135,7 +137,7 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
                    &err);
         return;
     }
-    if (read->options->at_least.len > 0 && worker->at_least) {
+    if (read->options->at_least.len > 0 && worker->hub) {
         read->base.provider = hit->provider;
         job_begin(&read->base);
         wait_and_run(&read->base);

@@ -908,11 +908,6 @@ static void give_back_unindexed(void *owner)
     allowance_give_back(owner, ALLOWANCE_UNINDEXED_REGEXES);
 }
 
-static bool delivery_is_stale(const struct worker *worker)
-{
-    return hub_is_store_unreachable(worker->hub);
-}
-
 void delivery_use_hub(struct worker *worker, struct hub *hub)
 {
     worker->hub = hub;
@@ -946,8 +941,6 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     d->bookmark_timer = loop_timer_open(loop, bookmark_on_period, worker);
     loop_hook_add(loop, &d->flush_hook, flush_dirty, worker);
     loop_wakeup_init(&d->flush_again, loop, on_flush_again, NULL);
-    worker->at_least = at_least_await;
-    worker->is_stale = delivery_is_stale;
     worker->requests->end_subscriber = subscriber_end_of_channel;
     bool has_marks =
         !hub_is_durable(worker->hub) || cursor_marks_init(&d->marks, hub_first(worker->hub));

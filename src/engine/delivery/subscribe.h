@@ -103,7 +103,7 @@ void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, 
 struct principal;
 struct worker;
 
-/* worker->at_least: `done` is called once, on the worker's thread and perhaps before this returns,
+/* `done` is called once, on the worker's thread and perhaps before this returns,
  * or on whichever thread ends the hub. TIDINGS_E_INVALID: no cursor that `principal` was given, or
  * one that nothing is known of here. TIDINGS_E_BUSY: the store cannot be asked. TIDINGS_E_TIMEOUT:
  * not within HUB_AWAIT_MS. */
