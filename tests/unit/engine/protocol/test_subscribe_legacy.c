@@ -33,6 +33,7 @@ static int setup(void **state)
     b.limits.max_subscriptions = 3;
     b.limits.max_uris_per_listen = 4;
     b.limits.max_listens = 2;
+    b.options.list_changed_ms = 300; /* longer than a few turns take on a busy machine */
     harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
