@@ -1075,7 +1075,8 @@ static int status_open(struct tidings_provider *p, struct tidings_str config,
     (void)config;
     struct status *status = tidings_provider_state(p);
     status->all = p->ops == &provider_status_ops;
-    p->row = status->all ? status_row : NULL; /* without --self it refuses every watch */
+    p->row = status->all ? status_row : NULL;
+    p->refuses_watches = !status->all; /* without --self */
     status->provider = p;
     status->timer = loop_timer_open(p->host->loop, status_announce, status);
     return status->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

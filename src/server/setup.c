@@ -795,6 +795,8 @@ int builtin_mount(struct hub *hub, const struct tidings_provider_ops *ops,
     int rc = hub_mount(hub, ops, prefix, config, &p, err);
     if (rc == 0 && ops == &provider_system_ops) {
         p->row = provider_system_row;
+    } else if (rc == 0 && ops == &provider_command_ops) {
+        p->refuses_watches = provider_command_is_mute(p);
     }
     return rc;
 }

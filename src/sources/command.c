@@ -663,7 +663,7 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
     struct tidings_error err;
     if (!command_is_ours(c, uri)) {
         tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nothing is below it, ever */
-    } else if (c->settings.interval_ms == 0) {
+    } else if (provider_command_is_mute(p)) {
         int rc = tidings_fail(&err, TIDINGS_E_NOTFOUND,
                               "a command with 'interval' 0 runs for reads only: it cannot be "
                               "subscribed to");
@@ -743,6 +743,12 @@ static int command_open(struct tidings_provider *p, struct tidings_str config,
     }
     int rc = command_settings_read(&c->settings, config, err);
     return rc < 0 ? rc : open_actor(c, err);
+}
+
+bool provider_command_is_mute(struct tidings_provider *p)
+{
+    const struct command *c = tidings_provider_state(p);
+    return c->settings.interval_ms == 0;
 }
 
 static void command_close(struct tidings_provider *p)

@@ -31,6 +31,9 @@
 
 extern const struct tidings_provider_ops provider_command_ops;
 
+/* Returns true if the command runs for reads only ("interval" 0): it cannot be subscribed to. */
+bool provider_command_is_mute(struct tidings_provider *p);
+
 /* -------------------------------------------------------------------------------------------------
  * What a command provider is told to run, and how. See sources/command.h for the keys.
  */

@@ -138,8 +138,11 @@ test('subscriptions that nothing served can match are refused in both eras', asy
 
 test('a regex whose literal prefix excludes everything served gets a warning', async (t) => {
     const tree = new Tree(t, files);
-    const server = await serve(t, { tree, args: ['--system', '--self', ...NO_WINDOW] });
-    const never = ['^file:///nowhere/', '^other:', '^system://metrics/x', '^system://metrics/load/', '^tidings://self/metrics$'];
+    const mounts = [{ path: tree.path }, { type: 'command', uri: 'cmd:///once', argv: ['date'], interval: '0' }];
+    tree.write('tidings.json', JSON.stringify({ mounts }));
+    const args = ['--system', '--self', '--config', tree.at('tidings.json'), ...NO_WINDOW];
+    const server = await serve(t, { tree, mounts: [], args });
+    const never = ['^file:///nowhere/', '^other:', '^system://metrics/x', '^system://metrics/load/', '^tidings://self/metrics$', '^cmd:'];
     const can = [
         `^${tree.uri('')}.*[.]txt$`, '^f', '^file://', '^system://metrics/l', '^tidings://self/s.*s', '^other:|txt', '(?i)^OTHER:', '^(other:)?',
         'nowhere/',
@@ -153,6 +156,16 @@ test('a regex whose literal prefix excludes everything served gets a warning', a
         assert.match(warned.at(-1).reason, /^what it can match now cannot be subscribed to/);
         tree.replace('a.txt', mode.era);
         assert.equal((await s.update(can[0])).params.uri, tree.uri('a.txt'));
+        s.close();
+    }
+});
+
+test('a regex over the state of the server gets a warning without --self', async (t) => {
+    const server = await serve(t, { files });
+    for (const era of ['legacy', 'modern']) {
+        const s = await Subscriber.join(server, era);
+        const { honoured, warned } = await s.ask(['^tidings://self/'], { match: 'regex' });
+        assert.deepEqual([honoured, warned.map(({ uri }) => uri)], [['^tidings://self/'], ['^tidings://self/']]);
         s.close();
     }
 });

@@ -53,6 +53,7 @@ struct tidings_provider {
     /* The resources whose changes it announces, if there will never be others: the name of number
      * `i`, relative to the prefix, or empty after the last one. Pure. NULL: there may be any. */
     struct tidings_str (*row)(size_t i, bool *ret_not_subscribable);
+    bool refuses_watches;   /* all of them, so no subscription to its resources can fire */
     bool is_durable;        /* the server's store keeps what it serves, and when it changed */
     bool has_history;       /* it keeps what is known of its files, so that what changed is found */
     enum mount_nodes nodes; /* atomic; set before the server runs */

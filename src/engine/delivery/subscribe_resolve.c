@@ -687,7 +687,9 @@ static void look_at_mounts(struct reach *r)
         if (!meets_mount(r, c->mounts[i])) {
             continue;
         }
-        if (c->mounts[i]->row) {
+        if (is_regex && c->mounts[i]->refuses_watches) {
+            r->meets_mute = true; /* the provider refuses the other kinds, and gives its reason */
+        } else if (c->mounts[i]->row) {
             look_at_rows(r, c->mounts[i]);
         } else if (!is_narrower || reach_shows(r, r->fixed)) {
             r->meets = true;
