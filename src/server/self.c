@@ -380,13 +380,13 @@ static void status_write_limits(struct jw *w, const struct limit_counters *count
         jw_put_string(w, STR("limit"), tidings_str(limit_name(limit)));
         jw_put_string(w, STR("about"), tidings_str(limit_text(limit)));
         status_rows_put_count(w, "value", counters->values[i]);
+        uint64_t value = counters->values[i];
         if (limit_is_counted(limit)) {
             status_rows_put_count(w, "inUse", limit_in_use(counters, limit));
+            status_rows_put_count(w, "reserve", share_reserve(value));
         }
         if (limit_is_shared(limit)) {
-            uint64_t value = counters->values[i];
             status_rows_put_count(w, "share", share_part(counters, value));
-            status_rows_put_count(w, "reserve", share_reserve(value));
             status_rows_put_count(w, "shareReached",
                                   __atomic_load_n(&counters->share_hits[i], __ATOMIC_RELAXED));
         }

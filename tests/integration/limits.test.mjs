@@ -144,6 +144,22 @@ test('--max-clients: 503 for those who are not counted yet', async (t) => {
     assert.equal(row.inUse, 2);
 });
 
+test('--max-clients: users of Unix sockets have the reserve', async (t) => {
+    const path = new Tree(t).at('mcp.sock');
+    const server = await start(t, '--max-clients', '4', '--max-client-connections', '5', '--http-unix', path);
+    for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.3']) {
+        await connectAndAsk(t, server, address);
+    }
+    const fourth = await from(t, server, '127.0.0.4');
+    refusedWith(await fourth.request(modernRequest('server/discover')), 503, 'max-clients', 4);
+    const user = await Connection.open(server, { host: undefined, port: undefined, path });
+    defer(t, () => user.close());
+    const local = ({ headers, ...one }) => ({ ...one, headers: { ...headers, Host: 'localhost' } });
+    assert.equal((await user.request(local(modernRequest('server/discover')))).status, 200);
+    const { inUse, reserve } = (await limitsOf(t, server, '127.0.0.1'))['max-clients'];
+    assert.deepEqual([inUse, reserve], [4, 1]);
+});
+
 // ---- rates ------------------------------------------------------------------------------------
 
 test('--request-rate: beyond it each request is refused by id, and the connection stays', async (t) => {
