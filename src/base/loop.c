@@ -361,11 +361,11 @@ void loop_change_poll_close(struct loop_change_poll *watch)
 /* The loop whose turn this thread is in. */
 static _Thread_local struct loop *current;
 
-/* The node after the placeholder `here`, which is moved behind it; NULL at the end. What a
- * callback removes and adds does not matter to it. */
+/* The node after the placeholder `here`, which is moved behind it; NULL at the end. A placeholder
+ * in no list begins at the first node. What a callback removes and adds does not matter to it. */
 static struct list *step_over(const struct list *head, struct list *here)
 {
-    struct list *next = here->next;
+    struct list *next = list_empty(here) ? head->next : here->next;
     list_remove(here);
     if (next == head) {
         return NULL;
@@ -394,7 +394,7 @@ static void run_wakeups(struct loop *loop)
     loop->has_wakeups = false;
     (void)atomic_exchange(&loop->is_woken, false); /* before the look: who is later writes again */
     struct loop_wakeup here = {0};                 /* never due */
-    list_prepend(&loop->wakeups, &here.link);
+    list_init(&here.link);
     struct list *node;
     while ((node = step_over(&loop->wakeups, &here.link))) {
         struct loop_wakeup *wakeup = list_entry(node, struct loop_wakeup, link);
@@ -456,7 +456,7 @@ void loop_free_discarded(struct loop *loop)
 static void run_hooks(struct loop *loop)
 {
     struct loop_hook here = {.fn = NULL};
-    list_prepend(&loop->hooks, &here.link);
+    list_init(&here.link);
     struct list *node;
     while ((node = step_over(&loop->hooks, &here.link))) {
         struct loop_hook *hook = list_entry(node, struct loop_hook, link);

@@ -47,7 +47,7 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
     jw_begin_object(w);
     resource_write_with(w, STR("uri"), e->about, &meta);
     resource_write_content(w, is_long ? STR_EMPTY : e->bytes, e->is_text);
-    if (is_long) {
+    if (content) {
         content->at = w->out->len - 1; /* between the quotes */
         job_read_append(read, content);
     }
