@@ -85,7 +85,7 @@ says_why() { # whichever strerror there is
     local said
     said=$("$work/musl/tidings" serve "$work/none" 2>&1)
     echo "$said"
-    grep 'No such file or directory' <<<"$said"
+    grep '^tidings serve: .*No such file or directory' <<<"$said"
 }
 
 check 'musl: the program builds without warnings' build_musl
