@@ -116,9 +116,8 @@ static void tell_progress(struct waiting *w)
 static void ask_wait(struct waiting *w, int64_t id)
 {
     struct tidings_client *c = w->client;
-    int rc = 0;
-    while (!w->is_done && rc == 0 && !client_is_stopping(c)) {
-        rc = poller_turn(&c->poller, -1, &w->why);
+    while (!w->is_done && !client_is_stopping(c)) {
+        client_turn(c, -1);
         tell_progress(w);
         if (!w->is_done) {
             question_deliver(c);
@@ -126,9 +125,7 @@ static void ask_wait(struct waiting *w, int64_t id)
     }
     if (!w->is_done) {
         requests_cancel(c, id);
-        if (rc == 0) {
-            tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
-        }
+        tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
     }
     events_nudge(c);
 }
@@ -212,10 +209,7 @@ int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
     }
     connection_need(c);
     while ((c->stage == STAGE_OPENING || c->stage == STAGE_NEGOTIATING) && !client_is_stopping(c)) {
-        int rc = poller_turn(&c->poller, -1, err);
-        if (rc < 0) {
-            return rc;
-        }
+        client_turn(c, -1);
     }
     events_nudge(c);
     if (client_is_stopping(c)) {

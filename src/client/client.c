@@ -5,13 +5,10 @@
  */
 #include "client/client.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -305,10 +302,11 @@ struct tidings_str credentials_lines_authorization(const struct credentials_line
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void credentials_on_ready(void *user, uint32_t events)
+static void credentials_on_ready(struct loop_poll *poll, int events, void *user)
 {
     struct tidings_client *c = user;
     const struct tidings_credentials *own = c->settings.credentials;
+    (void)poll;
     (void)events;
     own->step(own->user);
     uint64_t renewals = own->renewals ? own->renewals(own->user) : 0;
@@ -321,20 +319,14 @@ static void credentials_on_ready(void *user, uint32_t events)
 static int credentials_attach(struct tidings_client *c, struct tidings_error *err)
 {
     const struct tidings_credentials *own = c->settings.credentials;
-    c->credentials = (struct poller_fd){.fd = -1, .fn = credentials_on_ready, .user = c};
     if (!own || !own->fd) {
         return 0;
     }
-    int rc = poller_add(&c->poller, &c->credentials, own->fd(own->user), EPOLLIN);
-    return rc < 0 ? tidings_fail(err, rc, "wait for credentials: %s", tidings_code_text(rc)) : 0;
-}
-
-/* The program's credentials have their turns in those of the client. */
-static void credentials_detach(struct tidings_client *c)
-{
-    if (c->settings.credentials && c->settings.credentials->fd) {
-        poller_remove(&c->poller, &c->credentials);
-    }
+    struct tidings_error why = {0};
+    c->credentials =
+        loop_poll_open_shared(c->loop, own->fd(own->user), credentials_on_ready, c, &why);
+    return c->credentials ? loop_poll_want(c->credentials, LOOP_READ)
+                          : tidings_fail(err, why.code, "wait for credentials: %s", why.text);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -609,18 +601,19 @@ static void heartbeat_arm(struct tidings_client *c)
 {
     struct heartbeat *s = &c->heartbeat;
     uint64_t limit = heartbeat_limit(c);
-    if (s->is_listening && limit > 0 && !poller_is_set(&s->timer)) {
+    if (s->is_listening && limit > 0 && !loop_timer_is_running(&s->timer)) {
         uint64_t past = clock_monotonic_ms() - s->heard_at;
-        poller_set(&c->poller, &s->timer, past < limit ? limit - past : 0);
+        loop_timer_start(&s->timer, past < limit ? limit - past : 0, 0);
     }
 }
 
-static void heartbeat_on_timer(void *user)
+static void heartbeat_on_timer(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
     struct heartbeat *s = &c->heartbeat;
     struct tidings_error why;
     uint64_t limit = heartbeat_limit(c);
+    (void)timer;
     if (!s->is_listening || c->stage != STAGE_READY) {
         return;
     }
@@ -638,7 +631,7 @@ static void heartbeat_on_timer(void *user)
 
 void heartbeat_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->heartbeat.timer, heartbeat_on_timer, c);
+    loop_timer_init(&c->heartbeat.timer, c->loop, heartbeat_on_timer, c);
 }
 
 void heartbeat_begin(struct tidings_client *c)
@@ -653,7 +646,7 @@ void heartbeat_begin(struct tidings_client *c)
 void heartbeat_end(struct tidings_client *c)
 {
     struct heartbeat *s = &c->heartbeat;
-    poller_unset(&s->timer);
+    loop_timer_stop(&s->timer);
     s->is_listening = false;
     s->beats = 0;
     s->longest = 0;
@@ -681,14 +674,9 @@ void heartbeat_heard(struct tidings_client *c, bool is_beat)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void on_wake(void *user, uint32_t events)
+static void on_nudge(struct loop_timer *timer, void *user)
 {
-    (void)user;
-    (void)events; /* it stays readable: whoever waits looks whether it was stopped */
-}
-
-static void on_nudge(void *user)
-{
+    (void)timer;
     (void)user; /* the descriptor was readable: that was all */
 }
 
@@ -732,24 +720,19 @@ static struct tidings_client *client_create(const struct tidings_client_options 
         return NULL;
     }
     c->challenge = "";
-    c->wake = (struct poller_fd){.fd = -1, .fn = on_wake, .user = c};
     list_init(&c->unsent);
     list_init(&c->in_flight);
     list_init(&c->events);
     list_init(&c->copies);
     map_init(&c->requests);
-    poller_timer_init(&c->nudge, on_nudge, c);
+    c->loop = loop_create(err);
+    int rc = c->loop ? loop_show_timers(c->loop, err) : TIDINGS_E_IO;
+    loop_timer_init(&c->nudge, c->loop, on_nudge, c);
     question_init(c);
     connection_init(c);
     subscriptions_init(c);
     subscriptions_later_init(c);
-    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = c->wake_fd < 0 ? error_errno(err, errno, "create a client") : 0;
     rc = rc == 0 ? settings_init(&c->settings, options, err) : rc;
-    rc = rc == 0 ? poller_init(&c->poller, err) : rc;
-    if (rc == 0 && (rc = poller_add(&c->poller, &c->wake, c->wake_fd, EPOLLIN)) < 0) {
-        tidings_fail(err, rc, "create a client: %s", tidings_code_text(rc));
-    }
     rc = rc == 0 ? credentials_attach(c, err) : rc;
     if (rc < 0) {
         tidings_client_destroy(c);
@@ -816,11 +799,9 @@ void tidings_client_destroy(struct tidings_client *c)
     map_deinit(&c->requests);
     connection_info_deinit(&c->info);
     mem_free(c->last_error);
-    credentials_detach(c);
-    poller_deinit(&c->poller);
-    if (c->wake_fd >= 0) {
-        close(c->wake_fd);
-    }
+    loop_timer_stop(&c->nudge);
+    loop_poll_close(c->credentials);
+    loop_destroy(c->loop);
     settings_deinit(&c->settings);
     mem_free(c);
 }
@@ -857,17 +838,26 @@ void tidings_client_stop(struct tidings_client *c)
     if (!c) {
         return;
     }
-    uint64_t one = 1;
-    int saved = errno; /* may interrupt anything */
     atomic_store(&c->stopping, true);
-    ssize_t n = write(c->wake_fd, &one, sizeof(one));
-    (void)n;
-    errno = saved;
+    loop_stop(c->loop); /* may interrupt anything */
+}
+
+void client_show_stop(struct tidings_client *c)
+{
+    if (client_is_stopping(c)) {
+        loop_stop(c->loop); /* a turn has used up the one before */
+    }
+}
+
+void client_turn(struct tidings_client *c, int timeout_ms)
+{
+    loop_turn_for(c->loop, timeout_ms);
+    client_show_stop(c);
 }
 
 int tidings_client_fd(const struct tidings_client *c)
 {
-    return c ? c->poller.epoll : -1;
+    return c ? loop_fd(c->loop) : -1;
 }
 
 int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
@@ -886,16 +876,16 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
         connection_need(c);
     }
     bool has_news = !list_empty(&c->events) || c->failure.code < 0 || question_has_news(c);
-    int rc = poller_turn(&c->poller, has_news ? 0 : timeout_ms, err);
+    client_turn(c, has_news ? 0 : timeout_ms);
     events_deliver(c);
     question_deliver(c);
     subscriptions_sweep(c);
     c->is_stepping = false;
-    if (client_is_stopping(c) || rc < 0) {
-        return rc;
+    if (client_is_stopping(c)) {
+        return 0;
     }
     if (c->failure.code < 0) {
-        rc = c->failure.code;
+        int rc = c->failure.code;
         if (err) {
             *err = c->failure;
         }
@@ -925,18 +915,16 @@ int tidings_client_run(struct tidings_client *c, struct tidings_error *err)
 
 char *tidings_client_library(void)
 {
-    struct fetch *f;
-    if (fetch_create(-1, 1, &f, NULL) < 0) {
+    const char *library = fetch_library();
+    if (!library) {
         return NULL;
     }
     /* It names everything it was built with; itself and its TLS library are what matters. */
-    struct tidings_str name = tidings_str(fetch_library(f));
+    struct tidings_str name = tidings_str(library);
     struct tidings_str rest;
     size_t len = str_cut(name, ' ', &rest, NULL).len;
     if (rest.len > 0) {
         len += 1 + str_cut(rest, ' ', &rest, NULL).len;
     }
-    char *text = str_dup(tidings_strn(name.ptr, len));
-    fetch_destroy(f);
-    return text;
+    return str_dup(tidings_strn(name.ptr, len));
 }

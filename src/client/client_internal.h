@@ -2,7 +2,7 @@
  *
  * The state of a client (struct tidings_client), by the part that it belongs to. From below:
  *
- *     poller           what it waits for, behind one descriptor
+ *     loop             what it waits for, behind one descriptor (base/loop)
  *     transport        bytes <-> messages: HTTP, WebSocket, lines; byte_stream below the last two
  *     credentials      what an HTTP request shows to be let in
  *     requests         numbers, requests that wait for their response, deadlines, cancellation
@@ -25,7 +25,7 @@
  *   │               └──> initialize ─> GET, subscribe ─ stream ─┤
  *   └───────────────────────────────────────────────────────────┘   (a live session: GET alone)
  *
- * Only a step calls the program. Everything else runs in turns of the poller, never waits, and
+ * Only a step calls the program. Everything else runs in turns of the loop, never waits, and
  * keeps what there is to tell as an event; a request that is waited for takes turns of its own
  * until it is answered. So the program may ask inside its callbacks, and nothing of ours is entered
  * twice.
@@ -37,11 +37,11 @@
 
 #include <tidings/question.h>
 
+#include "base/loop.h"
 #include "base/map.h"
 #include "base/rate.h"
 #include "client/calls.h"
 #include "client/client.h"
-#include "client/poller.h"
 #include "client/subscriptions.h"
 #include "client/transport.h"
 
@@ -81,7 +81,7 @@ struct comparison {
     uint64_t began;              /* clock_monotonic_ms */
     size_t entries;              /* of all snapshots */
     uint64_t found;              /* changes that were told */
-    struct poller_timer next, quiet, verify;
+    struct loop_timer next, quiet, verify;
 };
 
 struct heartbeat {
@@ -90,18 +90,16 @@ struct heartbeat {
     uint64_t longest;      /* ms before one of them */
     uint64_t all, all_max; /* … over all connections: tidings_client_info */
     uint64_t heard_at;     /* clock_monotonic_ms */
-    struct poller_timer timer;
+    struct loop_timer timer;
 };
 
 struct tidings_client {
     struct client_settings settings;
-    struct poller poller;
-    struct poller_fd wake; /* eventfd: becomes readable by tidings_client_stop */
-    int wake_fd;
+    struct loop *loop;
     atomic_bool stopping;
     struct transport *transport;
-    struct poller_fd credentials; /* the program's */
-    uint64_t renewals;            /* … of them, that streams were begun with */
+    struct loop_poll *credentials; /* the program's; NULL: none */
+    uint64_t renewals;             /* … of them, that streams were begun with */
     unsigned held; /* exchanges that wait for credentials: no deadline runs out meanwhile */
 
     /* connection */
@@ -119,7 +117,7 @@ struct tidings_client {
     bool wants_credentials;  /* so said the last 401 or 403 */
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
     uint32_t retry_after_ms; /* how long the server asked to be left alone; 0: it did not */
-    struct poller_timer retry;
+    struct loop_timer retry;
     struct tidings_error failure;        /* for good; code 0: none */
     struct tidings_error loss;           /* why it was lost last */
     struct tidings_error refusal;        /* of what is subscribed to now; code 0: none */
@@ -149,18 +147,18 @@ struct tidings_client {
     struct tidings_question_handlers handlers;
     struct list questions; /* struct tidings_question */
     size_t question_count;
-    struct token_bucket uncaused;        /* questions that no request led to */
-    bool awaits_stream;                  /* legacy: before anything is asked that leads to some */
-    struct poller_timer stream_patience; /* … for so long */
-    struct poller_timer question_listen; /* the stream is opened again, … */
-    unsigned question_listens;           /* … after so many attempts */
+    struct token_bucket uncaused;      /* questions that no request led to */
+    bool awaits_stream;                /* legacy: before anything is asked that leads to some */
+    struct loop_timer stream_patience; /* … for so long */
+    struct loop_timer question_listen; /* the stream is opened again, … */
+    unsigned question_listens;         /* … after so many attempts */
 
     /* events */
     struct list events;
     size_t event_count, event_bytes;
     bool is_delivering, is_stepping;
-    bool has_gap;              /* one is told of by an event that is still to be delivered */
-    struct poller_timer nudge; /* makes the descriptor readable for what came outside a step */
+    bool has_gap;            /* one is told of by an event that is still to be delivered */
+    struct loop_timer nudge; /* makes the descriptor readable for what came outside a step */
     tidings_state_fn on_state;
     void *state_user;
     tidings_client_notification_fn on_notification;
@@ -177,13 +175,13 @@ struct tidings_client {
     bool has_ended;         /* a subscription, in a callback */
     int64_t listen, coming; /* modern: the listen that is heard, the one that shall replace it */
     int64_t fading[CLIENT_MAX_FADING]; /* … those that were replaced, heard a little longer */
-    struct poller_timer fade;
+    struct loop_timer fade;
     struct resume resume;
     uint64_t cursor_at;         /* legacy: when its cursor was told */
     int64_t cursor_listen;      /* modern: the listen whose cursor counts; stays when it is lost */
-    struct poller_timer later;  /* subscribes again after a temporary refusal */
-    struct poller_timer change; /* the set changed: another listen */
-    struct poller_timer patience; /* for the acknowledgement of `coming` */
+    struct loop_timer later;    /* subscribes again after a temporary refusal */
+    struct loop_timer change;   /* the set changed: another listen */
+    struct loop_timer patience; /* for the acknowledgement of `coming` */
     struct comparison comparison;
     struct heartbeat heartbeat;
 
@@ -202,5 +200,10 @@ static inline bool client_is_stopping(const struct tidings_client *c)
 {
     return atomic_load(&c->stopping);
 }
+
+/* A turn of the loop, which waits for at most `timeout_ms` (-1: no limit). */
+void client_turn(struct tidings_client *c, int timeout_ms);
+/* The descriptor of a client that was stopped stays readable: call this after turns. */
+void client_show_stop(struct tidings_client *c);
 
 #endif

@@ -241,8 +241,8 @@ static size_t differences(struct tidings_client *c, const struct watch *w, bool 
 
 static void schedule(struct tidings_client *c)
 {
-    if (!poller_is_set(&c->comparison.next)) {
-        poller_set(&c->poller, &c->comparison.next, 0);
+    if (!loop_timer_is_running(&c->comparison.next)) {
+        loop_timer_start(&c->comparison.next, 0, 0);
     }
 }
 
@@ -256,7 +256,7 @@ static void carry_over(struct tidings_client *c, const struct watch *w)
                                            : NULL;
         if (fresh) {
             fresh->updated_at = e->updated_at;
-            poller_set(&c->poller, &c->comparison.quiet, COMPARISON_QUIET_MS);
+            loop_timer_start(&c->comparison.quiet, COMPARISON_QUIET_MS, 0);
         }
     }
 }
@@ -405,14 +405,15 @@ static void comparison_start(struct tidings_client *c, struct watch *w)
 
 /* The next watch that wants it, of those that are heard: what is seen before would hide what was
  * missed. A program that does not take what it is told comes first. */
-static void comparison_on_next(void *user)
+static void comparison_on_next(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     if (c->comparison.watch || c->stage != STAGE_READY) {
         return;
     }
     if (c->event_count > CLIENT_MAX_EVENTS / 2) {
-        poller_set(&c->poller, &c->comparison.next, 100);
+        loop_timer_start(&c->comparison.next, 100, 0);
         return;
     }
     list_each (it, next, &c->watches) {
@@ -433,9 +434,10 @@ static void comparison_want(struct tidings_client *c, struct watch *w, enum comp
     schedule(c);
 }
 
-static void comparison_on_quiet(void *user)
+static void comparison_on_quiet(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         struct snapshot_entry *e = w->snapshot && kind_of(w) == KIND_LITERAL
@@ -450,12 +452,13 @@ static void comparison_on_quiet(void *user)
 static void set_verify(struct tidings_client *c)
 {
     uint32_t period = c->settings.verify_ms;
-    poller_set(&c->poller, &c->comparison.verify, period - period / 4 + random_upto(period / 2));
+    loop_timer_start(&c->comparison.verify, period - period / 4 + random_upto(period / 2), 0);
 }
 
-static void on_verify(void *user)
+static void on_verify(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->is_accepted && can_compare(w)) {
@@ -492,7 +495,7 @@ void comparison_judged(struct tidings_client *c)
             comparison_want(c, w, COMPARISON_FIRST);
         }
     }
-    if (c->settings.verify_ms > 0 && !poller_is_set(&c->comparison.verify)) {
+    if (c->settings.verify_ms > 0 && !loop_timer_is_running(&c->comparison.verify)) {
         set_verify(c);
     }
     schedule(c);
@@ -516,9 +519,9 @@ void comparison_lost(struct tidings_client *c)
         c->comparison.watch->broken_comparisons++;
     }
     comparison_cancel(c);
-    poller_unset(&c->comparison.next);
-    poller_unset(&c->comparison.quiet);
-    poller_unset(&c->comparison.verify);
+    loop_timer_stop(&c->comparison.next);
+    loop_timer_stop(&c->comparison.quiet);
+    loop_timer_stop(&c->comparison.verify);
     list_each (it, next, &c->watches) {
         struct snapshot *v = list_entry(it, struct watch, link)->snapshot;
         if (v && v->read_at + COMPARISON_NOTICE_MS > clock_monotonic_ms()) {
@@ -537,7 +540,7 @@ void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidi
     struct snapshot_entry *e = snapshot_find(w->snapshot, is_literal ? tidings_str(w->uri) : uri);
     size_t before = w->snapshot->entries.count;
     if (is_literal) {
-        poller_set(&c->poller, &c->comparison.quiet, COMPARISON_QUIET_MS);
+        loop_timer_start(&c->comparison.quiet, COMPARISON_QUIET_MS, 0);
     }
     if (is_deleted && e && !is_literal) {
         snapshot_remove(w->snapshot, uri);
@@ -564,7 +567,7 @@ void comparison_forget(struct tidings_client *c, struct watch *w)
 
 void comparison_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->comparison.next, comparison_on_next, c);
-    poller_timer_init(&c->comparison.quiet, comparison_on_quiet, c);
-    poller_timer_init(&c->comparison.verify, on_verify, c);
+    loop_timer_init(&c->comparison.next, c->loop, comparison_on_next, c);
+    loop_timer_init(&c->comparison.quiet, c->loop, comparison_on_quiet, c);
+    loop_timer_init(&c->comparison.verify, c->loop, on_verify, c);
 }

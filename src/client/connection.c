@@ -356,7 +356,7 @@ void connection_delivered(struct tidings_client *c, const struct tidings_error *
     /* A server may ask on that stream while it works on a request, so it is heard before. */
     c->awaits_stream = true;
     if (question_listen(c)) {
-        poller_set(&c->poller, &c->stream_patience, STREAM_PATIENCE_MS);
+        loop_timer_start(&c->stream_patience, STREAM_PATIENCE_MS, 0);
     } else {
         connection_go_on(c);
     }
@@ -367,7 +367,7 @@ static void connection_go_on(struct tidings_client *c)
 {
     if (c->awaits_stream) {
         c->awaits_stream = false;
-        poller_unset(&c->stream_patience);
+        loop_timer_stop(&c->stream_patience);
         ready(c);
     }
 }
@@ -453,7 +453,7 @@ static void connection_begin(struct tidings_client *c)
 void connection_need(struct tidings_client *c)
 {
     if (c->stage == STAGE_IDLE || c->stage == STAGE_PAUSED) {
-        poller_unset(&c->retry);
+        loop_timer_stop(&c->retry);
         c->failure.code = 0;
         connection_begin(c);
     }
@@ -505,23 +505,25 @@ static uint32_t next_pause(struct tidings_client *c)
     return own > retry_after ? own : retry_after;
 }
 
-static void connection_on_retry(void *user)
+static void connection_on_retry(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     if (c->stage == STAGE_PAUSED) {
         connection_begin(c);
     }
 }
 
-static void connection_on_patience(void *user)
+static void connection_on_patience(struct loop_timer *timer, void *user)
 {
+    (void)timer;
     connection_go_on(user);
 }
 
 void connection_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->retry, connection_on_retry, c);
-    poller_timer_init(&c->stream_patience, connection_on_patience, c);
+    loop_timer_init(&c->retry, c->loop, connection_on_retry, c);
+    loop_timer_init(&c->stream_patience, c->loop, connection_on_patience, c);
 }
 
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why)
@@ -570,7 +572,7 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
     }
     c->stage = STAGE_IDLE;
     c->awaits_stream = false;
-    poller_unset(&c->stream_patience);
+    loop_timer_stop(&c->stream_patience);
     bool is_hopeless = c->is_unread && !c->has_info; /* it never worked */
     c->is_unread = false;
     bool is_verdict = reason.code == TIDINGS_E_PARSE || reason.code == TIDINGS_E_UNSUPPORTED;
@@ -597,7 +599,7 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
                                         .reason = tidings_str(reason.text),
                                         .retry_ms = next_pause(c)};
         c->stage = STAGE_PAUSED;
-        poller_set(&c->poller, &c->retry, e.retry_ms);
+        loop_timer_start(&c->retry, e.retry_ms, 0);
         events_put_state(c, &e);
     }
 }
@@ -655,19 +657,19 @@ void connection_leave(struct tidings_client *c)
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_CANCELLED, "stopped");
-    poller_unset(&c->retry);
+    loop_timer_stop(&c->retry);
     c->stage = STAGE_IDLE;
     c->has_session = c->awaits_stream = false;
-    poller_unset(&c->stream_patience);
+    loop_timer_stop(&c->stream_patience);
     question_connection_lost(c);
     subscriptions_lost(c);
     requests_fail_all(c, &why, REQUESTS_UNSENT | REQUESTS_SENT);
-    poller_remove(&c->poller, &c->wake); /* else a client that was stopped would not wait here */
     uint64_t deadline = clock_monotonic_ms() + 10000; /* links give up much sooner */
     while (c->is_open && !c->transport->ops->leave(c->transport) &&
-           clock_monotonic_ms() < deadline && poller_turn(&c->poller, 100, NULL) == 0) {
+           clock_monotonic_ms() < deadline) {
+        loop_turn_for(c->loop, 100); /* also of a client that was stopped */
     }
-    (void)poller_add(&c->poller, &c->wake, c->wake_fd, EPOLLIN);
+    client_show_stop(c);
     c->is_open = false;
     c->transport->ops->close(c->transport);
 }

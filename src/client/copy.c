@@ -41,7 +41,7 @@ struct tidings_copy {
     bool is_refused;   /* the subscription was, the last time */
     unsigned refusals; /* in a row, though the entity can be read */
     unsigned pauses;   /* in a row */
-    struct poller_timer next;
+    struct loop_timer next;
     int problem;   /* the code that was told last; 0: none */
     bool is_busy;  /* in a function that calls the program, */
     bool is_ended; /* which frees it then */
@@ -194,7 +194,7 @@ static void copy_on_state(void *user, const struct tidings_state_event *e);
 /* Something is to be tried again, not at once. */
 static void wait_for_next(struct tidings_copy *y)
 {
-    poller_set(&y->client->poller, &y->next, settings_pause(&y->client->settings, y->pauses++));
+    loop_timer_start(&y->next, settings_pause(&y->client->settings, y->pauses++), 0);
 }
 
 /* What became of the version it has, or all of it. */
@@ -254,9 +254,10 @@ static int copy_subscribe(struct tidings_copy *y, struct tidings_error *err)
 }
 
 /* The pause is over. */
-static void on_next(void *user)
+static void on_next(struct loop_timer *timer, void *user)
 {
     struct tidings_copy *y = user;
+    (void)timer;
     if (y->from[0] == '\0' || y->subscription) {
         read_it(y);
     } else if (copy_subscribe(y, NULL) < 0) {
@@ -334,7 +335,7 @@ static void copy_on_update(void *user, const struct tidings_update *u)
     bool is_move = u->kind == TIDINGS_CHANGE_CREATED || u->kind == TIDINGS_CHANGE_MOVED;
     if (is_move && u->from.len > 0 && !y->is_ended) {
         copy_follow(y, u->uri);
-        on_next(y);
+        on_next(&y->next, y);
     }
     jv_unref(root);
     copy_leave(y);
@@ -424,7 +425,7 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
     } else if (y->is_wanted && strcmp(y->heard, y->from) > 0) {
         read_it(y);
     } else if (!y->subscription && !y->is_refused) {
-        on_next(y);
+        on_next(&y->next, y);
     } else if (!y->subscription) {
         if (++y->refusals > 1) {
             tidings_fail(&why, TIDINGS_E_DENIED, "the server does not let '%.200s' be watched",
@@ -482,7 +483,7 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
         y->client = c;
         y->fn = how->fn;
         y->user = how->user;
-        poller_timer_init(&y->next, on_next, y);
+        loop_timer_init(&y->next, c->loop, on_next, y);
         rc = y->from[0] != '\0' ? copy_subscribe(y, err) : 0;
     }
     if (rc < 0) {
@@ -507,7 +508,7 @@ void tidings_copy_end(struct tidings_copy *y)
     y->is_ended = true;
     list_remove(&y->link);
     y->client->copy_count--;
-    poller_unset(&y->next);
+    loop_timer_stop(&y->next);
     tidings_subscription_end(y->subscription);
     if (y->reading > 0) {
         tidings_client_cancel(y->client, y->reading);

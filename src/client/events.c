@@ -99,8 +99,8 @@ void events_nudge(struct tidings_client *c)
 {
     bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events) ||
                     question_has_news(c);
-    if (has_work && !c->is_stepping && !poller_is_set(&c->nudge)) {
-        poller_set(&c->poller, &c->nudge, 0);
+    if (has_work && !c->is_stepping && !loop_timer_is_running(&c->nudge)) {
+        loop_timer_start(&c->nudge, 0, 0);
     }
 }
 

@@ -25,7 +25,7 @@ void events_forget(struct tidings_client *c, int64_t number); /* the request was
 void events_drop_all(struct tidings_client *c);
 
 /* Outside a step: if the next one has something to do, the descriptor becomes readable. Turns of
- * the poller use that up, so whoever took them calls this last. */
+ * the loop use that up, so whoever took them calls this last. */
 void events_nudge(struct tidings_client *c);
 
 /* Is it what a server notifies of a change with? */

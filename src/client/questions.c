@@ -738,7 +738,7 @@ static int question_check(const struct tidings_client *c, struct tidings_str met
 
 static void question_release(struct tidings_question *q)
 {
-    poller_unset(&q->deadline);
+    loop_timer_stop(&q->deadline);
     list_remove(&q->link);
     q->client->question_count--;
     jv_unref(q->params);
@@ -750,7 +750,7 @@ static void question_release(struct tidings_question *q)
 /* It is answered, as far as the server is concerned; the program hears of it. */
 static void question_withdraw(struct tidings_question *q)
 {
-    poller_unset(&q->deadline);
+    loop_timer_stop(&q->deadline);
     jv_unref(q->id);
     q->id = NULL;
     q->round = NULL;
@@ -761,9 +761,10 @@ static void question_withdraw(struct tidings_question *q)
     }
 }
 
-static void question_on_deadline(void *user)
+static void question_on_deadline(struct loop_timer *timer, void *user)
 {
     struct tidings_question *q = user, late = *q;
+    (void)timer;
     q->id = NULL;
     question_withdraw(q);
     if (late.kind == TIDINGS_QUESTION_FORM || late.kind == TIDINGS_QUESTION_URL) {
@@ -789,8 +790,8 @@ static struct tidings_question *question_create(struct tidings_client *c,
     q->client = c;
     q->kind = kind;
     q->params = jv_ref(params);
-    poller_timer_init(&q->deadline, question_on_deadline, q);
-    poller_set(&c->poller, &q->deadline, c->handlers.timeout_ms);
+    loop_timer_init(&q->deadline, c->loop, question_on_deadline, q);
+    loop_timer_start(&q->deadline, c->handlers.timeout_ms, 0);
     list_append(&c->questions, &q->link);
     c->question_count++;
     return q;
@@ -935,9 +936,10 @@ void question_deliver(struct tidings_client *c)
 
 /* ---- life, and the stream -------------------------------------------------------------------- */
 
-static void question_on_listen(void *user)
+static void question_on_listen(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     if (c->stage == STAGE_READY && c->era == TIDINGS_ERA_LEGACY) {
         (void)question_listen(c);
     }
@@ -946,12 +948,12 @@ static void question_on_listen(void *user)
 void question_init(struct tidings_client *c)
 {
     list_init(&c->questions);
-    poller_timer_init(&c->question_listen, question_on_listen, c);
+    loop_timer_init(&c->question_listen, c->loop, question_on_listen, c);
 }
 
 void question_deinit(struct tidings_client *c)
 {
-    poller_unset(&c->question_listen);
+    loop_timer_stop(&c->question_listen);
     list_each (it, next, &c->questions) {
         question_release(list_entry(it, struct tidings_question, link));
     }
@@ -966,7 +968,7 @@ bool question_listen(struct tidings_client *c)
 void question_stream_lost(struct tidings_client *c, const struct tidings_error *why)
 {
     if (why->code != TIDINGS_E_UNSUPPORTED) { /* else there is none */
-        poller_set(&c->poller, &c->question_listen,
-                   settings_pause(&c->settings, c->question_listens++));
+        loop_timer_start(&c->question_listen, settings_pause(&c->settings, c->question_listens++),
+                         0);
     }
 }

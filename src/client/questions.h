@@ -10,8 +10,8 @@
 #include <tidings/question.h>
 
 #include "base/list.h"
+#include "base/loop.h"
 #include "base/str.h"
-#include "client/poller.h"
 #include "formats/json.h"
 #include "formats/json_write.h"
 
@@ -37,7 +37,7 @@ struct tidings_question {
     struct json *id;     /* legacy: the request's, a reference; NULL: it is of a round, … */
     struct round *round; /* … of this one; neither: it was answered by us */
     size_t index;
-    struct poller_timer deadline;
+    struct loop_timer deadline;
 };
 
 void question_init(struct tidings_client *c);

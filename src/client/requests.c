@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/loop.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "client/client.h"
@@ -17,7 +18,6 @@
 #include "client/comparison.h"
 #include "client/connection.h"
 #include "client/events.h"
-#include "client/poller.h"
 #include "client/questions.h"
 #include "client/subscriptions.h"
 #include "client/tools.h"
@@ -33,7 +33,7 @@
 struct request {
     struct list link;
     struct tidings_client *client;
-    struct poller_timer deadline;
+    struct loop_timer deadline;
     uint64_t last_due; /* however much progress there is */
     int64_t id;        /* as the program knows it */
     int64_t wire;      /* … and the server: another one in each round */
@@ -60,7 +60,7 @@ static struct request *requests_find(const struct tidings_client *c, int64_t id)
 
 static void take_out(struct request *r)
 {
-    poller_unset(&r->deadline);
+    loop_timer_stop(&r->deadline);
     list_remove(&r->link);
     map_remove(&r->client->requests, requests_key_of(&r->id));
     if (r->wire != r->id) {
@@ -280,16 +280,17 @@ static void requests_tell_cancelled(struct request *r)
     c->transport->ops->forget(c->transport, r->wire, false);
 }
 
-static void requests_on_deadline(void *user)
+static void requests_on_deadline(struct loop_timer *timer, void *user)
 {
     struct request *r = user;
+    (void)timer;
     if (r->can_ask && r->client->question_count > 0) { /* it waits for us */
-        poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        loop_timer_start(&r->deadline, r->timeout_ms, 0);
         return;
     }
     struct response a = {0};
     if (r->client->held > 0) { /* somebody logs in */
-        poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        loop_timer_start(&r->deadline, r->timeout_ms, 0);
         return;
     }
     tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
@@ -317,7 +318,7 @@ static struct request *requests_create(struct tidings_client *c, const struct re
     r->is_stream = a->is_stream;
     r->is_connecting = a->is_connecting;
     list_init(&r->link);
-    poller_timer_init(&r->deadline, requests_on_deadline, r);
+    loop_timer_init(&r->deadline, c->loop, requests_on_deadline, r);
     struct tidings_error why = {0};
     int rc = a->params.len > 0 ? jv_parse(a->params, JSON_MAX_DEPTH, &r->params, &why) : 0;
     if (rc < 0 || (r->params && !jv_is(r->params, JV_OBJECT))) {
@@ -347,8 +348,8 @@ int64_t requests_start(struct tidings_client *c, const struct request_options *a
         return err ? err->code : TIDINGS_E_INVALID;
     }
     if (!r->is_stream) {
-        poller_set(&c->poller, &r->deadline, r->timeout_ms);
-        r->last_due = r->deadline.due + (uint64_t)(LONGEST - 1) * r->timeout_ms;
+        loop_timer_start(&r->deadline, r->timeout_ms, 0);
+        r->last_due = r->deadline.due_ms + (uint64_t)(LONGEST - 1) * r->timeout_ms;
     }
     int64_t id = r->id;
     if (c->stage != STAGE_READY && !r->is_connecting) {
@@ -385,8 +386,8 @@ static void requests_prolong_list(struct list *all)
 {
     list_each (it, next, all) {
         struct request *r = list_entry(it, struct request, link);
-        if (poller_is_set(&r->deadline)) {
-            poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        if (loop_timer_is_running(&r->deadline)) {
+            loop_timer_start(&r->deadline, r->timeout_ms, 0);
         }
     }
 }
@@ -495,7 +496,7 @@ static bool requests_begin_round(struct request *r, const struct response *a)
     if (rc < 0) {
         request_finish(r, &failed);
     } else if (rc > 0 || is_wanted) {
-        poller_unset(&r->deadline); /* its questions have their own */
+        loop_timer_stop(&r->deadline); /* its questions have their own */
         r->is_sent = false;
     }
     return rc != 0 || is_wanted;
@@ -561,8 +562,8 @@ static void requests_resend(struct tidings_client *c, int64_t id)
         request_finish(r, &failed);
         return;
     }
-    poller_set(&c->poller, &r->deadline, r->timeout_ms);
-    r->last_due = r->deadline.due + (uint64_t)(LONGEST - 1) * r->timeout_ms;
+    loop_timer_start(&r->deadline, r->timeout_ms, 0);
+    r->last_due = r->deadline.due_ms + (uint64_t)(LONGEST - 1) * r->timeout_ms;
     list_remove(&r->link);
     if (c->stage != STAGE_READY) {
         list_append(&c->unsent, &r->link);
@@ -586,7 +587,7 @@ static void requests_progressed(struct tidings_client *c, struct json *params)
     uint64_t now = clock_monotonic_ms();
     if (!r->is_stream && now < r->last_due) {
         uint64_t left = r->last_due - now;
-        poller_set(&c->poller, &r->deadline, left < r->timeout_ms ? left : r->timeout_ms);
+        loop_timer_start(&r->deadline, left < r->timeout_ms ? left : r->timeout_ms, 0);
     }
     r->on_progress(r->user, params);
 }
@@ -760,7 +761,7 @@ struct round {
     struct json *state; /* a string, a reference; NULL: none */
     bool are_visits;    /* to addresses: the request goes again as it was */
     bool is_declined;   /* … and one of them will not be visited */
-    struct poller_timer pause;
+    struct loop_timer pause;
 };
 
 /* May a result of this method ask for input? Nothing else may. */
@@ -787,7 +788,7 @@ static void round_forget(struct round *r)
     jv_unref(r->state);
     r->state = NULL;
     r->are_visits = r->is_declined = false;
-    poller_unset(&r->pause);
+    loop_timer_stop(&r->pause);
 }
 
 /* Withdraws its questions; NULL is fine */
@@ -799,9 +800,10 @@ static void round_free(struct round *r)
     }
 }
 
-static void round_on_pause(void *user)
+static void round_on_pause(struct loop_timer *timer, void *user)
 {
     struct round *r = user;
+    (void)timer;
     requests_resend(r->client, r->request);
 }
 
@@ -814,7 +816,7 @@ static int round_prepare(struct tidings_client *c, struct round **at, int64_t re
     }
     if (!*at) {
         *r = (struct round){.client = c, .request = request};
-        poller_timer_init(&r->pause, round_on_pause, r);
+        loop_timer_init(&r->pause, c->loop, round_on_pause, r);
         *at = r;
     }
     round_forget(r);
@@ -875,7 +877,7 @@ static int round_begin(struct tidings_client *c, struct round **at, int64_t requ
     r->waits = r->count > 0 ? 0 : r->waits + 1;
     if (r->count == 0) { /* it is not ready yet */
         uint64_t pause = (uint64_t)ROUND_PAUSE_MS << (r->waits < 8 ? r->waits - 1 : 7);
-        poller_set(&c->poller, &r->pause, pause < ROUND_PAUSE_MAX_MS ? pause : ROUND_PAUSE_MAX_MS);
+        loop_timer_start(&r->pause, pause < ROUND_PAUSE_MAX_MS ? pause : ROUND_PAUSE_MAX_MS, 0);
     }
     return 0;
 }

@@ -35,9 +35,10 @@
 #define LATER_MIN_MS 100
 #define LATER_MAX_MS 60000
 
-static void subscriptions_on_later(void *user)
+static void subscriptions_on_later(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     if (c->stage != STAGE_READY) {
         return; /* everything is asked for when it is again */
     }
@@ -55,7 +56,7 @@ static void subscriptions_on_later(void *user)
 
 void subscriptions_later_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->later, subscriptions_on_later, c);
+    loop_timer_init(&c->later, c->loop, subscriptions_on_later, c);
 }
 
 bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data)
@@ -63,9 +64,9 @@ bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct jso
     struct json *after = jv_get(data, "retryAfterMs");
     int64_t ms = jv_is(after, JV_INT) ? jv_int(after) : 0;
     w->is_later = ms > 0;
-    if (w->is_later && !poller_is_set(&c->later)) {
+    if (w->is_later && !loop_timer_is_running(&c->later)) {
         ms = ms < LATER_MIN_MS ? LATER_MIN_MS : ms > LATER_MAX_MS ? LATER_MAX_MS : ms;
-        poller_set(&c->poller, &c->later, (uint64_t)ms);
+        loop_timer_start(&c->later, (uint64_t)ms, 0);
     }
     return w->is_later;
 }
@@ -326,6 +327,7 @@ void subscriptions_deinit(struct tidings_client *c)
         }
         drop_watch(c, w);
     }
+    loop_timer_stop(&c->later);
     resume_deinit(&c->resume);
 }
 

@@ -123,9 +123,10 @@ static void modern_drop_listen(struct tidings_client *c, int64_t *listen)
     }
 }
 
-static void drop_fading(void *user)
+static void drop_fading(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
+    (void)timer;
     for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
         modern_drop_listen(c, &c->fading[i]);
     }
@@ -145,13 +146,13 @@ static bool has_faded(struct tidings_client *c, int64_t id)
 
 void modern_lost(struct tidings_client *c)
 {
-    poller_unset(&c->change);
-    poller_unset(&c->patience);
-    poller_unset(&c->fade);
+    loop_timer_stop(&c->change);
+    loop_timer_stop(&c->patience);
+    loop_timer_stop(&c->fade);
     c->is_stale = false;
     modern_drop_listen(c, &c->coming);
     modern_drop_listen(c, &c->listen);
-    drop_fading(c);
+    drop_fading(&c->fade, c);
 }
 
 /* In order, with a result or a cancellation; otherwise the server, or the way to it, went. */
@@ -175,7 +176,7 @@ static void on_listen_ended(void *user, const struct response *a)
     }
     if (is_coming) {
         c->coming = 0;
-        poller_unset(&c->patience);
+        loop_timer_stop(&c->patience);
     } else {
         c->listen = 0;
     }
@@ -195,12 +196,13 @@ void subscriptions_cancelled(struct tidings_client *c, int64_t id)
     }
 }
 
-static void on_patience(void *user)
+static void on_patience(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
     struct tidings_error why;
+    (void)timer;
     if (c->held > 0) { /* somebody logs in */
-        poller_set(&c->poller, &c->patience, c->settings.timeout_ms);
+        loop_timer_start(&c->patience, c->settings.timeout_ms, 0);
         return;
     }
     tidings_fail(&why, TIDINGS_E_TIMEOUT, "the server did not acknowledge within %u ms",
@@ -210,11 +212,12 @@ static void on_patience(void *user)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void modern_begin(void *user)
+static void modern_begin(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
     struct tidings_error err = {0};
     struct buf params;
+    (void)timer;
     if (c->stage != STAGE_READY || c->era != TIDINGS_ERA_MODERN) {
         return;
     }
@@ -242,7 +245,7 @@ static void modern_begin(void *user)
     }
     c->coming = id;
     c->is_stale = false;
-    poller_set(&c->poller, &c->patience, c->settings.timeout_ms);
+    loop_timer_start(&c->patience, c->settings.timeout_ms, 0);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         w->asked = w->is_ending ? 0 : id;
@@ -258,7 +261,7 @@ static void modern_replace_listen(struct tidings_client *c)
         modern_drop_listen(c, &c->fading[last]);
         memmove(&c->fading[1], &c->fading[0], last * sizeof(c->fading[0]));
         c->fading[0] = c->listen;
-        poller_set(&c->poller, &c->fade, MODERN_FADE_MS);
+        loop_timer_start(&c->fade, MODERN_FADE_MS, 0);
     } else {
         modern_drop_listen(c, &c->listen);
     }
@@ -268,16 +271,16 @@ static void modern_replace_listen(struct tidings_client *c)
 
 void modern_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->fade, drop_fading, c);
-    poller_timer_init(&c->change, modern_begin, c);
-    poller_timer_init(&c->patience, on_patience, c);
+    loop_timer_init(&c->fade, c->loop, drop_fading, c);
+    loop_timer_init(&c->change, c->loop, modern_begin, c);
+    loop_timer_init(&c->patience, c->loop, on_patience, c);
 }
 
 /* Many may be added in a row: one listen for all of them. */
 void modern_changed(struct tidings_client *c)
 {
-    if (!poller_is_set(&c->change)) {
-        poller_set(&c->poller, &c->change, 0);
+    if (!loop_timer_is_running(&c->change)) {
+        loop_timer_start(&c->change, 0, 0);
     }
 }
 
@@ -333,7 +336,7 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
     if (c->coming == 0 || id != c->coming || c->stage != STAGE_READY) {
         return;
     }
-    poller_unset(&c->patience);
+    loop_timer_stop(&c->patience);
     modern_replace_listen(c);
     resume_take(&c->resume, jv_str(jv_get(meta, "dev.tidings/cursor")));
     list_each (it, next, &c->watches) {

@@ -26,16 +26,14 @@
 
 #define CHUNK 65536u
 
-static void on_in(void *user, uint32_t events);
-static void on_out(void *user, uint32_t events);
+static void on_in(struct loop_poll *poll, int events, void *user);
+static void on_out(struct loop_poll *poll, int events, void *user);
 
 static void byte_stream_init(struct byte_stream *k, const struct byte_stream_ops *ops,
                              struct tidings_client *c)
 {
     k->ops = ops;
     k->client = c;
-    k->in = (struct poller_fd){.fd = -1, .fn = on_in, .user = k};
-    k->out = (struct poller_fd){.fd = -1, .fn = on_out, .user = k};
     size_t max = c->settings.max_bytes;
     buf_init(&k->pending, max < SIZE_MAX / 8 ? 4 * max + CHUNK : max);
 }
@@ -58,8 +56,8 @@ int byte_stream_open(struct byte_stream *k, struct tidings_error *err)
 void byte_stream_close(struct byte_stream *k)
 {
     k->is_open = false;
-    poller_remove(&k->client->poller, &k->in);
-    poller_remove(&k->client->poller, &k->out);
+    loop_poll_deinit(&k->in);
+    loop_poll_deinit(&k->out);
     buf_deinit(&k->pending);
     k->ops->close(k);
 }
@@ -86,14 +84,21 @@ static void end_closed(struct byte_stream *k)
     byte_stream_ended(k, &why);
 }
 
+/* Wait until something can be read from `fd`. */
+static int transport_watch(struct loop_poll *poll, struct tidings_client *c, int fd,
+                           loop_poll_fn fn, void *user)
+{
+    int rc = loop_poll_init(poll, c->loop, fd, fn, user, NULL);
+    return rc < 0 ? rc : loop_poll_want(poll, LOOP_READ);
+}
+
 /* `out` is the same for a socket. */
 static void byte_stream_opened(struct byte_stream *k, int in, int out)
 {
-    struct poller *p = &k->client->poller;
     struct tidings_error why;
-    int rc = poller_add(p, &k->in, in, EPOLLIN);
+    int rc = transport_watch(&k->in, k->client, in, on_in, k);
     if (rc == 0 && out != in) {
-        rc = poller_add(p, &k->out, out, 0);
+        rc = loop_poll_init(&k->out, k->client->loop, out, on_out, k, NULL);
     }
     if (rc < 0) {
         tidings_fail(&why, rc, "wait for the server: %s", tidings_code_text(rc));
@@ -126,11 +131,10 @@ static void byte_stream_drain(struct byte_stream *k)
 
 static void want_writable(struct byte_stream *k, bool wanted)
 {
-    struct poller *p = &k->client->poller;
-    if (k->out.fd >= 0) {
-        poller_want(p, &k->out, wanted ? EPOLLOUT : 0);
+    if (k->out.loop) {
+        (void)loop_poll_want(&k->out, wanted ? LOOP_WRITE : 0);
     } else {
-        poller_want(p, &k->in, wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+        (void)loop_poll_want(&k->in, wanted ? LOOP_READ | LOOP_WRITE : LOOP_READ);
     }
 }
 
@@ -162,23 +166,22 @@ int byte_stream_send(struct byte_stream *k, struct tidings_str bytes, struct tid
     return 0;
 }
 
-static void on_out(void *user, uint32_t events)
+/* After an error, the write fails too, and ends the wait. */
+static void on_out(struct loop_poll *poll, int events, void *user)
 {
-    struct byte_stream *k = user;
-    if (events & EPOLLOUT) {
-        flush(k);
-    } else {
-        poller_remove(&k->client->poller, &k->out); /* nobody reads any more */
-    }
+    (void)poll;
+    (void)events;
+    flush(user);
 }
 
-static void on_in(void *user, uint32_t events)
+static void on_in(struct loop_poll *poll, int events, void *user)
 {
     struct byte_stream *k = user;
-    if (events & EPOLLOUT) {
+    (void)poll;
+    if (events & LOOP_WRITE) {
         flush(k);
     }
-    if (events & ~(uint32_t)EPOLLOUT) {
+    if (events & ~LOOP_WRITE) {
         byte_stream_drain(k);
     }
 }
@@ -199,8 +202,8 @@ struct child {
     struct byte_stream base;
     char **argv;
     struct spawn process;
-    struct poller_fd exit, stderr_fd;
-    struct poller_timer timer; /* the second sign, or the next demand */
+    struct loop_poll exit, stderr_fd;
+    struct loop_timer timer; /* the second sign, or the next demand */
     unsigned demands;
     bool has_closed, has_ended; /* its output; the process */
     bool has_written;           /* something */
@@ -244,39 +247,38 @@ static void child_report_end(struct child *d)
 static bool child_is_ending(struct byte_stream *k)
 {
     struct child *d = child_of(k);
-    poller_remove(&k->client->poller, &k->in);
+    loop_poll_deinit(&k->in);
     d->has_closed = true;
     if (d->has_ended) {
         child_report_end(d);
     } else {
-        poller_set(&k->client->poller, &d->timer, SECOND_SIGN_MS);
+        loop_timer_start(&d->timer, SECOND_SIGN_MS, 0);
     }
     return true;
 }
 
-static void on_exit_ready(void *user, uint32_t events)
+static void on_exit_ready(struct loop_poll *poll, int events, void *user)
 {
     struct child *d = user;
-    struct poller *p = &d->base.client->poller;
     (void)events;
     if (!spawn_reap(&d->process, &d->how, &d->value)) {
         return;
     }
-    poller_remove(p, &d->exit);
+    loop_poll_deinit(poll);
     d->has_ended = true;
     if (d->demands > 0) {
-        poller_unset(&d->timer);
+        loop_timer_stop(&d->timer);
     } else if (d->has_closed) {
         child_report_end(d);
     } else {
-        poller_set(p, &d->timer, SECOND_SIGN_MS); /* somebody else may have its output open */
+        loop_timer_start(&d->timer, SECOND_SIGN_MS, 0); /* somebody else may have its output open */
     }
 }
 
 static void child_demand_end(struct child *d)
 {
     if (d->demands == 0) {
-        poller_remove(&d->base.client->poller, &d->base.out);
+        loop_poll_deinit(&d->base.out);
         spawn_close_input(&d->process);
     } else if (d->demands == 1) {
         spawn_terminate(&d->process);
@@ -284,12 +286,13 @@ static void child_demand_end(struct child *d)
         spawn_kill(&d->process);
     }
     d->demands++;
-    poller_set(&d->base.client->poller, &d->timer, PATIENCE_MS);
+    loop_timer_start(&d->timer, PATIENCE_MS, 0);
 }
 
-static void process_on_timer(void *user)
+static void process_on_timer(struct loop_timer *timer, void *user)
 {
     struct child *d = user;
+    (void)timer;
     if (d->demands > 0) {
         child_demand_end(d);
     } else {
@@ -352,7 +355,7 @@ static ssize_t child_recv(struct byte_stream *k, char *out, size_t room)
     return n;
 }
 
-static void on_stderr_ready(void *user, uint32_t events)
+static void on_stderr_ready(struct loop_poll *poll, int events, void *user)
 {
     struct child *d = user;
     char text[4096];
@@ -361,7 +364,7 @@ static void on_stderr_ready(void *user, uint32_t events)
     if (n > 0) {
         events_put_stderr(d->base.client, tidings_strn(text, (size_t)n));
     } else if (n < 0) {
-        poller_remove(&d->base.client->poller, &d->stderr_fd);
+        loop_poll_deinit(poll);
     }
 }
 
@@ -388,7 +391,7 @@ static int process_start(struct child *d, struct tidings_error *err)
 static int child_open(struct byte_stream *k, struct tidings_error *err)
 {
     struct child *d = child_of(k);
-    struct poller *p = &k->client->poller;
+    struct tidings_client *c = k->client;
     d->demands = 0;
     d->has_closed = d->has_ended = d->has_written = false;
     d->sent = 0;
@@ -396,8 +399,9 @@ static int child_open(struct byte_stream *k, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    if (poller_add(p, &d->exit, d->process.pidfd, EPOLLIN) < 0 ||
-        (d->process.err > 0 && poller_add(p, &d->stderr_fd, d->process.err, EPOLLIN) < 0)) {
+    if (transport_watch(&d->exit, c, d->process.pidfd, on_exit_ready, d) < 0 ||
+        (d->process.err > 0 &&
+         transport_watch(&d->stderr_fd, c, d->process.err, on_stderr_ready, d) < 0)) {
         byte_stream_close(k);
         return tidings_fail(err, TIDINGS_E_IO, "wait for '%.80s'", d->argv[0]);
     }
@@ -408,9 +412,9 @@ static int child_open(struct byte_stream *k, struct tidings_error *err)
 static void child_close(struct byte_stream *k)
 {
     struct child *d = child_of(k);
-    poller_unset(&d->timer);
-    poller_remove(&k->client->poller, &d->exit);
-    poller_remove(&k->client->poller, &d->stderr_fd);
+    loop_timer_stop(&d->timer);
+    loop_poll_deinit(&d->exit);
+    loop_poll_deinit(&d->stderr_fd);
     spawn_deinit(&d->process);
 }
 
@@ -441,9 +445,7 @@ static struct byte_stream *byte_stream_process_create(struct tidings_client *c, 
     }
     byte_stream_init(&d->base, &child_ops, c);
     d->argv = argv;
-    d->exit = (struct poller_fd){.fd = -1, .fn = on_exit_ready, .user = d};
-    d->stderr_fd = (struct poller_fd){.fd = -1, .fn = on_stderr_ready, .user = d};
-    poller_timer_init(&d->timer, process_on_timer, d);
+    loop_timer_init(&d->timer, c->loop, process_on_timer, d);
     return &d->base;
 }
 
@@ -457,8 +459,7 @@ struct tunnel {
     char *url, *unix_path;
     bool no_proxy;
     struct fetch *fetch;
-    struct poller_fd fd;
-    struct poller_timer limit;
+    struct loop_timer limit;
     struct fetch_transfer *transfer;
 };
 
@@ -471,7 +472,7 @@ static void socket_stream_on_change(void *user)
 {
     struct tunnel *t = user;
     const struct fetch_status *s = fetch_status(t->transfer);
-    poller_unset(&t->limit);
+    loop_timer_stop(&t->limit);
     if (s->connected) {
         int fd = fetch_socket(t->transfer);
         byte_stream_opened(&t->base, fd, fd);
@@ -483,23 +484,14 @@ static void socket_stream_on_change(void *user)
     }
 }
 
-static void on_limit(void *user)
+static void on_limit(struct loop_timer *timer, void *user)
 {
     struct tunnel *t = user;
     struct tidings_error why;
+    (void)timer;
     tidings_fail(&why, TIDINGS_E_TIMEOUT, "the server cannot be reached within %u ms",
                  t->base.client->settings.timeout_ms);
     byte_stream_ended(&t->base, &why);
-}
-
-static void socket_stream_on_ready(void *user, uint32_t events)
-{
-    struct tunnel *t = user;
-    struct tidings_error why;
-    (void)events;
-    if (fetch_step(t->fetch, 0, &why) < 0) {
-        byte_stream_ended(&t->base, &why);
-    }
 }
 
 static int tunnel_open(struct byte_stream *k, struct tidings_error *err)
@@ -518,7 +510,7 @@ static int tunnel_open(struct byte_stream *k, struct tidings_error *err)
         .on_change = socket_stream_on_change,
         .user = t,
     };
-    poller_set(&k->client->poller, &t->limit, o->timeout_ms);
+    loop_timer_start(&t->limit, o->timeout_ms, 0);
     return fetch_start(t->fetch, &r, &t->transfer, err);
 }
 
@@ -535,7 +527,7 @@ static ssize_t tunnel_recv(struct byte_stream *k, char *out, size_t room)
 static void tunnel_close(struct byte_stream *k)
 {
     struct tunnel *t = tunnel_of(k);
-    poller_unset(&t->limit);
+    loop_timer_stop(&t->limit);
     fetch_close(t->transfer);
     t->transfer = NULL;
 }
@@ -543,7 +535,6 @@ static void tunnel_close(struct byte_stream *k)
 static void tunnel_destroy(struct byte_stream *k)
 {
     struct tunnel *t = tunnel_of(k);
-    poller_remove(&k->client->poller, &t->fd);
     fetch_destroy(t->fetch);
     mem_free(t->url);
     mem_free(t->unix_path);
@@ -567,17 +558,13 @@ struct byte_stream *byte_stream_socket_create(struct tidings_client *c,
         return NULL;
     }
     byte_stream_init(&t->base, &tunnel_ops, c);
-    t->fd = (struct poller_fd){.fd = -1, .fn = socket_stream_on_ready, .user = t};
-    poller_timer_init(&t->limit, on_limit, t);
+    loop_timer_init(&t->limit, c->loop, on_limit, t);
     t->no_proxy = address->no_proxy;
     t->url = str_dup(tidings_str(address->url));
     t->unix_path = address->unix_path ? str_dup(tidings_str(address->unix_path)) : NULL;
     int rc = !t->url || (address->unix_path && !t->unix_path)
                  ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
-                 : fetch_create(-1, c->settings.max_bytes, &t->fetch, err);
-    if (rc == 0 && (rc = poller_add(&c->poller, &t->fd, fetch_fd(t->fetch), EPOLLIN)) < 0) {
-        tidings_fail(err, rc, "create a client: %s", tidings_code_text(rc));
-    }
+                 : fetch_create(c->loop, c->settings.max_bytes, &t->fetch, err);
     if (rc < 0) {
         byte_stream_destroy(&t->base);
         return NULL;

@@ -14,15 +14,17 @@
  *       <─────────────────────────── streaming
  *       <──────────────────────────────── lost      HTTP: the stream alone
  *
- * Everything happens inside turns of the client's poller, or inside the call that causes it.
+ * Everything happens inside turns of the client's loop, or inside the call that causes it.
  */
 #ifndef CLIENT_TRANSPORT_H
 #define CLIENT_TRANSPORT_H
 
+#include <sys/types.h>
+
 #include <tidings/client.h>
 
+#include "base/loop.h"
 #include "base/str.h"
-#include "client/poller.h"
 
 struct transport;
 
@@ -171,7 +173,7 @@ struct byte_stream {
     struct tidings_client *client;
     const struct byte_stream_events *events;
     void *user;
-    struct poller_fd in, out; /* a socket is only `in` */
+    struct loop_poll in, out; /* a socket is only `in` */
     struct buf pending;       /* to be sent */
     bool is_open;
 };

@@ -14,12 +14,13 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/loop.h"
 #include "base/mem.h"
 #include "base/net/fetch.h"
 #include "base/time.h"
 #include "client/client.h"
 #include "client/client_internal.h"
-#include "client/poller.h"
+#include "client/events.h"
 #include "client/tools.h"
 #include "client/transport.h"
 #include "formats/sse.h"
@@ -36,10 +37,9 @@ struct http_transport {
     struct transport base;
     char *url, *unix_path;
     struct fetch *fetch;
-    struct poller_fd fd;
     struct list exchanges;
     struct exchange *stream; /* legacy: what the server says by itself */
-    struct poller_timer reopen;
+    struct loop_timer reopen;
     int64_t retry_ms; /* what the server asked for; negative: nothing */
     char session[512];
     unsigned sessions; /* how many there were before */
@@ -57,7 +57,7 @@ struct exchange {
     int64_t id;      /* of the request; 0: none */
     struct buf body; /* an answer in JSON */
     struct sse_parser sse;
-    struct poller_timer linger; /* its end, or its next part */
+    struct loop_timer linger; /* its end, or its next part */
     struct credentials_lines shown;
     const char *method;       /* of HTTP */
     struct buf last_event_id; /* of a request's stream: what it goes on after */
@@ -232,7 +232,7 @@ static int http_raw_on_bytes(void *user, struct tidings_str bytes)
     return 0;
 }
 
-static int http_raw_step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_error *err)
+static int http_raw_step(struct raw *r, uint64_t due, struct tidings_error *err)
 {
     uint64_t now = clock_monotonic_ms();
     if (now >= due) {
@@ -241,10 +241,7 @@ static int http_raw_step(struct raw *r, struct fetch *f, uint64_t due, struct ti
     uint64_t until = now + TICK_MS < due ? now + TICK_MS : due;
     r->had_bytes = false;
     do {
-        int rc = fetch_step(f, (int)(until - now), err);
-        if (rc < 0) {
-            return rc;
-        }
+        client_turn(r->client, (int)(until - now));
         tell_head(r);
         if (client_is_stopping(r->client)) {
             return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
@@ -322,7 +319,7 @@ static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_reque
     }
     r->transfer = transfer;
     while (rc == 0 && !r->is_enough && !fetch_status(transfer)->finished) {
-        rc = http_raw_step(r, f, due, err);
+        rc = http_raw_step(r, due, err);
     }
     rc = http_raw_finish(r, rc, ret, err);
     fetch_close(transfer);
@@ -360,13 +357,14 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
     rc = rc < 0 ? tidings_fail(err, rc, "the token cannot be shown: %s", tidings_code_text(rc))
                 : http_raw_fill(&q, c, request, &shown, err);
     if (rc == 0) {
-        rc = fetch_create(c->wake_fd, c->settings.max_bytes, &f, err);
+        rc = fetch_create(c->loop, c->settings.max_bytes, &f, err);
     }
     if (rc == 0) {
         rc = http_raw_run(&r, f, &q, ret, err);
     }
     fetch_destroy(f);
     credentials_lines_deinit(&shown);
+    events_nudge(c);
     return rc;
 }
 
@@ -439,7 +437,7 @@ static int http_stream(struct transport *l, struct tidings_error *err)
     if (h->stream && h->stream->has_head) {
         transport_streaming(l, true); /* it was heard all the time */
     }
-    if (h->stream || poller_is_set(&h->reopen)) {
+    if (h->stream || loop_timer_is_running(&h->reopen)) {
         return 0;
     }
     h->stream = exchange_begin(h, "GET", NULL, &why);
@@ -455,10 +453,11 @@ static void http_hang_up(struct transport *l)
     }
 }
 
-static void on_reopen(void *user)
+static void on_reopen(struct loop_timer *timer, void *user)
 {
     struct http_transport *h = user;
     struct tidings_error why = {0};
+    (void)timer;
     if (http_stream(&h->base, &why) < 0) {
         transport_lost(&h->base, &why);
     } else {
@@ -502,7 +501,7 @@ static const char *http_session(struct transport *l)
 static void http_forget_session(struct transport *l)
 {
     struct http_transport *h = http_of(l);
-    poller_unset(&h->reopen);
+    loop_timer_stop(&h->reopen);
     http_hang_up(l);
     h->sessions += h->session[0] != '\0';
     h->session[0] = '\0';
@@ -548,23 +547,12 @@ static void http_destroy(struct transport *l)
 {
     struct http_transport *h = http_of(l);
     http_close(l);
-    poller_remove(&l->client->poller, &h->fd);
     fetch_destroy(h->fetch);
     buf_deinit(&h->last_event_id);
     mem_free(h->endpoint);
     mem_free(h->url);
     mem_free(h->unix_path);
     mem_free(h);
-}
-
-static void transport_http_on_ready(void *user, uint32_t events)
-{
-    struct http_transport *h = user;
-    struct tidings_error why = {0};
-    (void)events;
-    if (fetch_step(h->fetch, 0, &why) < 0) {
-        transport_lost(&h->base, &why);
-    }
 }
 
 static const struct transport_ops http_ops = {
@@ -610,19 +598,15 @@ struct transport *transport_http_create(struct tidings_client *c, const char *ur
         return NULL;
     }
     h->base = (struct transport){.ops = &http_ops, .client = c};
-    h->fd = (struct poller_fd){.fd = -1, .fn = transport_http_on_ready, .user = h};
     h->retry_ms = -1;
     list_init(&h->exchanges);
     buf_init(&h->last_event_id, 4096);
-    poller_timer_init(&h->reopen, on_reopen, h);
+    loop_timer_init(&h->reopen, c->loop, on_reopen, h);
     h->url = str_dup(tidings_str(url));
     h->unix_path = unix_path ? str_dup(tidings_str(unix_path)) : NULL;
     int rc = !h->url || (unix_path && !h->unix_path)
                  ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
-                 : fetch_create(-1, c->settings.max_bytes, &h->fetch, err);
-    if (rc == 0) {
-        rc = poller_add(&c->poller, &h->fd, fetch_fd(h->fetch), EPOLLIN);
-    }
+                 : fetch_create(c->loop, c->settings.max_bytes, &h->fetch, err);
     if (rc < 0) {
         http_destroy(&h->base);
         return NULL;
@@ -675,7 +659,7 @@ static void exchange_end(struct exchange *x)
         h->has_left = true;
     }
     exchange_stop_waiting(x);
-    poller_unset(&x->linger);
+    loop_timer_stop(&x->linger);
     list_remove(&x->link);
     fetch_close(x->transfer);
     buf_deinit(&x->body);
@@ -685,17 +669,18 @@ static void exchange_end(struct exchange *x)
     mem_free(x);
 }
 
-static void exchange_on_linger(void *user)
+static void exchange_on_linger(struct loop_timer *timer, void *user)
 {
+    (void)timer;
     exchange_end(user);
 }
 
 /* It may end by itself, for so long. */
 static void exchange_linger(struct exchange *x, uint64_t ms)
 {
-    poller_unset(&x->linger);
-    poller_timer_init(&x->linger, exchange_on_linger, x);
-    poller_set(&x->http->base.client->poller, &x->linger, ms);
+    loop_timer_stop(&x->linger);
+    loop_timer_init(&x->linger, client_of(x)->loop, exchange_on_linger, x);
+    loop_timer_start(&x->linger, ms, 0);
 }
 
 /* Only what a header can carry. */
@@ -832,11 +817,11 @@ static bool reopen_later(struct http_transport *h, const struct fetch_status *s)
     if (s->status != 200 || s->error.code != 0 || h->last_event_id.len == 0) {
         return false;
     }
-    poller_set(&h->base.client->poller, &h->reopen, pause_of(h, h->retry_ms));
+    loop_timer_start(&h->reopen, pause_of(h, h->retry_ms), 0);
     return true;
 }
 
-static void on_resume(void *user);
+static void on_resume(struct loop_timer *timer, void *user);
 
 /* The same for the stream of a request (2025-11-25): the answer is fetched when it is there. */
 static bool resume_later(struct exchange *x, const struct fetch_status *s)
@@ -849,8 +834,8 @@ static bool resume_later(struct exchange *x, const struct fetch_status *s)
     x->has_head = x->is_sse = false;
     sse_parser_deinit(&x->sse);
     sse_parser_init(&x->sse, client_of(x)->settings.max_bytes);
-    poller_timer_init(&x->linger, on_resume, x);
-    poller_set(&client_of(x)->poller, &x->linger, pause_of(x->http, x->retry_ms));
+    loop_timer_init(&x->linger, client_of(x)->loop, on_resume, x);
+    loop_timer_start(&x->linger, pause_of(x->http, x->retry_ms), 0);
     return true;
 }
 
@@ -1149,7 +1134,7 @@ static struct exchange *exchange_begin(struct http_transport *h, const char *met
     x->shown.server = h->is_sse ? h->url : NULL;
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
-    poller_timer_init(&x->linger, exchange_on_linger, x);
+    loop_timer_init(&x->linger, client_of(x)->loop, exchange_on_linger, x);
     list_append(&h->exchanges, &x->link);
     if (exchange_start(x, method, m, err) < 0) {
         exchange_end(x);
@@ -1158,10 +1143,11 @@ static struct exchange *exchange_begin(struct http_transport *h, const char *met
     return x;
 }
 
-static void on_resume(void *user)
+static void on_resume(struct loop_timer *timer, void *user)
 {
     struct exchange *x = user;
     struct tidings_error why = {0};
+    (void)timer;
     if (exchange_start(x, "GET", NULL, &why) < 0) {
         transport_unanswered(&x->http->base, x->id, 0, &why);
         exchange_end(x);

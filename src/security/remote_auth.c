@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread that turns its loop and steps its requests: tokens come as letters, and go to the keys
- * of their issuer or to introspection.
+ * A thread with a loop, which its requests are on: tokens come as letters, and go to the keys of
+ * their issuer or to introspection.
  */
 #include "security/remote_auth.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -36,8 +35,8 @@
 struct key_source;
 
 /* -------------------------------------------------------------------------------------------------
- * HTTP requests in two lists: those under way, and those that wait for their turn. A step waits for
- * the answers and for the descriptor of the thread's loop at once, so that letters are not delayed.
+ * HTTP requests in two lists: those under way, and those that wait for their turn. At the end of
+ * each turn of the loop, requests that ended are finished and others begin.
  */
 
 struct queued_fetch {
@@ -54,6 +53,7 @@ struct queued_fetch {
 struct fetch_queue {
     struct loop *loop;
     struct fetch *fetch;
+    struct loop_hook hook;
     const char *ca_file;
     struct list under_way, in_line;
     size_t count;               /* under way */
@@ -186,13 +186,10 @@ static int fetch_queue_add(struct fetch_queue *q, const struct queued_request *r
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void fetch_queue_step(struct fetch_queue *q)
+static void fetch_queue_on_turn_end(void *user)
 {
-    begin_next(q);
-    if (fetch_step(q->fetch, loop_timeout_ms(q->loop), NULL) < 0) {
-        (void)poll(&(struct pollfd){.fd = loop_fd(q->loop), .events = POLLIN}, 1, 100);
-    }
-    finish_ended(q);
+    finish_ended(user);
+    begin_next(user);
 }
 
 static void fetch_queue_break_off(struct list *some)
@@ -216,8 +213,8 @@ static void fetch_queue_close(struct fetch_queue *q)
 
 static void fetch_queue_destroy(struct fetch_queue *q);
 
-/* Loads libcurl. `ca_file`: PEM, trusted for https, borrowed; NULL: the system's. What it waits for
- * includes the loop, which the caller turns. TIDINGS_E_UNSUPPORTED. */
+/* Loads libcurl. `ca_file`: PEM, trusted for https, borrowed; NULL: the system's.
+ * TIDINGS_E_UNSUPPORTED. */
 static int fetch_queue_create(struct fetch_queue **ret, struct loop *loop, const char *ca_file,
                               struct tidings_error *err)
 {
@@ -229,7 +226,8 @@ static int fetch_queue_create(struct fetch_queue **ret, struct loop *loop, const
     q->ca_file = ca_file;
     list_init(&q->under_way);
     list_init(&q->in_line);
-    int rc = fetch_create(loop_fd(loop), FETCH_QUEUE_BODY_MAX, &q->fetch, err);
+    loop_hook_add(loop, &q->hook, fetch_queue_on_turn_end, q);
+    int rc = fetch_create(loop, FETCH_QUEUE_BODY_MAX, &q->fetch, err);
     if (rc < 0) {
         fetch_queue_destroy(q);
         return rc;
@@ -242,6 +240,7 @@ static int fetch_queue_create(struct fetch_queue **ret, struct loop *loop, const
 static void fetch_queue_destroy(struct fetch_queue *q)
 {
     if (q) {
+        loop_hook_remove(&q->hook);
         fetch_destroy(q->fetch);
         mem_free(q);
     }
@@ -669,7 +668,7 @@ struct remote {
     struct introspector introspector;
     struct key_source *sources[AUTH_ISSUERS_MAX]; /* NULL: from a file */
     pthread_t thread;
-    bool is_running, is_over;
+    bool is_running;
 };
 
 /* ---- letters --------------------------------------------------------------------------------- */
@@ -724,29 +723,13 @@ void remote_refresh(struct remote *r)
     }
 }
 
-static void remote_deliver_stop(struct letter *letter, void *owner)
-{
-    (void)letter;
-    ((struct remote *)owner)->is_over = true;
-}
-
-static void remote_drop_stop(struct letter *letter)
-{
-    (void)letter; /* on the stack of remote_stop */
-}
-
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void *remote_thread(void *user)
 {
     struct remote *r = user;
     (void)pthread_setname_np(pthread_self(), "auth");
-    while (!r->is_over) {
-        loop_turn(r->loop);
-        if (!r->is_over) {
-            fetch_queue_step(r->queue);
-        }
-    }
+    loop_run(r->loop);
     return NULL;
 }
 
@@ -809,9 +792,7 @@ void remote_stop(struct remote *r)
         return;
     }
     if (r->is_running) {
-        struct letter stop = {.deliver = remote_deliver_stop, .drop = remote_drop_stop};
-        list_init(&stop.link);
-        mailbox_send(r->mailbox, &stop);
+        loop_stop(r->loop);
         pthread_join(r->thread, NULL);
     }
     if (r->queue) {
@@ -825,9 +806,7 @@ void remote_stop(struct remote *r)
         mailbox_close(r->mailbox);
         mailbox_unref(r->mailbox);
     }
-    if (r->loop) {
-        loop_destroy(r->loop);
-    }
+    loop_destroy(r->loop);
     mem_free(r);
 }
 

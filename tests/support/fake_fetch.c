@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/loop.h"
 
 enum part_kind {
     PART_HEAD,
@@ -30,7 +31,7 @@ struct part {
 struct fetch {
     struct fake_net *net;
     struct list transfers;
-    int fd; /* readable: something may happen */
+    struct loop_poll poll; /* on an eventfd, which is readable when something may happen */
 };
 
 struct fetch_transfer {
@@ -79,8 +80,8 @@ static size_t count_due(const struct fetch *f)
 static void poke(struct fetch *f)
 {
     uint64_t value = 1;
-    ssize_t n = f->net->budget > 0 && count_due(f) > 0 ? write(f->fd, &value, sizeof(value))
-                                                       : read(f->fd, &value, sizeof(value));
+    ssize_t n = f->net->budget > 0 && count_due(f) > 0 ? write(f->poll.fd, &value, sizeof(value))
+                                                       : read(f->poll.fd, &value, sizeof(value));
     (void)n;
 }
 
@@ -190,29 +191,29 @@ size_t fake_transfer_pending(const struct fetch_transfer *t)
 
 /* ---- the client's side ----------------------------------------------------------------------- */
 
-int __wrap_fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret,
+int __wrap_fetch_create(struct loop *loop, size_t max_bytes, struct fetch **ret,
                         struct tidings_error *err);
 void __wrap_fetch_destroy(struct fetch *f);
 int __wrap_fetch_start(struct fetch *f, const struct fetch_request *request,
                        struct fetch_transfer **ret, struct tidings_error *err);
 void __wrap_fetch_close(struct fetch_transfer *t);
 const struct fetch_status *__wrap_fetch_status(const struct fetch_transfer *t);
-int __wrap_fetch_fd(const struct fetch *f);
-int __wrap_fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err);
 
-int __wrap_fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret,
+static void step(struct loop_poll *poll, int events, void *user);
+
+int __wrap_fetch_create(struct loop *loop, size_t max_bytes, struct fetch **ret,
                         struct tidings_error *err)
 {
     struct fetch *f = must(calloc(1, sizeof(*f)));
-    (void)wake_fd;
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     (void)max_bytes;
-    (void)err;
     f->net = in_use;
     f->net->fetch = f;
-    f->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     list_init(&f->transfers);
     *ret = f;
-    return f->fd >= 0 ? 0 : TIDINGS_E_IO;
+    return loop_poll_init(&f->poll, loop, fd, step, f, err) == 0
+               ? loop_poll_want(&f->poll, LOOP_READ)
+               : TIDINGS_E_IO;
 }
 
 void __wrap_fetch_destroy(struct fetch *f)
@@ -224,7 +225,9 @@ void __wrap_fetch_destroy(struct fetch *f)
         __wrap_fetch_close(list_entry(it, struct fetch_transfer, link));
     }
     f->net->fetch = NULL;
-    close(f->fd);
+    int fd = f->poll.fd;
+    loop_poll_deinit(&f->poll);
+    close(fd);
     free(f);
 }
 
@@ -279,11 +282,6 @@ const struct fetch_status *__wrap_fetch_status(const struct fetch_transfer *t)
     return &t->status;
 }
 
-int __wrap_fetch_fd(const struct fetch *f)
-{
-    return f->fd;
-}
-
 static void hand_over(struct fetch_transfer *t)
 {
     struct part *p = list_entry(t->parts.next, struct part, link);
@@ -312,11 +310,12 @@ static void hand_over(struct fetch_transfer *t)
     }
 }
 
-int __wrap_fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
+static void step(struct loop_poll *poll, int events, void *user)
 {
+    struct fetch *f = user;
     size_t due = count_due(f);
-    (void)timeout_ms;
-    (void)err;
+    (void)poll;
+    (void)events;
     if (due > 0 && f->net->budget > 0) {
         size_t drawn = f->net->draw(f->net->user, (unsigned)due);
         f->net->budget--;
@@ -335,5 +334,4 @@ int __wrap_fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err
         }
     }
     poke(f);
-    return 0;
 }

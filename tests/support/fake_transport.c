@@ -26,7 +26,7 @@ void fake_say(struct fake *f, const char *text)
         abort();
     }
     list_append(&f->said, &s->link);
-    poller_set(&f->base.client->poller, &f->turn, 0);
+    loop_timer_start(&f->turn, 0, 0);
 }
 
 void fake_sayf(struct fake *f, const char *fmt, ...)
@@ -94,14 +94,15 @@ bool fake_legacy(struct fake *f, const char *method, int64_t id)
 /* ---- the transport --------------------------------------------------------------------------- */
 
 /* One message; what it says to it comes after what was said before. */
-static void on_turn(void *user)
+static void on_turn(struct loop_timer *timer, void *user)
 {
     struct fake *f = user;
     struct fake_said *s = list_entry(f->said.next, struct fake_said, link);
     struct tidings_error why;
+    (void)timer;
     list_remove(&s->link);
     if (!list_empty(&f->said)) {
-        poller_set(&f->base.client->poller, &f->turn, 0);
+        loop_timer_start(&f->turn, 0, 0);
     }
     if (s->text) {
         transport_received(&f->base, tidings_str(s->text), 0, 0);
@@ -152,7 +153,7 @@ static void fake_forget(struct transport *l, int64_t id, bool is_answered)
 static void fake_close(struct transport *l)
 {
     struct fake *f = fake_of(l);
-    poller_unset(&f->turn);
+    loop_timer_stop(&f->turn);
     list_each (it, next, &f->said) {
         struct fake_said *s = list_entry(it, struct fake_said, link);
         list_remove(it);
@@ -190,7 +191,7 @@ struct tidings_client *fake_client(struct fake *f, fake_fn fn, void *user,
     *f =
         (struct fake){.base = {.ops = &ops, .events = events, .client = c}, .fn = fn, .user = user};
     list_init(&f->said);
-    poller_timer_init(&f->turn, on_turn, f);
+    loop_timer_init(&f->turn, c->loop, on_turn, f);
     c->transport = &f->base;
     return c;
 }

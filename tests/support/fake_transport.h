@@ -23,7 +23,7 @@ struct fake {
     fake_fn fn;
     void *user;
     struct list said; /* to be heard */
-    struct poller_timer turn;
+    struct loop_timer turn;
     char log[8192]; /* a line per message: its method, and its id */
     unsigned opened;
 };

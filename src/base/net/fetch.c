@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests on a curl multi handle, whose sockets and timer are in an epoll instance of our own. The
- * library's callbacks only append to the buffer of their transfer, bounded; fetch_step hands the
- * buffers over afterwards. A transfer that is closed while its receiver runs is freed when the
+ * Requests on a curl multi handle, whose sockets and timer are on an event loop. The library's
+ * callbacks only append to the buffer of their transfer, bounded; the buffers are handed over after
+ * the library has returned. A transfer that is closed while its receiver runs is freed when the
  * receiver returns.
  */
 #include "base/net/fetch.h"
@@ -14,16 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <tidings/types.h>
 
 #include "base/error.h"
 #include "base/library.h"
 #include "base/list.h"
+#include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -174,8 +172,16 @@ struct fetch {
     CURLM *multi;
     struct list transfers;
     size_t max_bytes;
-    int epoll;
-    int timer; /* what the library waits for next */
+    struct loop *loop;
+    struct loop_timer timer; /* what the library waits for next */
+};
+
+/* A socket that the library waits for. */
+struct fetch_socket {
+    struct loop_poll poll; /* closed: all zero */
+    struct loop_discard discard;
+    struct fetch *fetch;
+    int wanted; /* enum loop_event */
 };
 
 struct fetch_transfer {
@@ -203,42 +209,85 @@ struct fetch_transfer {
 
 /* ---- the library's sockets and timer --------------------------------------------------------- */
 
+static void fetch_act(struct fetch *f, curl_socket_t fd, int what);
+
+static void fetch_socket_free(void *socket)
+{
+    mem_free(socket);
+}
+
+static void fetch_socket_close(struct fetch_socket *s)
+{
+    loop_poll_deinit(&s->poll);
+    loop_discard(s->fetch->loop, &s->discard, fetch_socket_free, s);
+}
+
+static void fetch_on_ready(struct loop_poll *poll, int events, void *user)
+{
+    struct fetch_socket *s = user;
+    bool is_error = events & LOOP_ERROR;
+    events |= is_error ? s->wanted : 0; /* the library says more of an error that it met itself */
+    int what = (events & LOOP_READ ? CURL_CSELECT_IN : 0) |
+               (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0) | (is_error ? CURL_CSELECT_ERR : 0);
+    fetch_act(s->fetch, poll->fd, what);
+    if (is_error) {
+        (void)loop_poll_want(&s->poll, s->wanted); /* more bytes may come before the error */
+    }
+}
+
+/* NULL: it cannot be watched. */
+static struct fetch_socket *fetch_socket_open(struct fetch *f, curl_socket_t fd)
+{
+    struct fetch_socket *s = mem_zalloc(sizeof(*s));
+    if (!s || loop_poll_init(&s->poll, f->loop, fd, fetch_on_ready, s, NULL) < 0) {
+        mem_free(s);
+        return NULL;
+    }
+    s->fetch = f;
+    if (f->curl.multi_assign(f->multi, fd, s) != CURLM_OK) {
+        fetch_socket_close(s);
+        return NULL;
+    }
+    return s;
+}
+
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *seen)
 {
-    struct fetch *f = user;
+    struct fetch_socket *s = seen;
     (void)easy;
-    struct epoll_event e = {.data.fd = fd};
     if (what == CURL_POLL_REMOVE) {
-        (void)epoll_ctl(f->epoll, EPOLL_CTL_DEL, fd, NULL); /* it may be closed already */
+        if (s) {
+            fetch_socket_close(s);
+        }
         return 0;
     }
-    e.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
-    if (epoll_ctl(f->epoll, seen ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) < 0) {
+    s = s ? s : fetch_socket_open(user, fd);
+    if (!s) {
         return -1;
     }
-    return f->curl.multi_assign(f->multi, fd, f) == CURLM_OK ? 0 : -1;
+    s->wanted = (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0);
+    return loop_poll_want(&s->poll, s->wanted) < 0 ? -1 : 0;
 }
 
-static int fetch_on_timer(CURLM *multi, long ms, void *user)
+static int fetch_set_timer(CURLM *multi, long ms, void *user)
 {
     struct fetch *f = user;
-    struct itimerspec t = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
     (void)multi;
     if (ms < 0) {
-        t.it_value = (struct timespec){0};
-    } else if (ms == 0) {
-        t.it_value.tv_nsec = 1; /* 0 would mean never */
+        loop_timer_stop(&f->timer);
+    } else {
+        loop_timer_start(&f->timer, (uint64_t)ms, 0);
     }
-    return timerfd_settime(f->timer, 0, &t, NULL);
+    return 0;
 }
 
-static bool add_fd(struct fetch *f, int fd)
+static void fetch_on_timer(struct loop_timer *timer, void *user)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-    return fd < 0 || epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
+    (void)timer;
+    fetch_act(user, CURL_SOCKET_TIMEOUT, 0);
 }
 
-int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err)
+int fetch_create(struct loop *loop, size_t max_bytes, struct fetch **ret, struct tidings_error *err)
 {
     struct fetch *f = mem_zalloc(sizeof(*f));
     if (!f) {
@@ -246,11 +295,9 @@ int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidin
     }
     list_init(&f->transfers);
     f->max_bytes = max_bytes;
-    f->epoll = epoll_create1(EPOLL_CLOEXEC);
-    f->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    int rc = f->epoll < 0 || f->timer < 0 || !add_fd(f, f->timer) || !add_fd(f, wake_fd)
-                 ? error_errno(err, errno, "wait for sockets")
-                 : curl_load(&f->curl, err);
+    f->loop = loop;
+    loop_timer_init(&f->timer, loop, fetch_on_timer, f);
+    int rc = curl_load(&f->curl, err);
     if (rc == 0 && !(f->multi = f->curl.multi_init())) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -260,7 +307,7 @@ int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidin
     }
     f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETDATA, f);
-    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, fetch_on_timer);
+    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, fetch_set_timer);
     f->curl.multi_setopt(f->multi, CURLMOPT_TIMERDATA, f);
     *ret = f;
     return 0;
@@ -277,24 +324,17 @@ void fetch_destroy(struct fetch *f)
     if (f->multi) {
         f->curl.multi_cleanup(f->multi);
     }
+    loop_timer_stop(&f->timer);
     curl_unload(&f->curl);
-    if (f->epoll >= 0) {
-        close(f->epoll);
-    }
-    if (f->timer >= 0) {
-        close(f->timer);
-    }
     mem_free(f);
 }
 
-int fetch_fd(const struct fetch *f)
+const char *fetch_library(void)
 {
-    return f->epoll;
-}
-
-const char *fetch_library(const struct fetch *f)
-{
-    return f->curl.version();
+    struct curl_api curl = {0};
+    const char *name = curl_load(&curl, NULL) == 0 ? curl.version() : NULL;
+    curl_unload(&curl);
+    return name;
 }
 
 /* ---- starting and ending --------------------------------------------------------------------- */
@@ -694,49 +734,26 @@ static void hand_over_all(struct fetch *f)
     }
 }
 
-/* Is there something to hand over, left by a step inside a callback? */
-static bool fetch_is_pending(struct fetch *f)
+/* The library cannot go on: all transfers fail. */
+static void fail_all(struct fetch *f, CURLMcode code)
 {
-    bool pending = false;
     list_each (it, next, &f->transfers) {
         struct fetch_transfer *t = list_entry(it, struct fetch_transfer, link);
-        pending = pending || (!t->handing && !t->told &&
-                              (t->in.len > 0 || t->ended || t->status.connected ||
-                               (t->head_complete && t->status.status == 0)));
+        if (!t->ended) {
+            tidings_fail(&t->status.error, TIDINGS_E_IO, "%s", f->curl.multi_strerror(code));
+            fail_transfer(t, TIDINGS_E_IO);
+        }
     }
-    return pending;
 }
 
-static CURLMcode act(struct fetch *f, const struct epoll_event *e)
+/* A socket is ready, or the timer is due (CURL_SOCKET_TIMEOUT). */
+static void fetch_act(struct fetch *f, curl_socket_t fd, int what)
 {
     int running;
-    uint64_t count;
-    if (e->data.fd == f->timer) {
-        (void)!read(f->timer, &count, sizeof(count));
-        return f->curl.multi_socket_action(f->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    }
-    int what = (e->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
-               (e->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
-               (e->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
-    /* Sockets it does not know, the one that wakes us too, it passes over. */
-    return f->curl.multi_socket_action(f->multi, e->data.fd, what, &running);
-}
-
-int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
-{
-    struct epoll_event events[16];
-    CURLMcode rc = CURLM_OK;
-    int n = epoll_wait(f->epoll, events, 16, fetch_is_pending(f) ? 0 : timeout_ms);
-    if (n < 0 && errno != EINTR) {
-        return error_errno(err, errno, "wait for an answer");
-    }
-    for (int i = 0; i < n && rc == CURLM_OK; i++) {
-        rc = act(f, &events[i]);
-    }
+    CURLMcode rc = f->curl.multi_socket_action(f->multi, fd, what, &running);
     collect_ended(f);
     if (rc != CURLM_OK) {
-        return tidings_fail(err, TIDINGS_E_IO, "%s", f->curl.multi_strerror(rc));
+        fail_all(f, rc);
     }
     hand_over_all(f);
-    return 0;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * HTTP requests to other servers, several at a time, on one thread. The only module
- * that names libcurl.
+ * HTTP requests to other servers, several at a time, on one event loop. The only module that names
+ * libcurl.
  *
- * A transfer is started, then stepped along with all others by fetch_step; what its body brings is
- * handed over between steps, never inside the library, so a receiver may start, step and close
- * transfers of its own (it is not handed more while it runs). Redirects are not followed.
- *
- * Everything waits behind one descriptor, so that the steps fit into any other loop.
+ * A transfer progresses in turns of the loop. Its bytes are handed over outside the library, so a
+ * receiver may start and close transfers, and take nested turns of the loop (it gets no more bytes
+ * while it runs). Redirects are not followed.
  *
  * A *tunnel* is a transfer that only connects, through TLS or a proxy where the address says so;
  * then its bytes go out and in by fetch_send and fetch_recv.
@@ -22,13 +20,15 @@
 #define FETCH_MAX_HEADERS 80u
 
 struct fetch;
+struct loop;
 
-/* `wake_fd` ends the wait of fetch_step when it becomes readable; it is never read here. */
-int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err);
-void fetch_destroy(struct fetch *f); /* closes all transfers; NULL is fine */
+int fetch_create(struct loop *loop, size_t max_bytes, struct fetch **ret,
+                 struct tidings_error *err);
+/* Closes all transfers. Not inside a receiver. NULL is fine. */
+void fetch_destroy(struct fetch *f);
 
-/* The library's own description of itself; valid as long as `f`. */
-const char *fetch_library(const struct fetch *f);
+/* The library's own description of itself, valid for ever; NULL: the library is missing. */
+const char *fetch_library(void);
 
 /* Bytes of the body as they come. A negative result ends the transfer with that code. */
 typedef int (*fetch_bytes_fn)(void *user, struct tidings_str bytes);
@@ -82,10 +82,5 @@ int fetch_socket(const struct fetch_transfer *t);
 ssize_t fetch_send(struct fetch_transfer *t, const char *bytes, size_t len);
 /* How many came; 0: none just now. TIDINGS_E_CLOSED at the end. */
 ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room);
-
-/* Readable whenever fetch_step has something to do. */
-int fetch_fd(const struct fetch *f);
-/* Wait for something to happen, at most so long (negative: no limit), and hand it over. */
-int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err);
 
 #endif

@@ -59,7 +59,7 @@ struct flow {
     bool is_nonce_tried;
 
     /* a person */
-    struct alarm deadline, next; /* the whole; the next question of a device */
+    struct loop_timer deadline, next; /* the whole; the next question of a device */
     struct callback *callback;
     char state[RANDOM_TEXT_MAX], verifier[RANDOM_TEXT_MAX];
     char *redirect_uri, *code;
@@ -114,8 +114,8 @@ void flow_cancel(struct flow *f)
     f->transfer = NULL;
     callback_close(f->callback);
     f->callback = NULL;
-    alarm_deinit(&f->deadline);
-    alarm_deinit(&f->next);
+    loop_timer_stop(&f->deadline);
+    loop_timer_stop(&f->next);
     loop_discard(f->host.loop, &f->discard, flow_free, f);
 }
 
@@ -149,8 +149,9 @@ static void flow_succeed(struct flow *f, struct token *token)
     }
 }
 
-static void flow_on_deadline(void *user)
+static void flow_on_deadline(struct loop_timer *timer, void *user)
 {
+    (void)timer;
     flow_failf(user, TIDINGS_E_TIMEOUT, "nobody agreed in time: log in again");
 }
 
@@ -300,9 +301,10 @@ static void flow_ask_token(struct flow *f);
 
 static void flow_revoke(struct flow *f);
 
-static void flow_begin(void *user)
+static void flow_begin(struct loop_timer *timer, void *user)
 {
     struct flow *f = user;
+    (void)timer;
     if (f->kind == FLOW_REVOKE) {
         flow_revoke(f);
     } else if (f->kind == FLOW_REFRESH) {
@@ -312,8 +314,9 @@ static void flow_begin(void *user)
     }
 }
 
-static void flow_begin_probe(void *user)
+static void flow_begin_probe(struct loop_timer *timer, void *user)
 {
+    (void)timer;
     flow_probe(user);
 }
 
@@ -350,7 +353,8 @@ int flow_start(struct flow **ret, const struct flow_host *host, const struct flo
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     *f = (struct flow){.host = *host, .kind = order->kind, .done = done, .user = user};
-    f->deadline.fd = f->next.fd = -1;
+    loop_timer_init(&f->deadline, host->loop, flow_on_deadline, f);
+    loop_timer_init(&f->next, host->loop, order->is_probing ? flow_begin_probe : flow_begin, f);
     buf_init_secret(&f->body, DOCUMENT_MAX);
     buf_init(&f->wanted, SCOPE_MAX);
     buf_init(&f->scope, SCOPE_MAX);
@@ -360,18 +364,11 @@ int flow_start(struct flow **ret, const struct flow_host *host, const struct flo
         flow_take_challenge(f, order->challenge);
         rc = order->before ? flow_take_before(f, order->before, err) : 0;
     }
-    if (rc == 0) {
-        rc = alarm_init(&f->deadline, host->loop, flow_on_deadline, f, err);
-    }
-    if (rc == 0) {
-        rc = alarm_init(&f->next, host->loop, order->is_probing ? flow_begin_probe : flow_begin, f,
-                        err);
-    }
     if (rc < 0) {
         flow_cancel(f);
         return rc;
     }
-    alarm_set(&f->next, 1); /* in a turn of its own */
+    loop_timer_start(&f->next, 1, 0); /* in a turn of its own */
     *ret = f;
     return 0;
 }
@@ -589,7 +586,7 @@ static void flow_ask_person(struct flow *f)
     }
     buf_init(&address, 65536);
     flow_put_address(f, &address);
-    alarm_set(&f->deadline, s->login_ms);
+    loop_timer_start(&f->deadline, s->login_ms, 0);
     int rc = address.failed ? address.failed : s->on_open(s->user, address.ptr);
     buf_deinit(&address);
     if (rc != 0) {
@@ -606,8 +603,9 @@ static uint64_t flow_interval(const struct json *document)
     return ms < INTERVAL_MAX_MS ? ms : INTERVAL_MAX_MS;
 }
 
-static void flow_on_next(void *user)
+static void flow_on_next(struct loop_timer *timer, void *user)
 {
+    (void)timer;
     flow_ask_token(user);
 }
 
@@ -640,9 +638,9 @@ static void flow_show_code(struct flow *f, const struct json *document)
         return;
     }
     f->interval_ms = flow_interval(document);
-    f->next.fn = flow_on_next;
-    alarm_set(&f->deadline, limit < s->login_ms ? limit : s->login_ms);
-    alarm_set(&f->next, f->interval_ms);
+    loop_timer_init(&f->next, f->host.loop, flow_on_next, f);
+    loop_timer_start(&f->deadline, limit < s->login_ms ? limit : s->login_ms, 0);
+    loop_timer_start(&f->next, f->interval_ms, 0);
 }
 
 static void flow_on_device(struct flow *f, const struct flow_answer *answer)
@@ -988,7 +986,7 @@ static void flow_on_callback(void *user, const struct callback_answer *a)
         return;
     }
     f->code = str_dup(buf_str(&a->code));
-    alarm_set(&f->deadline, 0);
+    loop_timer_stop(&f->deadline);
     flow_ask_token(f);
 }
 
@@ -1109,7 +1107,7 @@ static bool flow_try_again(struct flow *f, const struct token_answer *a,
         f->interval_ms += is_slow ? SLOWER_MS : 0;
         f->interval_ms = f->interval_ms < SLOWEST_MS ? f->interval_ms : SLOWEST_MS;
         f->is_nonce_tried = false;
-        alarm_set(&f->next, f->interval_ms);
+        loop_timer_start(&f->next, f->interval_ms, 0);
         return true;
     }
     return false;

@@ -5,11 +5,8 @@
  */
 #include "client/oauth/oauth.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <tidings/oauth.h>
 
@@ -131,54 +128,6 @@ bool oauth_settings_ask_person(const struct oauth_settings *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A timerfd on a loop.
- */
-
-static void alarm_on_ready(struct loop_poll *poll, int events, void *user)
-{
-    struct alarm *a = user;
-    uint64_t count;
-    (void)poll;
-    (void)events;
-    if (read(a->fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
-        a->fn(a->user);
-    }
-}
-
-int alarm_init(struct alarm *a, struct loop *loop, void (*fn)(void *user), void *user,
-               struct tidings_error *err)
-{
-    *a = (struct alarm){.fn = fn, .user = user};
-    a->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (a->fd < 0) {
-        return error_errno(err, errno, "make a timer");
-    }
-    a->poll = loop_poll_open(loop, a->fd, alarm_on_ready, a, err);
-    if (!a->poll) {
-        alarm_deinit(a);
-        return TIDINGS_E_NOMEM;
-    }
-    return loop_poll_want(a->poll, LOOP_READ);
-}
-
-void alarm_deinit(struct alarm *a)
-{
-    loop_poll_close(a->poll);
-    a->poll = NULL;
-    if (a->fd >= 0) {
-        close(a->fd);
-        a->fd = -1;
-    }
-}
-
-void alarm_set(struct alarm *a, uint64_t ms)
-{
-    struct itimerspec t = {
-        .it_value = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}};
-    (void)timerfd_settime(a->fd, 0, &t, NULL);
-}
-
-/* -------------------------------------------------------------------------------------------------
  * Gets a token for a server: another process may have a new one, else it is renewed, else somebody
  * logs in; and keeps it in the store.
  */
@@ -195,7 +144,7 @@ static void oauth_login(struct tidings_oauth *o);
 
 static void oauth_reset(struct tidings_oauth *o)
 {
-    alarm_set(&o->lock, 0);
+    loop_timer_stop(&o->lock);
     o->on_lock = NULL;
     o->is_early = false;
     token_store_unlock(&o->store);
@@ -298,7 +247,7 @@ static void oauth_try_lock(struct tidings_oauth *o)
                           o->store.path);
     }
     if (rc == 0) {
-        alarm_set(&o->lock, LOCK_RETRY_MS);
+        loop_timer_start(&o->lock, LOCK_RETRY_MS, 0);
         return;
     }
     o->on_lock = NULL;
@@ -315,7 +264,7 @@ static void oauth_with_lock(struct tidings_oauth *o, void (*fn)(struct tidings_o
 {
     o->on_lock = fn;
     o->lock_until = clock_monotonic_ms() + LOCK_MS;
-    alarm_set(&o->lock, 1);
+    loop_timer_start(&o->lock, 1, 0);
 }
 
 /* ---- keeping --------------------------------------------------------------------------------- */
@@ -527,35 +476,23 @@ static int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish,
     }
     o->is_early = wish->need == OAUTH_RENEW_EARLY;
     if (wish->need == OAUTH_LOGIN) {
-        alarm_set(&o->lock, 1);
+        loop_timer_start(&o->lock, 1, 0);
     } else {
         oauth_with_lock(o, wish->need == OAUTH_STEP_UP ? oauth_step_up : oauth_renew);
     }
     return 0;
 }
 
-/* The alarm: for the lock, or to begin a login in a turn of its own. */
-static void oauth_on_alarm(void *user)
+/* For the lock, or to begin a login in a turn of its own. */
+static void oauth_on_timer(struct loop_timer *timer, void *user)
 {
     struct tidings_oauth *o = user;
+    (void)timer;
     if (o->on_lock) {
         oauth_try_lock(o);
     } else if (o->server && !o->flow) {
         oauth_login(o);
     }
-}
-
-/* Wait for something to happen, a little, and let it. */
-static void oauth_turn(struct tidings_oauth *o)
-{
-    struct pollfd p = {.fd = loop_fd(o->loop), .events = POLLIN};
-    (void)poll(&p, 1, 100); /* everything has an end of its own */
-    loop_turn(o->loop);
-}
-
-static int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err)
-{
-    return alarm_init(&o->lock, o->loop, oauth_on_alarm, o, err);
 }
 
 /* What is about to come is waited for, a few seconds. */
@@ -566,13 +503,10 @@ static void oauth_obtain_deinit(struct tidings_oauth *o)
         list_remove(it);
         mem_free(list_entry(it, struct oauth_waiter, link));
     }
-    while (o->lock.fd >= 0 && oauth_is_about_to_come(o) && clock_monotonic_ms() < until) {
-        oauth_turn(o);
+    while (oauth_is_about_to_come(o) && clock_monotonic_ms() < until) {
+        loop_turn_for(o->loop, 100);
     }
-    if (o->lock.fd >= 0) {
-        oauth_break_off(o);
-    }
-    alarm_deinit(&o->lock);
+    oauth_break_off(o);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -732,15 +666,7 @@ static void oauth_step(void *user)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void oauth_on_fetch(struct loop_poll *poll, int events, void *user)
-{
-    struct tidings_oauth *o = user;
-    (void)poll;
-    (void)events;
-    (void)fetch_step(o->fetch, 0, NULL);
-}
-
-static int oauth_early_init(struct tidings_oauth *o, struct tidings_error *err);
+static void oauth_early_on_timer(struct loop_timer *timer, void *user);
 
 static int oauth_set_up(struct tidings_oauth *o, const struct tidings_oauth_options *options,
                         struct tidings_error *err)
@@ -754,14 +680,11 @@ static int oauth_set_up(struct tidings_oauth *o, const struct tidings_oauth_opti
     }
     if (rc == 0) {
         o->loop = loop_create(err);
-        rc = o->loop ? fetch_create(-1, DOCUMENT_MAX, &o->fetch, err) : TIDINGS_E_NOMEM;
+        rc = o->loop ? loop_show_timers(o->loop, err) : TIDINGS_E_NOMEM; /* clients wait for it */
     }
-    if (rc == 0) {
-        o->fetch_poll = loop_poll_open(o->loop, fetch_fd(o->fetch), oauth_on_fetch, o, err);
-        rc = o->fetch_poll ? loop_poll_want(o->fetch_poll, LOOP_READ) : TIDINGS_E_NOMEM;
-    }
-    rc = rc == 0 ? oauth_early_init(o, err) : rc;
-    return rc == 0 ? oauth_obtain_init(o, err) : rc;
+    loop_timer_init(&o->lock, o->loop, oauth_on_timer, o);
+    loop_timer_init(&o->early, o->loop, oauth_early_on_timer, o);
+    return rc == 0 ? fetch_create(o->loop, DOCUMENT_MAX, &o->fetch, err) : rc;
 }
 
 static uint64_t oauth_renewals(void *user);
@@ -778,7 +701,7 @@ struct tidings_oauth *tidings_oauth_create(const struct tidings_oauth_options *o
         return NULL;
     }
     list_init(&o->waiters);
-    o->store.lock = o->lock.fd = o->early.fd = -1;
+    o->store.lock = -1;
     o->credentials = (struct tidings_credentials){
         .user = o,
         .show = oauth_show,
@@ -805,11 +728,8 @@ void tidings_oauth_destroy(struct tidings_oauth *o)
     }
     oauth_obtain_deinit(o);
     oauth_early_deinit(o);
-    loop_poll_close(o->fetch_poll);
-    if (o->loop) {
-        loop_destroy(o->loop);
-    }
     fetch_destroy(o->fetch);
+    loop_destroy(o->loop);
     token_store_deinit(&o->store);
     oauth_settings_deinit(&o->settings);
     mem_free(o);
@@ -856,7 +776,7 @@ int tidings_oauth_login(struct tidings_oauth *o, const char *server, struct tidi
         return rc;
     }
     while (!waiting.is_over) {
-        oauth_turn(o);
+        loop_turn_for(o->loop, 100);
     }
     return waiting.why.code < 0 ? tidings_fail(err, waiting.why.code, "%s", waiting.why.text) : 0;
 }
@@ -879,7 +799,7 @@ static void oauth_revoke(struct tidings_oauth *o, const char *server, const stru
         return;
     }
     while (!waiting.is_over) {
-        oauth_turn(o);
+        loop_turn_for(o->loop, 100);
     }
     *why = waiting.why;
 }
@@ -892,7 +812,7 @@ int tidings_oauth_logout(struct tidings_oauth *o, const char *server, struct tid
     if (o->server) { /* it holds the lock, or will, and changes the tokens while we wait */
         return tidings_fail(err, TIDINGS_E_BUSY, "a login is under way: log out after it");
     }
-    alarm_set(&o->early, 0); /* nothing is renewed meanwhile */
+    loop_timer_stop(&o->early); /* nothing is renewed meanwhile */
     while ((rc = token_store_lock(&o->store, err)) == 0 && clock_monotonic_ms() < until) {
         (void)poll(NULL, 0, 50);
     }
@@ -1010,12 +930,12 @@ static int oauth_prepare(void *user, const struct tidings_credentials_request *r
     if (is_good && now - o->early_since >= EARLY_PATIENCE_MS) {
         return 0; /* others have waited long enough */
     }
-    bool has_alarm = oauth_early_has_patient(o);
+    bool has_timer = oauth_early_has_patient(o);
     struct oauth_waiter *w = oauth_wait(o, done, to);
     if (w && is_good) {
         w->patience = now + EARLY_PATIENCE_MS;
-        if (!has_alarm) {
-            alarm_set(&o->early, EARLY_PATIENCE_MS);
+        if (!has_timer) {
+            loop_timer_start(&o->early, EARLY_PATIENCE_MS, 0);
         }
     }
     return w != NULL;
@@ -1040,7 +960,7 @@ static void oauth_early_set(struct tidings_oauth *o, const struct token *t)
     if (o->early_after > now && (int64_t)(o->early_after - now) > left) {
         left = (int64_t)(o->early_after - now);
     }
-    alarm_set(&o->early, (uint64_t)left);
+    loop_timer_start(&o->early, (uint64_t)left, 0);
 }
 
 /* This token is in use at that server: it will be renewed in time. */
@@ -1061,7 +981,7 @@ static void oauth_early_ended(struct tidings_oauth *o, bool is_renewed)
         o->early_server ? token_store_find(&o->store, o->early_server, NULL) : NULL;
     o->renewals += is_renewed;
     o->early_after = is_renewed ? 0 : clock_monotonic_ms() + EARLY_FAILED_MS;
-    alarm_set(&o->early, 0);
+    loop_timer_stop(&o->early);
     if (t) {
         oauth_early_set(o, t);
     }
@@ -1072,15 +992,16 @@ static bool oauth_early_is_impatient(const struct oauth_waiter *w)
     return w->patience > 0 && clock_monotonic_ms() >= w->patience;
 }
 
-static void oauth_early_on_alarm(void *user)
+static void oauth_early_on_timer(struct loop_timer *timer, void *user)
 {
     struct tidings_oauth *o = user;
+    (void)timer;
     /* Those whose token is good go on with that, whatever is under way meanwhile. */
     oauth_tell(o, oauth_early_is_impatient, NULL);
     const struct token *t =
         o->early_server ? token_store_find(&o->store, o->early_server, NULL) : NULL;
     if (o->server) {
-        alarm_set(&o->early, EARLY_BUSY_MS);
+        loop_timer_start(&o->early, EARLY_BUSY_MS, 0);
     } else if (t && !oauth_early_is_due(o, t)) {
         oauth_early_set(o, t);
     } else if (t && oauth_early_begin(o, o->early_server, t)) {
@@ -1088,15 +1009,10 @@ static void oauth_early_on_alarm(void *user)
     }
 }
 
-static int oauth_early_init(struct tidings_oauth *o, struct tidings_error *err)
-{
-    return alarm_init(&o->early, o->loop, oauth_early_on_alarm, o, err);
-}
-
 /* A renewal before the end is over. */
 static void oauth_early_deinit(struct tidings_oauth *o)
 {
-    alarm_deinit(&o->early);
+    loop_timer_stop(&o->early);
     mem_free(o->early_server);
     o->early_server = NULL;
 }

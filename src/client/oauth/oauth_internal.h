@@ -3,7 +3,7 @@
  * The state behind <tidings/oauth.h>: one flow at a time, those who wait for it, and the tokens.
  *
  * Whatever changes the tokens holds the lock of their file. When another process has it, it is
- * asked for again a little later, by an alarm: nothing here blocks.
+ * asked for again a little later, by a timer: nothing here blocks.
  *
  *     refused ───> (lock) ─> read again ─┬─> another one is there ──────────────> done
  *                                        ├─> flow: refresh ─┬─> write, unlock ──> done
@@ -20,6 +20,7 @@
 #define CLIENT_OAUTH_OAUTH_INTERNAL_H
 
 #include "base/list.h"
+#include "base/loop.h"
 #include "client/oauth/flow.h"
 #include "client/oauth/oauth.h"
 #include "client/oauth/token_store.h"
@@ -29,7 +30,6 @@ struct tidings_oauth {
     struct oauth_settings settings;
     struct loop *loop;
     struct fetch *fetch;
-    struct loop_poll *fetch_poll;
     struct token_store store;
     struct flow *flow; /* NULL: none is under way */
     struct list waiters;
@@ -37,21 +37,21 @@ struct tidings_oauth {
     char *challenge; /* … and how it refused */
     char *shown;     /* the token that it refused; NULL: none was shown */
     bool is_probing;
-    bool is_early;       /* nothing was refused: a token is renewed before its end */
-    bool was_login;      /* the last that succeeded was a login, no refresh */
-    struct token fresh;  /* to be kept, when the lock is held */
-    struct alarm lock;   /* asks for it again */
-    uint64_t lock_until; /* clock_monotonic_ms */
+    bool is_early;          /* nothing was refused: a token is renewed before its end */
+    bool was_login;         /* the last that succeeded was a login, no refresh */
+    struct token fresh;     /* to be kept, when the lock is held */
+    struct loop_timer lock; /* asks for it again */
+    uint64_t lock_until;    /* clock_monotonic_ms */
     void (*on_lock)(struct tidings_oauth *o);
-    char nonce[256];       /* the server's, for proofs */
-    struct alarm early;    /* the token shown last is near its end, or those who wait are patient
-                            * no longer */
-    char *early_server;    /* … at which it was shown; NULL: none yet */
-    uint64_t early_since;  /* clock_monotonic_ms: a renewal before the end is under way */
-    uint64_t early_after;  /* clock_monotonic_ms: not before, for it failed */
-    uint64_t renewals;     /* of tokens that nobody had refused */
-    unsigned logins;       /* that asked a person, since … */
-    uint64_t logins_since; /* clock_monotonic_ms */
+    char nonce[256];         /* the server's, for proofs */
+    struct loop_timer early; /* the token shown last is near its end, or those who wait are patient
+                              * no longer */
+    char *early_server;      /* … at which it was shown; NULL: none yet */
+    uint64_t early_since;    /* clock_monotonic_ms: a renewal before the end is under way */
+    uint64_t early_after;    /* clock_monotonic_ms: not before, for it failed */
+    uint64_t renewals;       /* of tokens that nobody had refused */
+    unsigned logins;         /* that asked a person, since … */
+    uint64_t logins_since;   /* clock_monotonic_ms */
 };
 
 struct oauth_waiter {

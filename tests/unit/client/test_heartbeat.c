@@ -48,10 +48,10 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     heard_after(c, 10, true);
     heard_after(c, 15000, true);
     assert_int_equal(heartbeat_limit(c), 0);
-    assert_false(poller_is_set(&c->heartbeat.timer));
+    assert_false(loop_timer_is_running(&c->heartbeat.timer));
     heard_after(c, 10000, true);
     is_about(heartbeat_limit(c), 3 * 15000 + HEARTBEAT_MORE_MS);
-    assert_true(poller_is_set(&c->heartbeat.timer));
+    assert_true(loop_timer_is_running(&c->heartbeat.timer));
     heard_after(c, 30000, true);
     is_about(heartbeat_limit(c), 3 * 30000 + HEARTBEAT_MORE_MS);
     heard_after(c, 80000, false);
@@ -68,7 +68,7 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     assert_int_equal(c->info.public.beats, 4);
     is_about(c->info.public.beat_ms, 30000);
     heartbeat_end(c);
-    assert_false(poller_is_set(&c->heartbeat.timer));
+    assert_false(loop_timer_is_running(&c->heartbeat.timer));
     tidings_client_destroy(c);
 }
 
@@ -80,7 +80,7 @@ static void the_program_knows_better(void **state)
     struct tidings_client *c = fake_client(&f, nothing, NULL, &o);
     assert_int_equal(heartbeat_limit(c), 70);
     heartbeat_begin(c);
-    assert_true(poller_is_set(&c->heartbeat.timer));
+    assert_true(loop_timer_is_running(&c->heartbeat.timer));
     heard_after(c, 15000, true);
     heard_after(c, 15000, true);
     assert_int_equal(heartbeat_limit(c), 70);

@@ -24,7 +24,7 @@
 struct slow {
     struct fake fake;
     struct tidings_client *client;
-    struct poller_fd gate;
+    struct loop_poll gate;
     int64_t asked;
     bool stops;      /* … the client, instead of answering */
     bool is_private; /* offers no subscriptions */
@@ -32,15 +32,15 @@ struct slow {
     int inner; /* what a step inside the callback returned */
 };
 
-static void on_gate(void *user, uint32_t events)
+static void on_gate(struct loop_poll *poll, int events, void *user)
 {
     struct slow *s = user;
     char text[64];
-    int fd = s->gate.fd;
+    int fd = poll->fd;
     (void)events;
     snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{}}",
              s->asked);
-    poller_remove(&s->client->poller, &s->gate);
+    loop_poll_deinit(poll);
     close(fd);
     transport_received(s->client->transport, tidings_str(text), 0, 0);
 }
@@ -61,8 +61,9 @@ static void serve(struct fake *f, const char *method, int64_t id, struct json *m
         if (s->stops) {
             tidings_client_stop(s->client);
         } else {
-            assert_int_equal(
-                poller_add(&s->client->poller, &s->gate, eventfd(1, EFD_CLOEXEC), EPOLLIN), 0);
+            int fd = eventfd(1, EFD_CLOEXEC);
+            assert_int_equal(loop_poll_init(&s->gate, s->client->loop, fd, on_gate, s, NULL), 0);
+            assert_int_equal(loop_poll_want(&s->gate, LOOP_READ), 0);
         }
     }
 }
@@ -80,7 +81,6 @@ static void begin(struct slow *s)
 {
     static const struct tidings_client_options options = {.no_compare = true};
     struct tidings_subscribe_options on = {.fn = on_update, .user = s};
-    s->gate = (struct poller_fd){.fd = -1, .fn = on_gate, .user = s};
     s->client = fake_client(&s->fake, serve, s, &options);
     assert_non_null(s->client);
     assert_non_null(tidings_client_subscribe(s->client, "x:/a", &on, NULL));

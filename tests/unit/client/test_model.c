@@ -227,7 +227,8 @@ static bool is_at_rest(const struct model *m)
 {
     const struct tidings_client *c = m->client;
     return c->coming == 0 && (c->listen > 0) == (c->watch_count > 0) &&
-           !poller_is_set(&c->change) && !poller_is_set(&c->fade) && list_empty(&server.fake.said);
+           !loop_timer_is_running(&c->change) && !loop_timer_is_running(&c->fade) &&
+           list_empty(&server.fake.said);
 }
 
 static bool tells(const struct model *m, int slot)
