@@ -116,6 +116,7 @@ static void tell_progress(struct waiting *w)
 static void ask_wait(struct waiting *w, int64_t id)
 {
     struct tidings_client *c = w->client;
+    client_hold(c);
     while (!w->is_done && !client_is_stopping(c)) {
         client_turn(c, -1);
         tell_progress(w);
@@ -128,6 +129,7 @@ static void ask_wait(struct waiting *w, int64_t id)
         tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
     }
     events_nudge(c);
+    client_release(c);
 }
 
 static struct json *ask_with(struct waiting *w, const char *method, struct tidings_str params,
@@ -207,11 +209,13 @@ int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
     if (client_check(c, err) < 0) {
         return TIDINGS_E_INVALID;
     }
+    client_hold(c);
     connection_need(c);
     while ((c->stage == STAGE_OPENING || c->stage == STAGE_NEGOTIATING) && !client_is_stopping(c)) {
         client_turn(c, -1);
     }
     events_nudge(c);
+    client_release(c);
     if (client_is_stopping(c)) {
         return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
     }

@@ -674,10 +674,16 @@ void heartbeat_heard(struct tidings_client *c, bool is_beat)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static void client_serve(struct tidings_client *c);
+
+/* Of a client with its own loop, the descriptor was readable: that was all. */
 static void on_nudge(struct loop_timer *timer, void *user)
 {
+    struct tidings_client *c = user;
     (void)timer;
-    (void)user; /* the descriptor was readable: that was all */
+    if (c->host.loop && !c->is_stepping && !client_is_stopping(c)) {
+        client_serve(c);
+    }
 }
 
 static void on_wire(struct tidings_client *c, const struct tidings_client_wire *wire)
@@ -710,8 +716,23 @@ static bool set_transport(struct tidings_client *c, struct transport *take)
     return take != NULL;
 }
 
+static int client_set_loop(struct tidings_client *c, const struct client_host *host,
+                           struct tidings_error *err)
+{
+    if (host) {
+        c->host = *host;
+        c->loop = host->loop;
+        return 0;
+    }
+    c->loop = loop_create(err);
+    return c->loop ? loop_show_timers(c->loop, err) : TIDINGS_E_IO;
+}
+
+static void client_free(struct tidings_client *c);
+
 /* Everything but the transport. */
-static struct tidings_client *client_create(const struct tidings_client_options *options,
+static struct tidings_client *client_create(const struct client_host *host,
+                                            const struct tidings_client_options *options,
                                             struct tidings_error *err)
 {
     struct tidings_client *c = mem_zalloc(sizeof(*c));
@@ -725,8 +746,7 @@ static struct tidings_client *client_create(const struct tidings_client_options 
     list_init(&c->events);
     list_init(&c->copies);
     map_init(&c->requests);
-    c->loop = loop_create(err);
-    int rc = c->loop ? loop_show_timers(c->loop, err) : TIDINGS_E_IO;
+    int rc = client_set_loop(c, host, err);
     loop_timer_init(&c->nudge, c->loop, on_nudge, c);
     question_init(c);
     connection_init(c);
@@ -735,10 +755,26 @@ static struct tidings_client *client_create(const struct tidings_client_options 
     rc = rc == 0 ? settings_init(&c->settings, options, err) : rc;
     rc = rc == 0 ? credentials_attach(c, err) : rc;
     if (rc < 0) {
-        tidings_client_destroy(c);
+        client_free(c);
         return NULL;
     }
     events_nudge(c); /* the first step connects */
+    return c;
+}
+
+struct tidings_client *client_create_on(const struct client_host *host, const char *address,
+                                        const struct tidings_client_options *options,
+                                        struct tidings_error *err)
+{
+    if (!address) {
+        tidings_fail(err, TIDINGS_E_INVALID, "no address of a server: it is NULL");
+        return NULL;
+    }
+    struct tidings_client *c = client_create(host, options, err);
+    if (c && !set_transport(c, transport_create(c, address, err))) {
+        client_free(c);
+        return NULL;
+    }
     return c;
 }
 
@@ -746,13 +782,27 @@ struct tidings_client *tidings_client_create(const char *address,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
 {
-    if (!address) {
-        tidings_fail(err, TIDINGS_E_INVALID, "no address of a server: it is NULL");
+    return client_create_on(NULL, address, options, err);
+}
+
+struct tidings_client *client_launch_on(const struct client_host *host, const char *const *argv,
+                                        const struct tidings_client_options *options,
+                                        struct tidings_error *err)
+{
+    if (!argv || !argv[0] || !argv[0][0]) {
+        tidings_fail(err, TIDINGS_E_INVALID, "no program to launch");
         return NULL;
     }
-    struct tidings_client *c = client_create(options, err);
-    if (c && !set_transport(c, transport_create(c, address, err))) {
-        tidings_client_destroy(c);
+    struct tidings_client *c = client_create(host, options, err);
+    char **copy = c ? settings_copy_list(argv) : NULL;
+    if (c && !copy) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (copy) {
+        (void)set_transport(c, transport_child_create(c, copy, err));
+    }
+    if (c && !c->transport) {
+        client_free(c);
         return NULL;
     }
     return c;
@@ -762,33 +812,15 @@ struct tidings_client *tidings_client_launch(const char *const *argv,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
 {
-    if (!argv || !argv[0] || !argv[0][0]) {
-        tidings_fail(err, TIDINGS_E_INVALID, "no program to launch");
-        return NULL;
-    }
-    struct tidings_client *c = client_create(options, err);
-    char **copy = c ? settings_copy_list(argv) : NULL;
-    if (c && !copy) {
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    if (copy) {
-        (void)set_transport(c, transport_child_create(c, copy, err));
-    }
-    if (c && !c->transport) {
-        tidings_client_destroy(c);
-        return NULL;
-    }
-    return c;
+    return client_launch_on(NULL, argv, options, err);
 }
 
-void tidings_client_destroy(struct tidings_client *c)
+/* ---- its end --------------------------------------------------------------------------------- */
+
+/* It has left. */
+static void client_free(struct tidings_client *c)
 {
-    if (!c) {
-        return;
-    }
-    copy_end_all(c);
     if (c->transport) {
-        connection_leave(c);
         c->transport->ops->destroy(c->transport);
     }
     question_deinit(c);
@@ -801,9 +833,69 @@ void tidings_client_destroy(struct tidings_client *c)
     mem_free(c->last_error);
     loop_timer_stop(&c->nudge);
     loop_poll_close(c->credentials);
-    loop_destroy(c->loop);
+    if (!c->host.loop) {
+        loop_destroy(c->loop);
+    }
     settings_deinit(&c->settings);
     mem_free(c);
+}
+
+static void client_on_closed(void *client)
+{
+    struct tidings_client *c = client;
+    struct client_host host = c->host;
+    connection_close(c);
+    client_free(c);
+    if (host.on_closed) {
+        host.on_closed(host.user);
+    }
+}
+
+static void client_on_turn_end(void *user)
+{
+    struct tidings_client *c = user;
+    if (connection_has_left(c)) {
+        loop_hook_remove(&c->turn_end);
+        loop_discard(c->loop, &c->discard, client_on_closed, c);
+    }
+}
+
+/* On the program's loop: leaves in turns to come. */
+static void client_begin_end(struct tidings_client *c)
+{
+    copy_end_all(c);
+    connection_begin_leave(c);
+    loop_hook_add(c->loop, &c->turn_end, client_on_turn_end, c);
+    loop_timer_start(&c->nudge, CLIENT_LEAVE_MS, 0); /* there is a turn then */
+}
+
+void client_hold(struct tidings_client *c)
+{
+    c->holds++;
+}
+
+void client_release(struct tidings_client *c)
+{
+    if (--c->holds == 0 && c->is_destroyed) {
+        client_begin_end(c);
+    }
+}
+
+void tidings_client_destroy(struct tidings_client *c)
+{
+    if (!c) {
+        return;
+    }
+    if (c->host.loop) {
+        atomic_store(&c->stopping, true);
+        c->is_destroyed = true;
+        client_hold(c);
+        client_release(c);
+        return;
+    }
+    copy_end_all(c);
+    connection_leave(c);
+    client_free(c);
 }
 
 void tidings_client_on_state(struct tidings_client *c, tidings_state_fn fn, void *user)
@@ -839,12 +931,14 @@ void tidings_client_stop(struct tidings_client *c)
         return;
     }
     atomic_store(&c->stopping, true);
-    loop_stop(c->loop); /* may interrupt anything */
+    if (!c->host.loop) {
+        loop_stop(c->loop); /* may interrupt anything */
+    }
 }
 
 void client_show_stop(struct tidings_client *c)
 {
-    if (client_is_stopping(c)) {
+    if (client_is_stopping(c) && !c->host.loop) {
         loop_stop(c->loop); /* a turn has used up the one before */
     }
 }
@@ -857,16 +951,55 @@ void client_turn(struct tidings_client *c, int timeout_ms)
 
 int tidings_client_fd(const struct tidings_client *c)
 {
-    return c ? loop_fd(c->loop) : -1;
+    return c && !c->host.loop ? loop_fd(c->loop) : -1;
 }
 
-int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
+static void client_deliver(struct tidings_client *c)
+{
+    events_deliver(c);
+    question_deliver(c);
+    subscriptions_sweep(c);
+}
+
+/* What a step does, in a turn of the program's loop. */
+static void client_serve(struct tidings_client *c)
+{
+    client_hold(c);
+    c->is_stepping = c->is_eager = true;
+    if (c->stage == STAGE_IDLE && c->failure.code == 0) {
+        connection_need(c);
+    }
+    client_deliver(c);
+    c->is_stepping = false;
+    if (c->failure.code < 0 && !client_is_stopping(c)) {
+        struct tidings_error why = c->failure;
+        c->failure.code = 0;
+        if (c->host.on_failed) {
+            c->host.on_failed(c->host.user, &why);
+        }
+    }
+    if (!list_empty(&c->events) || question_has_news(c)) {
+        events_nudge(c); /* what came in nested turns */
+    }
+    client_release(c);
+}
+
+static int client_check_step(const struct tidings_client *c, const char *what,
+                             struct tidings_error *err)
 {
     if (client_check(c, err) < 0) {
         return TIDINGS_E_INVALID;
     }
     if (c->is_stepping) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot step its client");
+        return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot %s its client", what);
+    }
+    return c->host.loop ? tidings_fail(err, TIDINGS_E_INVALID, "the client is on another loop") : 0;
+}
+
+int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
+{
+    if (client_check_step(c, "step", err) < 0) {
+        return TIDINGS_E_INVALID;
     }
     if (client_is_stopping(c)) {
         return 0;
@@ -877,9 +1010,7 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
     }
     bool has_news = !list_empty(&c->events) || c->failure.code < 0 || question_has_news(c);
     client_turn(c, has_news ? 0 : timeout_ms);
-    events_deliver(c);
-    question_deliver(c);
-    subscriptions_sweep(c);
+    client_deliver(c);
     c->is_stepping = false;
     if (client_is_stopping(c)) {
         return 0;
@@ -897,13 +1028,10 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
 
 int tidings_client_run(struct tidings_client *c, struct tidings_error *err)
 {
-    if (client_check(c, err) < 0) {
+    if (client_check_step(c, "run", err) < 0) {
         return TIDINGS_E_INVALID;
     }
     int rc = 1;
-    if (c->is_stepping) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot run its client");
-    }
     while (rc > 0) {
         rc = tidings_client_step(c, -1, err);
     }

@@ -19,6 +19,42 @@
 #define CLIENT_MAX_HEADERS 32u
 #define CLIENT_MAX_TOKEN_LINE 16384u /* with the name of the header */
 
+struct loop;
+struct tidings_client;
+
+/* -------------------------------------------------------------------------------------------------
+ * Clients on a loop of their program, so that one thread serves many.
+ *
+ * Such a client puts its descriptors and timers on the loop, connects in its first turn, and calls
+ * the program in turns, on the loop's thread. Functions that wait for an answer take nested turns,
+ * in which all clients of the loop call the program. tidings_client_step and tidings_client_run are
+ * refused, and there is no descriptor.
+ *
+ * tidings_client_destroy may be called in any callback; nothing is called back after it. The client
+ * ends its session in further turns, for at most CLIENT_LEAVE_MS, then removes everything from the
+ * loop.
+ */
+
+#define CLIENT_LEAVE_MS 10000u
+
+struct client_host {
+    struct loop *loop; /* outlives the client, until on_closed */
+    /* The client has given up, for the reason that tidings_client_step would return, and does
+     * nothing until the program asks for something. NULL: not needed. */
+    void (*on_failed)(void *user, const struct tidings_error *why);
+    /* A destroyed client is gone. It is called when no callback is on the stack. NULL: likewise. */
+    void (*on_closed)(void *user);
+    void *user;
+};
+
+/* As tidings_client_create and tidings_client_launch. `host` NULL: the client has its own loop. */
+struct tidings_client *client_create_on(const struct client_host *host, const char *address,
+                                        const struct tidings_client_options *options,
+                                        struct tidings_error *err);
+struct tidings_client *client_launch_on(const struct client_host *host, const char *const *argv,
+                                        const struct tidings_client_options *options,
+                                        struct tidings_error *err);
+
 /* tidings_client_options, owned and with the defaults in place; see there. */
 struct client_settings {
     char *name, *token, *version, *directory;
@@ -51,7 +87,6 @@ void settings_drop_list(char **list); /* NULL is fine */
 #define CREDENTIALS_LINES 4u
 
 struct client_settings;
-struct tidings_client;
 
 struct credentials_lines {
     struct buf lines[CREDENTIALS_LINES]; /* "Name: value" */

@@ -96,6 +96,12 @@ struct heartbeat {
 struct tidings_client {
     struct client_settings settings;
     struct loop *loop;
+    struct client_host host; /* all zero: the loop is the client's own */
+    unsigned holds;          /* functions on the stack that call the program, or wait */
+    bool is_destroyed;       /* by a callback of one of them: the last one begins its end */
+    uint64_t leave_until;    /* clock_monotonic_ms */
+    struct loop_hook turn_end;
+    struct loop_discard discard;
     atomic_bool stopping;
     struct transport *transport;
     struct loop_poll *credentials; /* the program's; NULL: none */
@@ -201,8 +207,11 @@ static inline bool client_is_stopping(const struct tidings_client *c)
     return atomic_load(&c->stopping);
 }
 
-/* A turn of the loop, which waits for at most `timeout_ms` (-1: no limit). */
+/* A turn of the loop, which waits for at most `timeout_ms` (-1: no limit). Between hold and
+ * release, after which the client may be used only until the turn around it ends. */
 void client_turn(struct tidings_client *c, int timeout_ms);
+void client_hold(struct tidings_client *c);
+void client_release(struct tidings_client *c);
 /* The descriptor of a client that was stopped stays readable: call this after turns. */
 void client_show_stop(struct tidings_client *c);
 

@@ -653,7 +653,7 @@ void connection_session_lost(struct tidings_client *c, int64_t id, bool is_prese
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-void connection_leave(struct tidings_client *c)
+void connection_begin_leave(struct tidings_client *c)
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_CANCELLED, "stopped");
@@ -664,12 +664,27 @@ void connection_leave(struct tidings_client *c)
     question_connection_lost(c);
     subscriptions_lost(c);
     requests_fail_all(c, &why, REQUESTS_UNSENT | REQUESTS_SENT);
-    uint64_t deadline = clock_monotonic_ms() + 10000; /* links give up much sooner */
-    while (c->is_open && !c->transport->ops->leave(c->transport) &&
-           clock_monotonic_ms() < deadline) {
+    c->leave_until = clock_monotonic_ms() + CLIENT_LEAVE_MS; /* transports give up much sooner */
+}
+
+bool connection_has_left(struct tidings_client *c)
+{
+    return !c->is_open || c->transport->ops->leave(c->transport) ||
+           clock_monotonic_ms() >= c->leave_until;
+}
+
+void connection_close(struct tidings_client *c)
+{
+    c->is_open = false;
+    c->transport->ops->close(c->transport);
+}
+
+void connection_leave(struct tidings_client *c)
+{
+    connection_begin_leave(c);
+    while (!connection_has_left(c)) {
         loop_turn_for(c->loop, 100); /* also of a client that was stopped */
     }
     client_show_stop(c);
-    c->is_open = false;
-    c->transport->ops->close(c->transport);
+    connection_close(c);
 }

@@ -562,6 +562,7 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
     if (is_new || w->is_ending) {
         begin_anew(c, w);
         ask_for(c, w);
+        events_nudge(c); /* an idle client connects */
     }
     return &s->base;
 }

@@ -318,11 +318,13 @@ static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_reque
         return rc;
     }
     r->transfer = transfer;
+    client_hold(r->client);
     while (rc == 0 && !r->is_enough && !fetch_status(transfer)->finished) {
         rc = http_raw_step(r, due, err);
     }
     rc = http_raw_finish(r, rc, ret, err);
     fetch_close(transfer);
+    client_release(r->client);
     return rc;
 }
 

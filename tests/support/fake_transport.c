@@ -181,8 +181,14 @@ static const struct transport_ops ops = {
 struct tidings_client *fake_client(struct fake *f, fake_fn fn, void *user,
                                    const struct tidings_client_options *options)
 {
+    return fake_client_on(NULL, f, fn, user, options);
+}
+
+struct tidings_client *fake_client_on(const struct client_host *host, struct fake *f, fake_fn fn,
+                                      void *user, const struct tidings_client_options *options)
+{
     static const char *const nothing[] = {"nothing", NULL};
-    struct tidings_client *c = tidings_client_launch(nothing, options, NULL);
+    struct tidings_client *c = client_launch_on(host, nothing, options, NULL);
     if (!c) {
         return NULL;
     }

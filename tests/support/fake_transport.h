@@ -31,6 +31,9 @@ struct fake {
 /* A client of it; `options` may be NULL. Destroyed with tidings_client_destroy. NULL: no memory. */
 struct tidings_client *fake_client(struct fake *f, fake_fn fn, void *user,
                                    const struct tidings_client_options *options);
+/* The same on a loop of the test (client/client.h). */
+struct tidings_client *fake_client_on(const struct client_host *host, struct fake *f, fake_fn fn,
+                                      void *user, const struct tidings_client_options *options);
 /* The server says this; NULL: it ends the connection. */
 void fake_say(struct fake *f, const char *text);
 void fake_sayf(struct fake *f, const char *fmt, ...) TIDINGS_PRINTF(2, 3);
