@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ordered lists of deadlines, and the one timer that runs until the nearest of them.
+ * Connections: deadlines, states, budgets and the end. See connection.h.
  *
  * The timer is set at the end of a turn, when all moves of the turn are known. A deadline that
  * comes before the one it is set to sets it at once, so that none is missed whatever happens
@@ -8,152 +8,21 @@
  */
 #include "transport/connection.h"
 
+#include <assert.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
 #include "base/time.h"
+#include "engine/delivery/delivery.h"
 #include "engine/protocol/request.h"
-#include "transport/http_internal.h"
+#include "security/cpu_budget.h"
+#include "security/limits.h"
+#include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Counts the unhandled input of HTTP connections against --max-input, and cuts the slowest of them
- * and of the WebSockets when it is used up (transport/connection.h).
+ * Ordered lists of deadlines, and the one timer that runs until the nearest of them.
  */
-
-void conn_book_input(struct http_conn *conn)
-{
-    size_t held = conn->state != CONN_GONE && conn->r ? conn->r->in.cap : 0;
-    if (held < conn->input_counted) {
-        worker_trim_later(conn->hw->worker, conn->input_counted - held);
-    }
-    input_count_held(conn->hw->worker->limit_counters, conn->channel.origin, &conn->input_counted,
-                     held);
-}
-
-/* The first in that state that may be cut. */
-static struct http_conn *conn_find_first(const struct http_worker *hw, enum conn_state state)
-{
-    list_each (it, next, &hw->lists[state].all) {
-        struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
-        if (!input_may_stay(hw->worker->limit_counters, conn->channel.origin)) {
-            return conn;
-        }
-    }
-    return NULL;
-}
-
-/* Of those in the middle of a request: which has had no progress for longest? */
-static struct http_conn *conn_find_slowest(struct http_worker *hw)
-{
-    struct http_conn *head = conn_find_first(hw, CONN_HEAD), *body = conn_find_first(hw, CONN_BODY);
-    bool is_head =
-        head && (!body || (int32_t)(head->deadline.listed_ms - body->deadline.listed_ms) < 0);
-    return is_head ? head : body;
-}
-
-void conn_cut_input(struct http_conn *conn)
-{
-    conn_refuse_over(conn, LIMIT_INPUT, 503,
-                     "the server holds too much unfinished input; send it again later, and faster "
-                     "(--max-input)");
-    buf_deinit(&conn->r->in);
-    conn_book_input(conn);
-    conn_want(conn);
-}
-
-static void conn_cut_unfair(struct http_conn *conn)
-{
-    conn_refuse_over(conn, LIMIT_INPUT, 429,
-                     "this client holds too much unfinished input on its connections; send it "
-                     "again later (--max-input, --fair-share)");
-    buf_deinit(&conn->r->in);
-    conn_book_input(conn);
-    conn_want(conn);
-}
-
-void conn_make_room(struct http_conn *conn)
-{
-    bool is_partial = conn->state == CONN_HEAD || conn->state == CONN_BODY;
-    if (is_partial && input_is_unfair(conn->hw->worker->limit_counters, conn->channel.origin,
-                                      conn->input_counted)) {
-        conn_cut_unfair(conn);
-    }
-    http_make_room(conn->hw);
-}
-
-void http_make_room(struct http_worker *hw)
-{
-    while (input_is_over(hw->worker->limit_counters)) {
-        struct http_conn *conn = conn_find_slowest(hw);
-        uint32_t since_ms = 0;
-        bool has_websocket = websocket_find_slowest(hw->websockets, &since_ms);
-        if (has_websocket && (!conn || (int32_t)(since_ms - conn->deadline.listed_ms) < 0)) {
-            websocket_cut_slowest(hw->websockets);
-        } else if (conn) {
-            conn_cut_input(conn);
-        } else {
-            return;
-        }
-    }
-}
-
-/* -------------------------------------------------------------------------------------------------
- * How much may be under way on a message connection, and the operations of its channel and sink
- * that have nothing to do there.
- */
-
-bool message_conn_has_room(const struct channel *channel, const struct sendq *out)
-{
-    if (out->pending >= MESSAGE_CONN_HIGH_WATER || output_must_wait(channel, out)) {
-        return false;
-    }
-    if (list_empty(&channel->requests)) {
-        return true;
-    }
-    unsigned calls = 0;
-    list_each (it, next, &channel->requests) {
-        if (++calls >= MESSAGE_CONN_MAX_CALLS) {
-            return false;
-        }
-    }
-    uint64_t most = channel->worker->limit_counters->values[LIMIT_CONNECTION_OUTPUT];
-    size_t by_sources = 0;
-    (void)sendq_held(out, &by_sources);
-    return most == 0 || request_output_of(channel) + by_sources < most;
-}
-
-bool message_conn_is_sending(const struct sendq *out, size_t *ret_held)
-{
-    (void)sendq_held(out, ret_held);
-    return out->pending > 0;
-}
-
-void message_conn_put(struct sendq *out, struct buf *text)
-{
-    if (text->len > SENDQ_LARGE) {
-        size_t len = 0;
-        char *memory = buf_detach(text, &len);
-        sendq_take(out, memory, len);
-    } else {
-        sendq_puts(out, buf_str(text));
-    }
-}
-
-void message_conn_accepted(struct channel *channel)
-{
-    (void)channel;
-}
-
-void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
-{
-    (void)sink;
-    (void)event_id;
-    (void)retry_ms;
-}
-
-void message_conn_sink_end(struct sink *sink)
-{
-    (void)sink; /* the connection goes on; only what was said on it ends */
-}
-
-/* ---------------------------------------------------------------------------------------------- */
 
 #define NEVER UINT64_MAX
 #define GRAIN_MAX_MS 1024u
@@ -189,7 +58,7 @@ static void deadlines_arm(struct deadlines *d, uint64_t at_ms)
     }
 }
 
-uint32_t deadline_age_ms(const struct deadline_list *list, uint32_t since_ms)
+static uint32_t deadline_age_ms(const struct deadline_list *list, uint32_t since_ms)
 {
     return (uint32_t)loop_now_ms(list->deadlines->loop) - since_ms;
 }
@@ -336,54 +205,765 @@ void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint6
     }
 }
 
-void deadline_await(struct deadline_list *list, struct deadline *deadline, const struct sendq *q)
+/* -------------------------------------------------------------------------------------------------
+ * The input budget: what each connection holds, and which one goes when all hold too much.
+ */
+
+void connection_book_input(struct connection *c)
 {
-    if (q->awaits_source) {
-        deadline_leave(list, deadline);
+    struct worker *worker = c->channel.worker;
+    size_t held = connection_is_gone(c) ? 0 : c->all->kind->input_size(c);
+    if (held == c->input_counted) {
+        return;
+    }
+    if (held < c->input_counted) {
+        worker_trim_later(worker, c->input_counted - held);
+    }
+    size_t more = held - c->input_counted; /* modulo 2^64: what is less is subtracted */
+    __atomic_fetch_add(&worker->limit_counters->in_use[LIMIT_INPUT], more, __ATOMIC_RELAXED);
+    if (c->channel.origin) {
+        __atomic_fetch_add(allowance_held(c->channel.origin, LIMIT_INPUT), more, __ATOMIC_RELAXED);
+    }
+    c->input_counted = (uint32_t)held;
+}
+
+/* Is more in use than there is without the reserve? */
+static bool input_is_over(const struct limit_counters *counters)
+{
+    uint64_t most = counters->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most - share_reserve(most);
+}
+
+/* The reserve is there for it. */
+static bool input_may_stay(const struct connection *c)
+{
+    const struct limit_counters *counters = c->channel.worker->limit_counters;
+    return c->channel.origin && allowance_is_user(c->channel.origin) &&
+           limit_in_use(counters, LIMIT_INPUT) <= counters->values[LIMIT_INPUT];
+}
+
+/* Its client holds too much, and not only on this connection. Counts it. */
+static bool input_is_unfair(const struct connection *c)
+{
+    struct limit_counters *counters = c->channel.worker->limit_counters;
+    struct allowance *origin = c->channel.origin;
+    uint64_t most = counters->values[LIMIT_INPUT];
+    if (!origin || most == 0 || allowance_is_whole(origin)) {
+        return false;
+    }
+    size_t own = __atomic_load_n(allowance_held(origin, LIMIT_INPUT), __ATOMIC_RELAXED);
+    uint64_t reserve = allowance_is_user(origin) ? share_reserve(most) : 0;
+    if (own <= share_part(counters, most) + reserve || own == c->input_counted) {
+        return false;
+    }
+    __atomic_fetch_add(&counters->share_hits[LIMIT_INPUT], 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* Is more than half of it in use? */
+static bool input_is_tight(const struct limit_counters *counters)
+{
+    uint64_t most = counters->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most / 2;
+}
+
+static struct connection *connection_of_link(struct list *link)
+{
+    return list_entry(link, struct connection, deadline.link);
+}
+
+/* The connection of this kind that has had no progress for longest, if it may be cut and has had
+ * none for longer than `than`. */
+static struct connection *connections_slowest(const struct connections *all,
+                                              struct connection *than)
+{
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        if (!all->kind->states[i].is_partial) {
+            continue;
+        }
+        list_each (it, next, &all->lists[i].all) {
+            struct connection *c = connection_of_link(it);
+            if (!input_may_stay(c)) {
+                bool is_older =
+                    !than || (int32_t)(c->deadline.listed_ms - than->deadline.listed_ms) < 0;
+                than = is_older ? c : than;
+                break;
+            }
+        }
+    }
+    return than;
+}
+
+void connection_make_room(struct connection *c)
+{
+    struct connection_worker *cw = c->all->cw;
+    connection_book_input(c);
+    if (c->input_counted == 0) {
+        return;
+    }
+    if (c->all->kind->states[c->state].is_partial && input_is_unfair(c)) {
+        c->all->kind->cut_input(c, true);
+    }
+    while (input_is_over(cw->worker->limit_counters)) {
+        struct connection *slowest = NULL;
+        list_each (it, next, &cw->kinds) {
+            slowest = connections_slowest(list_entry(it, struct connections, link), slowest);
+        }
+        if (!slowest) {
+            return;
+        }
+        slowest->all->kind->cut_input(slowest, false);
+    }
+}
+
+/* Input is tight: a part of a message that needs too long for its next step goes. */
+static void connections_cut_tight(struct connections *all)
+{
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        if (!all->kind->states[i].is_timed) {
+            continue;
+        }
+        list_each (it, next, &all->lists[i].all) {
+            struct connection *c = connection_of_link(it);
+            if (deadline_age_ms(&all->lists[i], c->deadline.listed_ms) < INPUT_TIGHT_MS) {
+                break;
+            }
+            all->kind->cut_input(c, false);
+        }
+    }
+}
+
+/* When to look for those: some worker may use more than half by then. */
+static uint64_t connections_next_tight(const struct connections *all)
+{
+    uint64_t next = NEVER, now = loop_now_ms(all->cw->worker->loop);
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        const struct deadline *first =
+            all->kind->states[i].is_timed ? deadline_list_first(&all->lists[i]) : NULL;
+        if (first) {
+            uint32_t age = deadline_age_ms(&all->lists[i], first->listed_ms);
+            uint64_t at = now + (age < INPUT_TIGHT_MS ? INPUT_TIGHT_MS - age : INPUT_TIGHT_MS);
+            next = at < next ? at : next;
+        }
+    }
+    return all->cw->worker->limit_counters->values[LIMIT_INPUT] > 0 ? next : NEVER;
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Credentials that expire or are revoked.
+ */
+
+void connection_note_expiry(struct connection *c)
+{
+    int64_t end = c->channel.principal ? c->channel.principal->expires_ms : 0;
+    int64_t *next = &c->all->next_expiry_ms;
+    if (end > 0 && (*next == 0 || end < *next)) {
+        *next = end;
+        deadlines_changed(&c->all->cw->deadlines);
+    }
+}
+
+static uint32_t connections_open_states(const struct connections *all)
+{
+    uint32_t open = 0;
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        open |= all->kind->states[i].is_open ? 1u << i : 0;
+    }
+    return open;
+}
+
+static bool connection_has_credentials(const struct connection *c)
+{
+    return c->channel.principal &&
+           (!c->all->kind->has_credentials || c->all->kind->has_credentials(c));
+}
+
+static void connection_expire(struct connection *c, void *user)
+{
+    if (!connection_has_credentials(c)) {
+        return;
+    }
+    if (principal_is_expired(c->channel.principal, *(const int64_t *)user)) {
+        c->all->kind->end_credentials(c, false);
     } else {
-        deadline_stall(list, deadline, q->written);
+        connection_note_expiry(c);
+    }
+}
+
+static void connections_expire(struct connections *all)
+{
+    int64_t now = all->next_expiry_ms > 0 ? clock_wall_ms() : 0;
+    if (all->next_expiry_ms > 0 && now >= all->next_expiry_ms) {
+        all->next_expiry_ms = 0;
+        connections_each(all, connections_open_states(all), connection_expire, &now);
+    }
+}
+
+struct connection_dismissal {
+    principal_test_fn is_gone;
+    void *user;
+};
+
+static void connection_dismiss(struct connection *c, void *user)
+{
+    const struct connection_dismissal *d = user;
+    if (connection_has_credentials(c) && d->is_gone(d->user, c->channel.principal)) {
+        c->all->kind->end_credentials(c, true);
+    }
+}
+
+void connection_worker_dismiss(struct connection_worker *cw, principal_test_fn is_gone, void *user)
+{
+    struct connection_dismissal d = {is_gone, user};
+    list_each (it, next, &cw->kinds) {
+        struct connections *all = list_entry(it, struct connections, link);
+        connections_each(all, connections_open_states(all), connection_dismiss, &d);
     }
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Fairness among the HTTP connections and WebSockets of a worker: each handles so many messages in
- * one turn of the loop (CHANNEL_QUANTUM), and goes on in the next with what is left.
+ * Output: the queue, its booking, and the operations of channels and sinks that do not differ.
  */
 
-bool conn_may_go_on(struct http_conn *conn)
+static struct connection *connection_of_channel(const struct channel *channel)
 {
-    struct http_worker *hw = conn->hw;
-    if (hw->draining || channel_may_go_on(&conn->channel)) {
+    return list_entry((struct channel *)(uintptr_t)channel, struct connection, channel);
+}
+
+static struct connection *connection_of_sink(const struct sink *sink)
+{
+    return list_entry((struct sink *)(uintptr_t)sink, struct connection, sink);
+}
+
+void connection_put(struct connection *c, struct buf *text)
+{
+    if (text->len > SENDQ_LARGE) {
+        size_t len = 0;
+        char *memory = buf_detach(text, &len);
+        sendq_take(&c->out, memory, len);
+    } else {
+        sendq_puts(&c->out, buf_str(text));
+    }
+}
+
+/* The account of its client, borrowed: the principal's, or where it comes from. */
+static struct allowance *output_account(const struct channel *channel)
+{
+    const struct principal *p = channel->principal;
+    return p && p->kind != PRINCIPAL_ANONYMOUS ? p->account : channel->origin;
+}
+
+static void connection_count_output(struct connection *c, size_t bytes)
+{
+    output_count(c->channel.worker->limit_counters, output_account(&c->channel), &c->sink.booked,
+                 bytes);
+}
+
+void connection_book_output(struct connection *c)
+{
+    size_t by_sources;
+    if (c->out.pending > 0 || c->sink.booked > 0) {
+        connection_count_output(c, c->out.pending > 0 ? sendq_held(&c->out, &by_sources) : 0);
+    }
+}
+
+void connection_book_answer(struct connection *c)
+{
+    if (c->out.pending > SENDQ_MADE) {
+        connection_book_output(c);
+    }
+}
+
+bool connection_must_wait(const struct connection *c)
+{
+    struct limit_counters *counters = c->channel.worker->limit_counters;
+    if (c->out.pending == 0) {
+        return false;
+    }
+    struct share_taker who = channel_taker(&c->channel);
+    bool is_over = share_is_over(counters, LIMIT_OUTPUT, counters->values[LIMIT_OUTPUT], &who);
+    allowance_release(who.account);
+    return is_over;
+}
+
+bool message_conn_has_room(const struct connection *c)
+{
+    const struct channel *channel = &c->channel;
+    if (c->out.pending >= MESSAGE_CONN_HIGH_WATER || connection_must_wait(c)) {
+        return false;
+    }
+    if (list_empty(&channel->requests)) {
         return true;
     }
-    conn_set_state(conn, CONN_YIELDED);
+    unsigned calls = 0;
+    list_each (it, next, &channel->requests) {
+        if (++calls >= MESSAGE_CONN_MAX_CALLS) {
+            return false;
+        }
+    }
+    uint64_t most = channel->worker->limit_counters->values[LIMIT_CONNECTION_OUTPUT];
+    size_t by_sources = 0;
+    (void)sendq_held(&c->out, &by_sources);
+    return most == 0 || request_output_of(channel) + by_sources < most;
+}
+
+void connection_unbook(struct channel *channel)
+{
+    struct connection *c = connection_of_channel(channel);
+    if (c->sink.booked > 0) {
+        connection_count_output(c, 0);
+    }
+}
+
+bool connection_is_sending(const struct channel *channel, size_t *ret_held)
+{
+    struct connection *c = connection_of_channel(channel);
+    c->has_long = true;
+    (void)sendq_held(&c->out, ret_held);
+    return c->out.pending > 0;
+}
+
+void connection_address(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    const struct connection *c = connection_of_channel(channel);
+    peer_identity_name(c->out.fd, sendq_tls(&c->out), out);
+}
+
+void connection_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    const struct connection *c = connection_of_channel(channel);
+    peer_identity_facts(channel, &c->out, c->all->kind->is_http, ret);
+    ret->fd = c->out.fd;
+    if (!connection_is_gone(c) && deadline_is_listed(&c->stall)) {
+        ret->stalled_ms = deadline_age_ms(&c->all->stalled, c->stall.listed_ms);
+    }
+}
+
+size_t connection_sink_pending(const struct sink *sink)
+{
+    return connection_of_sink(sink)->out.pending;
+}
+
+struct channel *connection_sink_channel(const struct sink *sink)
+{
+    return &connection_of_sink(sink)->channel;
+}
+
+void connection_sink_cut(struct sink *sink, const char *reason)
+{
+    connection_close(connection_of_sink(sink), reason);
+}
+
+void message_conn_accepted(struct channel *channel)
+{
+    (void)channel;
+}
+
+void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    (void)sink;
+    (void)event_id;
+    (void)retry_ms;
+}
+
+void message_conn_sink_end(struct sink *sink)
+{
+    (void)sink; /* the connection goes on; only what was said on it ends */
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * States, and what is due in them.
+ */
+
+bool connection_may_move(const struct connection_kind *kind, unsigned from, unsigned to)
+{
+    return (kind->states[from].next >> to & 1u) != 0;
+}
+
+static void connection_enter(struct connection *c, unsigned state)
+{
+    const struct connection_state *states = c->all->kind->states;
+    size_t *streams = &c->channel.worker->stats.streams;
+    *streams = *streams + states[state].is_stream - states[c->state].is_stream;
+    c->state = (unsigned char)state;
+    if (connection_is_gone(c)) {
+        deadline_leave(&c->all->lists[state], &c->deadline); /* in no list */
+        return;
+    }
+    deadline_enter(&c->all->lists[state], &c->deadline);
+    c->deadline.noted = c->deadline.listed_ms;
+}
+
+void connection_start(struct connection *c, unsigned state)
+{
+    assert(c->state == 0 && !deadline_is_listed(&c->deadline));
+    connection_enter(c, state);
+}
+
+void connection_set_state(struct connection *c, unsigned state)
+{
+    if (!connection_may_move(c->all->kind, c->state, state)) {
+        assert(!"a transition that the table of states does not have");
+        log_warn(LOG_TRANSPORT, "connection closed", KV("reason", "internal: impossible state"),
+                 KV("from", c->state), KV("to", state));
+        connection_close(c, "internal: impossible state");
+        return;
+    }
+    connection_enter(c, state);
+    if (c->input_counted > 0) { /* what is handled within a turn is never counted */
+        connection_book_input(c);
+    }
+}
+
+bool connection_may_go_on(struct connection *c, unsigned yielded)
+{
+    if (c->all->cw->draining || channel_may_go_on(&c->channel)) {
+        return true;
+    }
+    connection_set_state(c, yielded);
     return false;
 }
 
-/* Not before: a timer that is started by a timer would run in the same turn. */
-void http_end_turn(struct http_worker *hw)
+/* A connection that was put off is not moved for each message: it is looked at every eighth of the
+ * time from then on, and acted on after six to eight eighths of silence. */
+static void connection_on_due(struct deadline *deadline)
 {
-    bool has_yielded = http_first_in(hw, CONN_YIELDED) || websocket_has_yielded(hw->websockets);
-    if (has_yielded && !loop_timer_is_running(hw->next_turn)) {
-        loop_timer_start(hw->next_turn, 0, 0);
+    struct connection *c = list_entry(deadline, struct connection, deadline);
+    struct connections *all = c->all;
+    const struct connection_state *state = &all->kind->states[c->state];
+    if (state->is_kept_alive && deadline_age_ms(&all->put_off, deadline->noted) <
+                                    all->keepalive_ms - all->keepalive_ms / 4) {
+        deadline_enter(&all->put_off, deadline);
+        return;
     }
-    deadlines_end_turn(&hw->deadlines);
+    state->on_due(c);
 }
 
-/* Another turn: those that had used theirs up go on where they were. */
-void http_on_next_turn(struct loop_timer *timer, void *user)
+void connection_cut(struct connection *c, const char *what, const char *reason)
 {
-    (void)timer;
-    struct http_worker *hw = user;
-    struct http_conn *conn;
-    size_t count = 0; /* who yields meanwhile is behind these; who is ended leaves them */
-    list_each (it, next, &hw->lists[CONN_YIELDED].all) {
+    struct worker *worker = c->channel.worker;
+    worker->stats.cut++;
+    limit_hit(worker->limit_counters, LIMIT_STALL);
+    delivery_log_cut(&c->channel, c->out.pending, 0, what);
+    connection_close(c, reason);
+}
+
+static void connection_on_stall(struct deadline *stall)
+{
+    connection_cut(list_entry(stall, struct connection, stall),
+                   "it takes nothing (--stall-timeout)", "stalled: the client does not read");
+}
+
+void connection_note_flush(struct connection *c, enum sendq_state state)
+{
+    if (state == SENDQ_WAITING && !c->out.awaits_source) {
+        deadline_stall(&c->all->stalled, &c->stall, c->out.written);
+    } else {
+        deadline_leave(&c->all->stalled, &c->stall);
+    }
+    connection_book_output(c);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * From the handover to the end.
+ */
+
+void connection_prepare(struct connection *c, struct connections *all)
+{
+    channel_init(&c->channel, all->kind->channel_ops, all->cw->worker);
+    c->all = all;
+    c->sink.ops = all->kind->sink_ops;
+    deadline_init(&c->deadline);
+    deadline_init(&c->stall);
+}
+
+int connection_adopt(struct connection *c, struct connections *all, struct handover *h,
+                     unsigned first)
+{
+    struct worker *worker = all->cw->worker;
+    connection_prepare(c, all);
+    if (loop_poll_init(&c->poll, worker->loop, h->fd, all->kind->on_event, c, NULL) < 0) {
+        all->kind->free(c);
+        handover_destroy(h);
+        connection_worker_left(all->cw);
+        return -1;
+    }
+    c->channel.quota = h->quota;
+    c->channel.origin = h->origin;
+    sendq_init(&c->out, &worker->batch, h->fd, all->kind->on_flushed);
+    connection_start(c, first);
+    int rc = h->tls ? sendq_use_tls(&c->out, h->tls) : 0;
+    mem_free(h);
+    if (rc < 0) {
+        connection_close(c, "out of memory");
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+ssize_t connection_receive(struct connection *c)
+{
+    struct connection_worker *cw = c->all->cw;
+    struct tls_session *tls = sendq_tls(&c->out);
+    if (tls && tls_session_reason(tls)[0] != '\0') {
+        tls = NULL; /* it failed: what still comes is of no interest */
+    }
+    bool ended = false;
+    ssize_t n = tls_recv(tls, c->out.fd, cw->scratch, sizeof(cw->scratch), &ended);
+    c->eof = c->eof || ended;
+    cw->worker->stats.bytes_in += n > 0 ? (size_t)n : 0;
+    if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
+        log_debug(LOG_TRANSPORT, "TLS failed", KV("reason", tls_session_reason(tls)),
+                  KV("worker", cw->worker->index));
+        c->all->kind->on_tls_failed(c, n);
+    } else if (n < 0) {
+        connection_close(c, "reset");
+    }
+    return n < 0 ? -1 : n;
+}
+
+void connection_detach(struct connection *c)
+{
+    connection_set_state(c, c->all->kind->state_count - 1);
+    deadline_leave(&c->all->stalled, &c->stall);
+    loop_poll_deinit(&c->poll);
+    sendq_deinit(&c->out);
+    connection_book_output(c);
+}
+
+void connection_close(struct connection *c, const char *reason)
+{
+    struct connection_worker *cw = c->all->cw;
+    if (connection_is_gone(c)) {
+        return;
+    }
+    log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
+              KV("worker", cw->worker->index));
+    struct channel_facts facts;
+    int fd = c->out.fd;
+    channel_ending(&c->channel, reason, &facts);
+    connection_detach(c);
+    close(fd);
+    worker_inbox_give_back(&cw->inbox, c->channel.quota, c->channel.origin);
+    sink_closed(&c->sink);
+    channel_deinit(&c->channel);
+    channel_ended(&c->channel);
+    if (c->all->kind->on_closed) {
+        c->all->kind->on_closed(c);
+    }
+    loop_discard(cw->worker->loop, &c->discard, c->all->kind->free, c);
+    connection_worker_left(cw);
+}
+
+void connection_fail(struct connection *c, const char *otherwise)
+{
+    connection_close(c, peer_identity_failure(&c->channel, &c->out, otherwise));
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Kinds and workers.
+ */
+
+void connections_init(struct connections *all, const struct connection_kind *kind,
+                      struct connection_worker *cw, const uint64_t *times_ms, uint64_t stall_ms)
+{
+    assert(kind->state_count <= CONNECTION_STATES_MAX);
+    all->kind = kind;
+    all->cw = cw;
+    list_append(&cw->kinds, &all->link);
+    for (unsigned i = 0; i < kind->state_count; i++) {
+        uint64_t time = kind->states[i].on_due ? times_ms[i] : 0;
+        if (kind->states[i].is_kept_alive) {
+            all->keepalive_ms = time;
+            time -= time / 8;
+        }
+        deadline_list_init(&all->lists[i], &cw->deadlines, time, connection_on_due);
+    }
+    deadline_list_init(&all->put_off, &cw->deadlines, all->keepalive_ms / 8, connection_on_due);
+    deadline_list_init(&all->stalled, &cw->deadlines, stall_ms, connection_on_stall);
+}
+
+struct connection *connections_first(const struct connections *all, unsigned state)
+{
+    struct deadline *first = deadline_list_first(&all->lists[state]);
+    return first ? list_entry(first, struct connection, deadline) : NULL;
+}
+
+void connections_each(struct connections *all, uint32_t states,
+                      void (*fn)(struct connection *c, void *user), void *user)
+{
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        if ((states >> i & 1u) == 0) {
+            continue;
+        }
+        list_each (it, next, &all->lists[i].all) {
+            fn(connection_of_link(it), user);
+        }
+        if (all->kind->states[i].is_kept_alive) {
+            list_each (it, next, &all->put_off.all) {
+                fn(connection_of_link(it), user);
+            }
+        }
+    }
+}
+
+/* Another turn: the connections that had used up theirs go on where they were. */
+static void connections_resume(struct connections *all, unsigned state)
+{
+    const struct deadline_list *yielded = &all->lists[state];
+    struct connection *c;
+    size_t count = 0; /* those that yield in the meantime come after these; closed ones leave */
+    list_each (it, next, &yielded->all) {
         count++;
     }
-    for (; count > 0 && (conn = http_first_in(hw, CONN_YIELDED)) != NULL; count--) {
-        conn_set_state(conn, CONN_HEAD);
-        conn_go_on(conn);
-        conn_want(conn);
+    for (; count > 0 && (c = connections_first(all, state)) != NULL; count--) {
+        all->kind->states[state].on_turn(c);
     }
-    websocket_resume(hw->websockets);
+}
+
+static void connection_worker_on_turn(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct connection_worker *cw = user;
+    list_each (it, next, &cw->kinds) {
+        struct connections *all = list_entry(it, struct connections, link);
+        for (unsigned i = 0; i < all->kind->state_count; i++) {
+            if (all->kind->states[i].on_turn) {
+                connections_resume(all, i);
+            }
+        }
+    }
+    if (cw->ops->on_turn) {
+        cw->ops->on_turn(cw);
+    }
+}
+
+static bool connections_have_yielded(const struct connections *all)
+{
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        if (all->kind->states[i].on_turn && connections_first(all, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded)
+{
+    list_each (it, next, &cw->kinds) {
+        has_yielded =
+            has_yielded || connections_have_yielded(list_entry(it, struct connections, link));
+    }
+    /* Not before: a timer that is started by a timer would run in the same turn. */
+    if (has_yielded && !loop_timer_is_running(cw->next_turn)) {
+        loop_timer_start(cw->next_turn, 0, 0);
+    }
+    deadlines_end_turn(&cw->deadlines);
+}
+
+#define DRAIN_MS 250u /* while the server ends: who is done? */
+
+static void connection_worker_check(void *user)
+{
+    struct connection_worker *cw = user;
+    list_each (it, next, &cw->kinds) {
+        struct connections *all = list_entry(it, struct connections, link);
+        if (input_is_tight(cw->worker->limit_counters)) {
+            connections_cut_tight(all);
+        }
+        connections_expire(all);
+    }
+    cw->ops->check(cw);
+}
+
+static uint64_t connection_worker_next_check(void *user)
+{
+    struct connection_worker *cw = user;
+    uint64_t now = loop_now_ms(cw->worker->loop), next = NEVER;
+    if (worker_inbox_count(&cw->inbox) == 0) {
+        return NEVER;
+    }
+    if (cw->review_ms > 0) {
+        next = now + cw->review_ms;
+    }
+    if (cw->draining && now + DRAIN_MS < next) {
+        next = now + DRAIN_MS;
+    }
+    list_each (it, following, &cw->kinds) {
+        const struct connections *all = list_entry(it, struct connections, link);
+        uint64_t tight = connections_next_tight(all);
+        uint64_t expiry = deadlines_at_wall(&cw->deadlines, all->next_expiry_ms);
+        next = tight < next ? tight : next;
+        next = expiry < next ? expiry : next;
+    }
+    return next;
+}
+
+int connection_worker_init(struct connection_worker *cw, const struct connection_worker_ops *ops,
+                           struct worker *worker, struct tidings_error *err)
+{
+    const struct deadlines_also also = {connection_worker_next_check, connection_worker_check, cw};
+    cw->ops = ops;
+    cw->worker = worker;
+    list_init(&cw->kinds);
+    int timed = deadlines_init(&cw->deadlines, worker->loop, &also);
+    loop_hook_add(worker->loop, &cw->end_hook, ops->end_turn, cw);
+    cw->next_turn = loop_timer_open(worker->loop, connection_worker_on_turn, cw);
+    cw->inbox.limit_counters = worker->limit_counters;
+    cw->inbox.adopt = ops->adopt;
+    cw->inbox.mailbox = mailbox_create(worker->loop, cw, err);
+    if (timed < 0 || !cw->next_turn || !cw->inbox.mailbox) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static void connections_shut_down(struct deadline_list *list)
+{
+    struct deadline *first;
+    while ((first = deadline_list_first(list)) != NULL) {
+        connection_close(list_entry(first, struct connection, deadline), "shutdown");
+    }
+}
+
+void connection_worker_deinit(struct connection_worker *cw)
+{
+    cw->drained = NULL;
+    list_each (it, next, &cw->kinds) {
+        struct connections *all = list_entry(it, struct connections, link);
+        for (unsigned i = 0; i < all->kind->state_count; i++) {
+            connections_shut_down(&all->lists[i]);
+        }
+        connections_shut_down(&all->put_off);
+    }
+    if (cw->inbox.mailbox) {
+        mailbox_close(cw->inbox.mailbox);
+        mailbox_unref(cw->inbox.mailbox);
+    }
+    deadlines_deinit(&cw->deadlines);
+    loop_timer_close(cw->next_turn);
+    loop_hook_remove(&cw->end_hook);
+}
+
+static void connection_worker_check_drained(struct connection_worker *cw)
+{
+    if (cw->draining && cw->drained && worker_inbox_count(&cw->inbox) == 0) {
+        void (*drained)(void *) = cw->drained;
+        cw->drained = NULL;
+        drained(cw->drained_user);
+    }
+}
+
+void connection_worker_left(struct connection_worker *cw)
+{
+    worker_inbox_left(&cw->inbox);
+    connection_worker_check_drained(cw);
+}
+
+void connection_worker_drain(struct connection_worker *cw, void (*drained)(void *user), void *user)
+{
+    cw->draining = true;
+    cw->drained = drained;
+    cw->drained_user = user;
+    deadlines_changed(&cw->deadlines);
+    connection_worker_check_drained(cw);
 }

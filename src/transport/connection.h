@@ -1,46 +1,59 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deadlines of the connections of one worker: until when a client must have sent its request, taken
- * what waits for it, or be sent a sign of life.
+ * A connection of a client, whatever it speaks: HTTP, WebSocket or lines.
  *
- * Connections hang in lists, one for each kind of deadline. All members of a list have the same
- * time, so a list is ordered, oldest first, and only its first member has to be looked at. One
- * timer runs for all lists, until the nearest deadline of all; while there is none, it does not
- * run, and a worker whose clients are idle sleeps. It is rounded up by at most an eighth of the
- * time and a second, to where the deadlines of others are rounded to, so that many share one
- * wake-up.
+ * A connection is the first member of the struct of its kind. It has a channel, a sink and a send
+ * queue, and it is in one state. A kind is a const table: its states, and the operations in which
+ * it differs from the others. All else exists once, here:
  *
- * A list may also be one without a deadline: then it only says who is in it.
+ *   states       connection_set_state is the only function that changes a state. A change that the
+ *                table does not have is our mistake: it is asserted, and without assertions the
+ *                connection is closed.
+ *   deadlines    Each state has a list, and its members have the same time. One timer runs until
+ *                the nearest deadline of the worker.
+ *   stall        A connection that takes nothing for `stall_ms` is cut.
+ *   keep-alive   Output (of a WebSocket: input) puts it off without moving the connection.
+ *   credentials  A connection ends when its token or certificate expires or is revoked.
+ *   input        The budget for unfinished messages (LIMIT_INPUT) cuts the slowest connection.
+ *   output       The send queue is booked (LIMIT_OUTPUT).
+ *   end          connection_close; the memory goes at the end of the turn.
+ *
+ * Everything belongs to the thread of the worker.
+ *
+ *   struct connection_worker   the connections of one worker that share a timer
+ *     struct connections       those of one kind
+ *       struct connection      one of them
  */
 #ifndef TRANSPORT_CONNECTION_H
 #define TRANSPORT_CONNECTION_H
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <stdbool.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/list.h"
 #include "base/loop.h"
 #include "base/net/sendq.h"
 #include "engine/protocol/channel.h"
 #include "engine/worker.h"
-#include "security/cpu_budget.h"
-#include "security/limits.h"
+#include "security/principal.h"
+#include "transport/listener.h"
 
-/* In the connection. */
+/* -------------------------------------------------------------------------------------------------
+ * Deadlines. The members of a list have the same time, so the list is ordered, oldest first, and
+ * only its first member can be due. One timer runs for all lists, until the nearest deadline; while
+ * there is none, it does not run, and a worker with idle clients sleeps. The timer is rounded up by
+ * at most an eighth of the time and a second, so that many deadlines share one wake-up.
+ *
+ * A list can have no deadline; then it only knows its members.
+ */
+
 struct deadline {
-    /* The owner's own: when something was last heard of it, or how much it had taken. */
-    uint32_t noted;
+    uint32_t noted; /* the owner's own: a time, or a number of bytes */
     /* When it was put at the end of its list. The loop's time, cut to 32 bits: no deadline is as
      * long as that takes to come round. */
     uint32_t listed_ms;
     struct list link;
 };
 
-/* It was in its list for so long. It is at the end of that list again already: who does nothing is
- * called again after the same time. It may be moved and its memory discarded, and others' too. */
+/* It was in its list for that time. It is at the end of that list again already, so a function that
+ * does nothing is called again after the same time. It can move or discard this and others. */
 typedef void (*deadline_fn)(struct deadline *deadline);
 
 struct deadline_list {
@@ -52,10 +65,10 @@ struct deadline_list {
     deadline_fn due;
 };
 
-/* What has to be looked at besides, by the loop's time. */
+/* Further work on the same timer, by the loop's time. */
 struct deadlines_also {
-    uint64_t (*next)(void *user); /* when? UINT64_MAX: never. Asked at the end of a turn */
-    void (*check)(void *user);    /* now, and whenever deadlines are due */
+    uint64_t (*next)(void *user); /* when; UINT64_MAX: never. Called at the end of a turn */
+    void (*check)(void *user);    /* at that time, and whenever deadlines are due */
     void *user;
 };
 
@@ -72,231 +85,281 @@ struct deadlines {
 /* -1: out of memory. */
 int deadlines_init(struct deadlines *d, struct loop *loop, const struct deadlines_also *also);
 void deadlines_deinit(struct deadlines *d); /* all zero is fine */
-/* At the end of each turn: set the timer. */
+/* At the end of each turn: sets the timer. */
 void deadlines_end_turn(struct deadlines *d);
-/* What `also` waits for has changed, without any connection's having been moved. */
+/* The time of `also` has changed. */
 void deadlines_changed(struct deadlines *d);
-/* For `also.next`: when to look for something that happens at `wall_ms` (Unix time; 0: never). The
- * clock on the wall may be set, so that is once a minute at least. */
+/* For `also.next`: the time to look for an event at `wall_ms` (Unix time; 0: never). The wall clock
+ * can be set, so this is at most a minute from now. */
 uint64_t deadlines_at_wall(const struct deadlines *d, int64_t wall_ms);
-/* Do what is due, as the timer does. */
+/* Runs everything that is due, as the timer does. */
 void deadlines_run(struct deadlines *d);
 
 /* `after_ms` 0: no deadline, `due` is not called. */
 void deadline_list_init(struct deadline_list *list, struct deadlines *d, uint64_t after_ms,
                         deadline_fn due);
-/* The one that is there for longest; NULL: nobody is. */
+/* The oldest member; NULL: the list is empty. */
 struct deadline *deadline_list_first(const struct deadline_list *list);
 
 void deadline_init(struct deadline *deadline); /* in no list */
-/* To the end of `list`, from wherever it was; its time begins. */
+/* To the end of `list`, from any other; its time begins. */
 void deadline_enter(struct deadline_list *list, struct deadline *deadline);
 void deadline_leave(struct deadline_list *list, struct deadline *deadline); /* twice is fine */
 static inline bool deadline_is_listed(const struct deadline *deadline)
 {
     return !list_empty(&deadline->link);
 }
-uint32_t deadline_age_ms(const struct deadline_list *list, uint32_t since_ms);
-
-/* The kernel takes no more of what waits to be written, after `written` bytes: the time begins,
- * anew when some was taken meanwhile. `noted` is that number. */
+/* The kernel takes no more, after `written` bytes. The time begins, and begins again if the kernel
+ * has taken some since the last call. */
 void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint64_t written);
-/* The same for a queue that waits; there is no deadline while it waits for a source. */
-void deadline_await(struct deadline_list *list, struct deadline *deadline, const struct sendq *q);
+
+/* -------------------------------------------------------------------------------------------------
+ * Kinds of connections.
+ */
+
+struct connection;
+struct connection_worker;
+struct connections;
+
+#define CONNECTION_STATES_MAX 16u
+
+/* A state of a kind. The last one of a kind is GONE: the connection is closed. */
+struct connection_state {
+    uint32_t next;                         /* states that can follow: bits, 1u << state */
+    void (*on_due)(struct connection *c);  /* its time is over; NULL: it has no time */
+    void (*on_turn)(struct connection *c); /* it waits for the next turn only; NULL: it does not */
+    bool is_partial : 1;    /* a part of a message has come: the input budget can end it */
+    bool is_timed : 1;      /* … and each INPUT_STEP of it has a time, shorter when it is tight */
+    bool is_open : 1;       /* expired and revoked credentials end it */
+    bool is_kept_alive : 1; /* its time is the keep-alive, which connection_put_off puts off */
+    bool is_stream : 1;     /* counted in worker_stats.streams */
+};
+
+/* Operations of a kind. Const, one table for each kind. */
+struct connection_kind {
+    const struct connection_state *states;
+    unsigned state_count;
+    bool is_http; /* begun as HTTP */
+    const struct channel_ops *channel_ops;
+    const struct sink_ops *sink_ops;
+    loop_poll_fn on_event; /* `user` is the connection */
+    sendq_flushed_fn on_flushed;
+    /* TLS has failed with `why` (tls_recv). Close or refuse it; an alert may be in the queue. */
+    void (*on_tls_failed)(struct connection *c, ssize_t why);
+    size_t (*input_size)(const struct connection *c); /* bytes of unhandled input in memory */
+    /* Refuse it because of the input budget and forget its input. `is_unfair`: its client has more
+     * than its share. */
+    void (*cut_input)(struct connection *c, bool is_unfair);
+    /* Its credentials have expired, or were revoked: end it. */
+    void (*end_credentials)(struct connection *c, bool is_revoked);
+    /* Does it end with its credentials? NULL: in open states, yes. */
+    bool (*has_credentials)(const struct connection *c);
+    void (*on_closed)(struct connection *c); /* it is closed: drop what is under way. May be NULL */
+    void (*free)(void *connection);          /* its memory */
+};
+
+/* What differs between workers of HTTP and of lines. */
+struct connection_worker_ops {
+    void (*adopt)(struct letter *letter, void *owner); /* as in struct worker_inbox */
+    void (*end_turn)(void *user);                      /* `user` is the connection_worker */
+    void (*on_turn)(struct connection_worker *cw);     /* a turn that was wanted; or NULL */
+    /* At least every 250 ms while draining, and every `review_ms`. */
+    void (*check)(struct connection_worker *cw);
+    void (*review)(struct connection_worker *cw); /* end revoked credentials now; or NULL */
+};
+
+struct connection_worker {
+    const struct connection_worker_ops *ops;
+    struct worker *worker;
+    struct worker_inbox inbox;
+    struct deadlines deadlines;
+    struct list kinds;            /* struct connections */
+    struct loop_timer *next_turn; /* runs while connections have yielded */
+    struct loop_hook end_hook;
+    void (*drained)(void *user);
+    void *drained_user;
+    uint32_t review_ms; /* how often `check` is called; 0: it need not be */
+    bool draining;
+    char scratch[65536]; /* connection_receive reads into it */
+};
+
+struct connections {
+    const struct connection_kind *kind;
+    struct connection_worker *cw;
+    struct list link; /* in cw->kinds */
+    struct deadline_list lists[CONNECTION_STATES_MAX];
+    struct deadline_list put_off; /* the members of is_kept_alive that were put off */
+    struct deadline_list stalled;
+    uint64_t keepalive_ms;
+    int64_t next_expiry_ms; /* of credentials; 0: never */
+};
+
+struct connection {
+    struct channel channel;
+    struct connections *all;
+    struct loop_poll poll;
+    /* From here on what every message to a stream touches, close together. */
+    struct sink sink;
+    struct sendq out;       /* also has its descriptor: out.fd */
+    uint32_t input_counted; /* bytes of input in LIMIT_INPUT */
+    unsigned char state;
+    bool eof : 1;      /* the client will send nothing more */
+    bool has_long : 1; /* a long answer may wait */
+    /* Of a WebSocket. They are here because there is room: a stream must not grow. */
+    bool has_rest : 1;       /* messages that were read wait for room */
+    bool was_enveloped : 1;  /* the last message was: so are answers */
+    bool uses_envelopes : 1; /* some message was: so are notifications */
+    union {
+        struct {
+            struct deadline stall;    /* in all->stalled while the kernel takes no more */
+            struct deadline deadline; /* in all->lists[state]; noted: connection_put_off */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
+};
+/* With a pointer of its kind, one of the four blocks of an idle stream (unit/server/test_idle.c):
+ * malloc has no size between 312 bytes and 16 more. */
+_Static_assert(sizeof(void *) != 8 || sizeof(struct connection) <= 304, "an idle stream grows");
+
+/* -------------------------------------------------------------------------------------------------
+ * Workers and kinds.
+ */
+
+/* `cw` is zeroed. TIDINGS_E_NOMEM; connection_worker_deinit afterwards in any case. */
+int connection_worker_init(struct connection_worker *cw, const struct connection_worker_ops *ops,
+                           struct worker *worker, struct tidings_error *err);
+/* Closes all connections. Other threads must not send to the inbox any more. */
+void connection_worker_deinit(struct connection_worker *cw);
+/* At the end of each turn, after everything was written. `has_yielded`: another turn is wanted,
+ * besides the states that want one. */
+void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded);
+/* Calls `drained` once, when the last connection is gone. */
+void connection_worker_drain(struct connection_worker *cw, void (*drained)(void *user), void *user);
+/* Ends the open connections of revoked principals. */
+void connection_worker_dismiss(struct connection_worker *cw, principal_test_fn is_gone, void *user);
+/* A connection is gone: calls `drained` if it was the last. */
+void connection_worker_left(struct connection_worker *cw);
+
+/* `times_ms` by state. That of is_kept_alive is the longest silence. */
+void connections_init(struct connections *all, const struct connection_kind *kind,
+                      struct connection_worker *cw, const uint64_t *times_ms, uint64_t stall_ms);
+/* The connection that is in `state` for longest; NULL: none is. */
+struct connection *connections_first(const struct connections *all, unsigned state);
+/* Calls `fn` for each connection in these states (bits). It can close its connection, no other. */
+void connections_each(struct connections *all, uint32_t states,
+                      void (*fn)(struct connection *c, void *user), void *user);
+
+/* -------------------------------------------------------------------------------------------------
+ * Life of a connection.
+ */
+
+/* Zeroed memory becomes a connection without socket and state. */
+void connection_prepare(struct connection *c, struct connections *all);
+/* The first state. */
+void connection_start(struct connection *c, unsigned state);
+/* connection_prepare, then takes an accepted socket, with the state `first`. Takes the handover and
+ * `c`; -1: out of memory, both are gone. */
+int connection_adopt(struct connection *c, struct connections *all, struct handover *handover,
+                     unsigned first);
+void connection_set_state(struct connection *c, unsigned state);
+bool connection_may_move(const struct connection_kind *kind, unsigned from, unsigned to);
+/* Returns true if it can handle another message in this turn. If not, its state is `yielded`, and
+ * it goes on in the next turn. */
+bool connection_may_go_on(struct connection *c, unsigned yielded);
+static inline bool connection_is_gone(const struct connection *c)
+{
+    return c->state == c->all->kind->state_count - 1;
+}
+
+/* Reads into cw->scratch. Returns the bytes; 0: none now, or none ever if `eof` is set, which can
+ * come with the last bytes; -1: it was closed, or refused by on_tls_failed. */
+ssize_t connection_receive(struct connection *c);
+/* After each flush: starts or ends the time of a stall, and books the queue. */
+void connection_note_flush(struct connection *c, enum sendq_state state);
+/* It was written to (a WebSocket: it was heard of): puts the keep-alive off. */
+static inline void connection_put_off(struct connection *c)
+{
+    c->deadline.noted = (uint32_t)loop_now_ms(c->channel.worker->loop);
+}
+/* It has a principal now, with which it ends. */
+void connection_note_expiry(struct connection *c);
+
+void connection_close(struct connection *c, const char *reason); /* twice is fine */
+/* Closes it because its socket failed, or because TCP_USER_TIMEOUT cut it. */
+void connection_fail(struct connection *c, const char *otherwise);
+/* Closes it, counted and logged as a cut: `what` for the log of slow readers. */
+void connection_cut(struct connection *c, const char *what, const char *reason);
+/* Gives up everything but the descriptor, the channel and the input, for a move elsewhere. */
+void connection_detach(struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
  * The budget for unhandled input of all connections together (`--max-input`, LIMIT_INPUT, in bytes
- * of memory): bodies, messages and lines of which a part has come, and whole ones that wait their
- * turn.
+ * of memory): bodies, messages and lines of which a part has come, and whole ones that wait for
+ * their turn.
  *
- * When it is more than that, room is made where it is needed: on its own worker whoever has gone on
- * for the longest time without 64 KiB of progress is told so and cut, until there is room. So a
- * message that keeps coming stays, and what drips or stands still goes. While more than half of it
- * is in use, whoever needs more than a second (INPUT_TIGHT_MS) for 64 KiB goes likewise, on all
- * workers.
+ * When it is used up, room is made where it is needed: on its own worker the connection that has
+ * gone on for longest without 64 KiB of progress is refused and cut, until there is room. So a
+ * message that keeps coming stays. While more than half of it is in use, a connection that needs
+ * more than a second (INPUT_TIGHT_MS) for 64 KiB is cut likewise, on all workers.
  *
  * A client that holds more than its share (security/limits.h) with several connections loses the
- * one that brought more; one connection may always have one message. Connections are counted before
+ * one that brought more; one connection can always have one message. Connections are counted before
  * it is known whose they are: the reserve is for Unix sockets.
  */
 
 #define INPUT_STEP (64u * 1024u) /* bytes that are progress */
 #define INPUT_TIGHT_MS 1000u
 
-/* A connection of `origin` (NULL: nobody's), of which *counted bytes are counted already, holds
- * `held` bytes now. */
-static inline void input_count_held(struct limit_counters *counters, struct allowance *origin,
-                                    uint32_t *counted, size_t held)
-{
-    if (held == *counted) {
-        return;
-    }
-    size_t more = held - *counted; /* modulo 2^64: what is less is subtracted */
-    __atomic_fetch_add(&counters->in_use[LIMIT_INPUT], more, __ATOMIC_RELAXED);
-    if (origin) {
-        __atomic_fetch_add(allowance_held(origin, LIMIT_INPUT), more, __ATOMIC_RELAXED);
-    }
-    *counted = (uint32_t)held;
-}
-
-/* Without the reserve. */
-static inline bool input_is_over(const struct limit_counters *counters)
-{
-    uint64_t most = counters->values[LIMIT_INPUT];
-    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most - share_reserve(most);
-}
-
-/* The reserve is there for it. */
-static inline bool input_may_stay(const struct limit_counters *counters,
-                                  const struct allowance *origin)
-{
-    return origin && allowance_is_user(origin) &&
-           limit_in_use(counters, LIMIT_INPUT) <= counters->values[LIMIT_INPUT];
-}
-
-/* Its client holds too much, and not only on this connection. Counts it. */
-static inline bool input_is_unfair(struct limit_counters *counters, struct allowance *origin,
-                                   uint32_t counted)
-{
-    uint64_t most = counters->values[LIMIT_INPUT];
-    if (!origin || most == 0 || allowance_is_whole(origin)) {
-        return false;
-    }
-    size_t own = __atomic_load_n(allowance_held(origin, LIMIT_INPUT), __ATOMIC_RELAXED);
-    uint64_t reserve = allowance_is_user(origin) ? share_reserve(most) : 0;
-    if (own <= share_part(counters, most) + reserve || own == counted) {
-        return false;
-    }
-    __atomic_fetch_add(&counters->share_hits[LIMIT_INPUT], 1, __ATOMIC_RELAXED);
-    return true;
-}
-
-/* More than half? */
-static inline bool input_is_tight(const struct limit_counters *counters)
-{
-    uint64_t most = counters->values[LIMIT_INPUT];
-    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most / 2;
-}
-
-/* When those in a list of unfinished input should be asked whether they go on too slowly: some
- * worker may use more than half by then. */
-static inline uint64_t input_next_check(const struct limit_counters *counters,
-                                        const struct deadline_list *partial)
-{
-    const struct deadline *first = deadline_list_first(partial);
-    if (!first || counters->values[LIMIT_INPUT] == 0) {
-        return UINT64_MAX;
-    }
-    uint32_t age = deadline_age_ms(partial, first->listed_ms);
-    return loop_now_ms(partial->deadlines->loop) +
-           (age < INPUT_TIGHT_MS ? INPUT_TIGHT_MS - age : INPUT_TIGHT_MS);
-}
+/* Counts its input as it is now. */
+void connection_book_input(struct connection *c);
+/* The same, and makes room if this connection or all of them hold too much. */
+void connection_make_room(struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
- * Books the send queue of a connection (security/limits.h). Long answers have a booking of their
- * own. These functions book the rest: short answers and notifications that a client does not read
- * at once.
+ * Output. Long answers have a booking of their own (security/limits.h). These functions book the
+ * rest: short answers and notifications that a client does not read at once.
  */
 
-/* The account of its client, borrowed: the principal's, or where it comes from. */
-static inline struct allowance *output_account(const struct channel *channel)
-{
-    const struct principal *p = channel->principal;
-    return p && p->kind != PRINCIPAL_ANONYMOUS ? p->account : channel->origin;
-}
-
-/* Books nothing for the queue, until it is booked again. */
-static inline void output_unbook_queue(const struct channel *channel, struct sink *sink)
-{
-    if (sink->booked > 0) {
-        output_count(channel->worker->limit_counters, output_account(channel), &sink->booked, 0);
-    }
-}
-
+/* Puts a text into the queue; a large one gives its memory away, and is empty then. */
+void connection_put(struct connection *c, struct buf *text);
 /* Books the present size of the queue. Call it after each change. */
-static inline void output_book_queue(const struct channel *channel, struct sink *sink,
-                                     const struct sendq *out)
-{
-    size_t by_sources;
-    if (out->pending > 0 || sink->booked > 0) {
-        output_count(channel->worker->limit_counters, output_account(channel), &sink->booked,
-                     out->pending > 0 ? sendq_held(out, &by_sources) : 0);
-    }
-}
-
+void connection_book_output(struct connection *c);
 /* Call this after an answer was queued. It ignores small queues, which the next flush empties. */
-static inline void output_book_answer(const struct channel *channel, struct sink *sink,
-                                      const struct sendq *out)
-{
-    if (out->pending > SENDQ_MADE) {
-        output_book_queue(channel, sink, out);
-    }
-}
-
-/* Returns true if the connection must read its answers before it may send more requests. */
-static inline bool output_must_wait(const struct channel *channel, const struct sendq *out)
-{
-    struct limit_counters *counters = channel->worker->limit_counters;
-    if (out->pending == 0) {
-        return false;
-    }
-    struct share_taker who = channel_taker(channel);
-    bool is_over = share_is_over(counters, LIMIT_OUTPUT, counters->values[LIMIT_OUTPUT], &who);
-    allowance_release(who.account);
-    return is_over;
-}
+void connection_book_answer(struct connection *c);
+/* Returns true if the connection must read its answers before it can send more requests. */
+bool connection_must_wait(const struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
- * What connections that carry messages both ways have in common, however they are framed (lines,
- * WebSocket): messages interleave freely, answers and notifications share one send queue, and the
+ * Message connections carry messages both ways, however they are framed: lines, WebSocket,
+ * HTTP+SSE. Messages interleave freely, answers and notifications share one send queue, and the
  * number of requests under way, the memory for their answers, and the bytes in the queue are
- * bounded.
- * Order: short messages are sent in the order in which they arise. A long answer begins when the
- * queue is empty, and after pending notifications. So a notification waits for one long answer at
- * most.
+ * bounded. Order: short messages are sent in the order in which they arise. A long answer begins
+ * when the queue is empty, and after pending notifications. So a notification waits for one long
+ * answer at most.
  */
 
 #define MESSAGE_CONN_HIGH_WATER (1u << 20) /* bytes of output that wait */
 #define MESSAGE_CONN_MAX_CALLS 256u        /* requests under way */
 
-/* May another message be handled? If not it waits, and nothing more is read. */
-bool message_conn_has_room(const struct channel *channel, const struct sendq *out);
-/* For channel_ops.is_sending. */
-bool message_conn_is_sending(const struct sendq *out, size_t *ret_held);
-/* Put a text into the queue; a large one gives its memory away, and is empty then. */
-void message_conn_put(struct sendq *out, struct buf *text);
+/* Returns true if another message can be handled. If not, it waits, and nothing more is read. */
+bool message_conn_has_room(const struct connection *c);
 
-/* For channels and sinks that have nothing to say here: no status to a notification, no ids of
- * events, and no end of a stream but that of the connection. */
+/* -------------------------------------------------------------------------------------------------
+ * Operations of channels and sinks that do not differ.
+ */
+
+void connection_unbook(struct channel *channel);
+bool connection_is_sending(const struct channel *channel, size_t *ret_held);
+void connection_address(const struct channel *channel, char out[PRINCIPAL_MAX]);
+void connection_facts(const struct channel *channel, struct channel_facts *ret);
+size_t connection_sink_pending(const struct sink *sink);
+struct channel *connection_sink_channel(const struct sink *sink);
+void connection_sink_cut(struct sink *sink, const char *reason);
+
+/* For message connections: no status to a notification, no ids of events, and no end of a stream
+ * but that of the connection. */
 void message_conn_accepted(struct channel *channel);
 void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
 void message_conn_sink_end(struct sink *sink);
-
-/* -------------------------------------------------------------------------------------------------
- * The address of a socket, of whichever family it is: one type for what bind, accept, getsockname
- * and getpeername take and give.
- */
-
-union socket_address {
-    struct sockaddr any;
-    struct sockaddr_storage storage;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    struct sockaddr_un local;
-};
-
-/* Does it lead to this machine alone? An IPv4 address that came as IPv6 is judged as what it is. */
-static inline bool socket_address_is_local(const union socket_address *a)
-{
-    switch (a->any.sa_family) {
-    case AF_INET:
-        return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
-    case AF_INET6:
-        return IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr) ? a->v6.sin6_addr.s6_addr[12] == 127
-                                                      : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
-    default:
-        return a->any.sa_family == AF_UNIX;
-    }
-}
 
 #endif

@@ -37,7 +37,7 @@
 enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
                          const struct http_route **route)
 {
-    const struct http_config *config = conn->hw->config;
+    const struct http_config *config = http_worker_of(conn)->config;
     *route = route_find(config, path);
     if (*route) {
         return PATH_ROUTE;
@@ -129,82 +129,6 @@ struct tidings_str path_session(enum http_path path, const struct http_request *
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The states of an HTTP connection: which may follow which, and the one function that moves it.
- */
-
-#define TO(state) (1u << CONN_##state)
-#define TO_END (TO(CLOSING) | TO(REFUSED) | TO(GONE))
-/* What an answer leads to. */
-#define TO_ANSWERED (TO(IDLE) | TO(HEAD) | TO(STREAM) | TO(POLL) | TO(CLOSING) | TO(GONE))
-
-/* The drawing in http_internal.h. To itself: its time begins anew. */
-static const uint16_t moves[CONN_STATES] = {
-    [CONN_HANDSHAKE] = TO(IDLE) | TO_END,
-    [CONN_IDLE] = TO(HEAD) | TO_END,
-    [CONN_HEAD] = TO(BODY) | TO(AUTHENTICATING) | TO(YIELDED) | TO(RUNNING) | TO_END,
-    [CONN_BODY] = TO(BODY) | TO(YIELDED) | TO(RUNNING) | TO_END,
-    [CONN_AUTHENTICATING] = TO(HEAD) | TO(REFUSED) | TO(GONE),
-    [CONN_YIELDED] = TO(HEAD) | TO(GONE),
-    [CONN_RUNNING] = TO(AWAITING) | TO(ADOPTING) | TO(REFUSED) | TO_ANSWERED,
-    [CONN_AWAITING] = TO_ANSWERED,
-    [CONN_ADOPTING] = TO(HEAD) | TO(GONE),
-    [CONN_STREAM] = TO(STREAM) | TO(CLOSING) | TO(GONE),
-    [CONN_POLL] = TO(POLLED) | TO(CLOSING) | TO(GONE),
-    [CONN_POLLED] = TO(CLOSING) | TO(GONE),
-    [CONN_CLOSING] = TO(GONE),
-    [CONN_REFUSED] = TO(LINGER) | TO(GONE),
-    [CONN_LINGER] = TO(REFUSED) | TO(GONE),
-    [CONN_GONE] = 0,
-};
-
-bool conn_may_move(enum conn_state from, enum conn_state to)
-{
-    return (moves[from] >> to & 1u) != 0;
-}
-
-static bool conn_is_stream(enum conn_state state)
-{
-    return state == CONN_STREAM || state == CONN_POLL || state == CONN_POLLED;
-}
-
-static void conn_enter(struct http_conn *conn, enum conn_state state)
-{
-    struct deadline_list *list = &conn->hw->lists[state];
-    bool was_stream = conn_is_stream(conn->state);
-    size_t *streams = &conn->hw->worker->stats.streams;
-    *streams = *streams + conn_is_stream(state) - was_stream;
-    conn->state = state;
-    if (state == CONN_GONE) {
-        deadline_leave(list, &conn->deadline); /* in no list */
-        return;
-    }
-    deadline_enter(list, &conn->deadline);
-    conn->deadline.noted = conn->deadline.listed_ms;
-}
-
-/* HANDSHAKE or IDLE */
-static void conn_start_state(struct http_conn *conn, enum conn_state first)
-{
-    assert(first == CONN_HANDSHAKE || first == CONN_IDLE);
-    conn_enter(conn, first);
-}
-
-void conn_set_state(struct http_conn *conn, enum conn_state state)
-{
-    if (!conn_may_move(conn->state, state)) {
-        assert(!"a transition that the table of states does not have");
-        log_warn(LOG_TRANSPORT, "connection closed", KV("reason", "internal: impossible state"),
-                 KV("from", (int)conn->state), KV("to", (int)state));
-        conn_close(conn, "internal: impossible state");
-        return;
-    }
-    conn_enter(conn, state);
-    if (conn->input_counted > 0) { /* what is handled within a turn is never counted */
-        conn_book_input(conn);
-    }
-}
-
-/* -------------------------------------------------------------------------------------------------
  * An HTTP request, in the order in which it happens: its head is parsed; the connection moves when
  * the session it names lives on another worker; the head is checked (http_check.c); its body is
  * read; it is handed to whoever handles it; and once it was answered the next one follows.
@@ -223,7 +147,7 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
     ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
         if (fault.status == 431 || fault.status == 414) {
-            limit_hit(conn->hw->worker->limit_counters,
+            limit_hit(conn->base.channel.worker->limit_counters,
                       fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
         const struct http_route *route;
@@ -249,7 +173,7 @@ static int request_worker_of(struct http_conn *conn, const struct http_request *
     const struct http_route *route = NULL;
     enum http_path path = req->query.len > 0 ? path_find(conn, req->path, &route) : PATH_NOWHERE;
     struct tidings_str id = http_session_id(path, req);
-    return id.ptr ? session_worker(id, conn->hw->worker->count) : -1;
+    return id.ptr ? session_worker(id, conn->base.channel.worker->count) : -1;
 }
 
 static void conn_move_to(struct http_conn *conn, struct http_worker *other);
@@ -259,15 +183,15 @@ static void conn_move_to(struct http_conn *conn, struct http_worker *other);
 static bool request_move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
 {
     int index = request_worker_of(conn, req);
-    struct http_worker *hw = conn->hw;
+    struct http_worker *hw = http_worker_of(conn);
     struct http_worker *other = NULL;
-    if (index >= 0 && (unsigned)index != hw->worker->index) {
+    if (index >= 0 && (unsigned)index != hw->base.worker->index) {
         other = hw->find(hw->find_user, (unsigned)index);
     }
     if (!other) {
         return false;
     }
-    if (conn->out.pending > 0) {
+    if (conn->base.out.pending > 0) {
         conn->r->head_len = conn->r->scanned = 0; /* look at it again then */
     } else {
         conn_move_to(conn, other);
@@ -311,7 +235,7 @@ static int request_decode_body(struct http_conn *conn)
     conn->r->in.len = start + decoded + rest;
     conn->r->body_len += decoded;
     conn->r->body_done = r == HTTP_CHUNKED_DONE;
-    if (conn->r->body_len > conn->hw->config->max_body) {
+    if (conn->r->body_len > http_worker_of(conn)->config->max_body) {
         conn_refuse_over(conn, LIMIT_BODY, 413, "the body is larger than this server accepts");
         return -1;
     }
@@ -324,9 +248,9 @@ static int request_read_body(struct http_conn *conn)
 {
     int rc = request_decode_body(conn);
     if (rc == 0 && !conn->r->body_done &&
-        (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= INPUT_STEP)) {
+        (conn->base.state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= INPUT_STEP)) {
         conn->r->body_mark = conn->r->body_len;
-        conn_set_state(conn, CONN_BODY);
+        connection_set_state(&conn->base, CONN_BODY);
     }
     return rc;
 }
@@ -339,8 +263,8 @@ static bool request_read(struct http_conn *conn, struct http_request *req)
 {
     struct http_reading *r = conn->r;
     bool is_new = r->head_len == 0;
-    if (conn->state == CONN_IDLE) {
-        conn_set_state(conn, CONN_HEAD);
+    if (conn->base.state == CONN_IDLE) {
+        connection_set_state(&conn->base, CONN_HEAD);
     }
     if (r->is_accepted && !r->body_done && (request_read_body(conn) < 0 || !r->body_done)) {
         return false; /* more is needed; the head was looked at already */
@@ -363,7 +287,7 @@ static bool request_read(struct http_conn *conn, struct http_request *req)
     }
     r->is_accepted = true;
     if (!r->body_done && req->expect_continue && req->minor > 0) {
-        sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+        sendq_puts(&conn->base.out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
     }
     return r->body_done;
 }
@@ -401,7 +325,7 @@ static void request_run_get(struct http_conn *conn, const struct http_request *r
     } else if (conn->r->path == PATH_SSE) {
         legacy_sse_open(conn);
     } else {
-        inbound_get(&conn->channel, headers);
+        inbound_get(&conn->base.channel, headers);
     }
 }
 
@@ -418,7 +342,7 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
         if (conn->r->path == PATH_MESSAGES) {
             legacy_sse_post(conn, named, body);
         } else {
-            inbound_text(&conn->channel, body, &headers);
+            inbound_text(&conn->base.channel, body, &headers);
         }
         break;
     case HTTP_HEAD: /* of the console and health; others were refused before the body was read */
@@ -426,7 +350,7 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
         request_run_get(conn, req, &headers);
         break;
     case HTTP_DELETE:
-        inbound_delete(&conn->channel, &headers);
+        inbound_delete(&conn->base.channel, &headers);
         break;
     case HTTP_OPTIONS:
         conn_answer_preflight(conn, req);
@@ -468,7 +392,7 @@ static void request_run(struct http_conn *conn, const struct http_request *req)
 void conn_finish_request(struct http_conn *conn)
 {
     struct http_reading *r = conn->r;
-    bool is_running = conn->state == CONN_RUNNING; /* then conn_go_on is on the stack */
+    bool is_running = conn->base.state == CONN_RUNNING; /* then conn_go_on is on the stack */
     size_t used = r->head_len + r->body_len;
     if (used >= r->in.len) {
         buf_deinit(&r->in); /* an idle connection holds no buffer */
@@ -483,11 +407,12 @@ void conn_finish_request(struct http_conn *conn)
     mem_free(r->origin);
     r->origin = NULL;
     if (r->after == AFTER_REFUSE) {
-        conn_set_state(conn, CONN_REFUSED);
-    } else if (r->after == AFTER_CLOSE || conn->hw->draining || (conn->eof && r->in.len == 0)) {
-        conn_set_state(conn, CONN_CLOSING);
+        connection_set_state(&conn->base, CONN_REFUSED);
+    } else if (r->after == AFTER_CLOSE || http_worker_of(conn)->base.draining ||
+               (conn->base.eof && r->in.len == 0)) {
+        connection_set_state(&conn->base, CONN_CLOSING);
     } else {
-        conn_set_state(conn, r->in.len > 0 ? CONN_HEAD : CONN_IDLE);
+        connection_set_state(&conn->base, r->in.len > 0 ? CONN_HEAD : CONN_IDLE);
         if (!is_running) {
             conn_go_on(conn);
         }
@@ -502,73 +427,55 @@ void conn_go_on(struct http_conn *conn)
 {
     struct http_request req;
     while (conn_is_reading(conn) && conn->r->in.len > 0 && !conn_is_full(conn)) {
-        if (!request_read(conn, &req) || !conn_may_go_on(conn)) {
+        if (!request_read(conn, &req) || !connection_may_go_on(&conn->base, CONN_YIELDED)) {
             break;
         }
-        conn_set_state(conn, CONN_RUNNING);
+        connection_set_state(&conn->base, CONN_RUNNING);
         request_run(conn, &req);
-        if (conn->state == CONN_RUNNING) {
-            conn_set_state(conn, CONN_AWAITING);
+        if (conn->base.state == CONN_RUNNING) {
+            connection_set_state(&conn->base, CONN_AWAITING);
         }
     }
     /* What is complete may still wait for the answers before it; the rest for what will not come.
      */
-    if (conn_is_reading(conn) && conn->eof && (conn->r->in.len == 0 || conn->out.pending == 0)) {
+    if (conn_is_reading(conn) && conn->base.eof &&
+        (conn->r->in.len == 0 || conn->base.out.pending == 0)) {
         conn_end(conn);
     }
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Receives the bytes of an HTTP connection, plain or through TLS, and refuses clients whose
- * handshake or session fails.
+ * Receives the bytes of an HTTP connection, and refuses clients whose handshake or session fails.
  */
 
-/* It speaks HTTP, and would not understand an alert. */
-static void conn_refuse_plain(struct http_conn *conn)
+/* A client that speaks HTTP would not understand an alert. For others there can be one, which is
+ * read only if we do not close in its face. */
+static void http_on_tls_failed(struct connection *c, ssize_t why)
 {
-    tls_session_destroy(sendq_detach_tls(&conn->out));
-    conn_refuse(conn, 400, "this port speaks TLS; use https://");
-}
-
-/* There may be an alert for it, which is read only when we do not close in its face. */
-static void conn_refuse_tls(struct http_conn *conn)
-{
-    log_debug(LOG_TRANSPORT, "TLS failed", KV("reason", tls_session_reason(sendq_tls(&conn->out))),
-              KV("worker", conn->hw->worker->index));
-    if (conn->out.pending == 0) {
-        conn_close(conn, "TLS failed");
-        return;
+    struct http_conn *conn = http_conn_of(c);
+    if (why == -EPROTOTYPE) {
+        tls_session_destroy(sendq_detach_tls(&c->out));
+        conn_refuse(conn, 400, "this port speaks TLS; use https://");
+    } else if (c->out.pending == 0) {
+        connection_close(c, "TLS failed");
+    } else {
+        connection_set_state(c, CONN_REFUSED);
     }
-    conn_set_state(conn, CONN_REFUSED);
 }
 
-/* http.c: what the client sent, into hw->scratch. Returns the bytes; 0: none at the moment, or
- * none ever when `eof` is set, which may come with the last ones; -1: the connection was closed, or
- * will be when it has been told why. */
+/* As connection_receive. */
 static ssize_t conn_receive(struct http_conn *conn)
 {
-    struct http_worker *hw = conn->hw;
-    struct tls_session *tls = sendq_tls(&conn->out);
-    if (tls && tls_session_reason(tls)[0] != '\0') {
-        tls = NULL; /* it failed: what still comes is of no interest */
+    ssize_t n = connection_receive(&conn->base);
+    if (n >= 0 && conn->base.state == CONN_HANDSHAKE) {
+        if (tls_session_is_ready(sendq_tls(&conn->base.out))) {
+            connection_set_state(&conn->base, CONN_IDLE); /* all may have come at once */
+        } else if (conn->base.eof) {
+            connection_close(&conn->base, "closed by the client");
+            return -1;
+        }
     }
-    bool ended = false;
-    ssize_t n = tls_recv(tls, conn->out.fd, hw->scratch, sizeof(hw->scratch), &ended);
-    conn->eof = conn->eof || ended;
-    if (n == -EPROTOTYPE) {
-        conn_refuse_plain(conn);
-    } else if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
-        conn_refuse_tls(conn);
-    } else if (n < 0) {
-        conn_close(conn, "reset");
-    } else if (conn->state == CONN_HANDSHAKE && tls_session_is_ready(tls)) {
-        conn_set_state(conn, CONN_IDLE); /* all it has to say may have come at once */
-    } else if (conn->state == CONN_HANDSHAKE && ended) {
-        conn_close(conn, "closed by the client");
-        return -1;
-    }
-    hw->worker->stats.bytes_in += n > 0 ? (size_t)n : 0;
-    return n < 0 ? -1 : n;
+    return n;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -579,30 +486,30 @@ static ssize_t conn_receive(struct http_conn *conn)
 
 static bool conn_is_full(const struct http_conn *conn)
 {
-    return conn->out.pending >= PIPELINE_HIGH_WATER || output_must_wait(&conn->channel, &conn->out);
+    return conn->base.out.pending >= PIPELINE_HIGH_WATER || connection_must_wait(&conn->base);
 }
 
 void conn_want(struct http_conn *conn)
 {
-    if (conn->state == CONN_GONE) {
+    if (conn->base.state == CONN_GONE) {
         return;
     }
-    int events = sendq_awaits_room(&conn->out) ? LOOP_WRITE : 0;
-    bool reads =
-        conn_is_reading(conn) || conn->state == CONN_HANDSHAKE || conn->state == CONN_LINGER;
+    int events = sendq_awaits_room(&conn->base.out) ? LOOP_WRITE : 0;
+    bool reads = conn_is_reading(conn) || conn->base.state == CONN_HANDSHAKE ||
+                 conn->base.state == CONN_LINGER;
     bool is_full = conn_is_full(conn);
-    bool is_ending = conn->state == CONN_CLOSING || conn->state == CONN_REFUSED;
-    if (!conn->eof && !is_ending && conn->state != CONN_YIELDED) {
+    bool is_ending = conn->base.state == CONN_CLOSING || conn->base.state == CONN_REFUSED;
+    if (!conn->base.eof && !is_ending && conn->base.state != CONN_YIELDED) {
         events |= LOOP_HANGUP;
     }
-    if (reads && !conn->eof && !is_full) {
+    if (reads && !conn->base.eof && !is_full) {
         events |= LOOP_READ;
-    } else if (conn->state == CONN_RUNNING || conn->state == CONN_AWAITING) {
+    } else if (conn->base.state == CONN_RUNNING || conn->base.state == CONN_AWAITING) {
         /* Most clients wait for their answer: asking the kernel twice per request can be spared.
          * Who sends more meanwhile ends it (conn_on_event). */
-        events |= conn->poll.wanted & LOOP_READ;
+        events |= conn->base.poll.wanted & LOOP_READ;
     }
-    loop_poll_want(&conn->poll, events);
+    loop_poll_want(&conn->base.poll, events);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -617,73 +524,38 @@ void conn_free_reading(struct http_conn *conn)
     }
 }
 
-static void conn_free(void *thing)
+static void http_conn_free(void *connection)
 {
-    struct http_conn *conn = thing;
+    struct http_conn *conn = connection;
     conn_free_reading(conn);
     mem_free(conn);
 }
 
-static void http_check_drained(struct http_worker *hw)
+static void http_on_closed(struct connection *c)
 {
-    if (hw->draining && hw->drained && worker_inbox_count(&hw->inbox) == 0) {
-        void (*drained)(void *) = hw->drained;
-        hw->drained = NULL;
-        drained(hw->drained_user);
-    }
-}
-
-/* Unhook everything but the descriptor and the input. */
-static void conn_detach(struct http_conn *conn)
-{
-    conn_set_state(conn, CONN_GONE);
-    deadline_leave(&conn->hw->stalled, &conn->stall);
-    loop_poll_deinit(&conn->poll);
-    sendq_deinit(&conn->out);
-    output_book_queue(&conn->channel, &conn->sink, &conn->out);
-    conn_book_input(conn);
-}
-
-void conn_close(struct http_conn *conn, const char *reason)
-{
-    if (conn->state == CONN_GONE) {
-        return;
-    }
-    struct http_worker *hw = conn->hw;
-    log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
-              KV("worker", hw->worker->index));
-    struct channel_facts facts;
-    channel_ending(&conn->channel, reason, &facts);
-    conn_detach(conn);
-    close(conn->out.fd);
-    worker_inbox_left(&hw->inbox);
-    worker_inbox_give_back(&hw->inbox, conn->channel.quota, conn->channel.origin);
-    sink_closed(&conn->sink);
-    channel_deinit(&conn->channel);
-    channel_ended(&conn->channel);
-    if (conn->r && conn->r->exchange) {
+    struct http_conn *conn = http_conn_of(c);
+    struct http_reading *r = conn->r;
+    if (r && r->exchange) {
         resource_abandon(conn);
     }
-    if (conn->r && conn->r->notifying) {
+    if (r && r->notifying) {
         http_notify_abandon(conn);
     }
-    if (conn->r && conn->r->pending_token) {
+    if (r && r->pending_token) {
         conn_forget_pending_token(conn);
     }
-    if (conn->r && conn->r->awaiting) {
+    if (r && r->awaiting) {
         conn_forget_session(conn);
     }
-    loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
-    http_check_drained(hw);
 }
 
 /* The client has ended its input, or we stop: close once what is pending has been written. */
 static void conn_end(struct http_conn *conn)
 {
-    if (conn->out.pending == 0) {
-        conn_close(conn, "closed by the client");
+    if (conn->base.out.pending == 0) {
+        connection_close(&conn->base, "closed by the client");
     } else {
-        conn_set_state(conn, CONN_CLOSING);
+        connection_set_state(&conn->base, CONN_CLOSING);
     }
 }
 
@@ -691,23 +563,23 @@ static void conn_end(struct http_conn *conn)
 
 static void conn_move_to(struct http_conn *conn, struct http_worker *other)
 {
-    struct http_worker *hw = conn->hw;
-    struct tls_session *tls = sendq_detach_tls(&conn->out);
-    conn_detach(conn);
-    worker_inbox_left(&hw->inbox);
-    channel_deinit(&conn->channel);
-    struct handover *h = handover_create(conn->out.fd, tls);
+    struct http_worker *hw = http_worker_of(conn);
+    struct tls_session *tls = sendq_detach_tls(&conn->base.out);
+    connection_detach(&conn->base);
+    channel_deinit(&conn->base.channel);
+    struct handover *h = handover_create(conn->base.out.fd, tls);
     if (!h) { /* it is closed */
-        worker_inbox_give_back(&hw->inbox, conn->channel.quota, conn->channel.origin);
+        worker_inbox_give_back(&hw->base.inbox, conn->base.channel.quota,
+                               conn->base.channel.origin);
     } else {
-        h->quota = conn->channel.quota;
-        h->origin = conn->channel.origin;
+        h->quota = conn->base.channel.quota;
+        h->origin = conn->base.channel.origin;
         h->in = conn->r->in;
         buf_init(&conn->r->in, 0);
-        worker_inbox_send(&other->inbox, h);
+        worker_inbox_send(&other->base.inbox, h);
     }
-    loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
-    http_check_drained(hw);
+    loop_discard(hw->base.worker->loop, &conn->base.discard, http_conn_free, conn);
+    connection_worker_left(&hw->base);
 }
 
 /* It stays one connection of the worker, and of its client. */
@@ -715,39 +587,39 @@ void conn_become_websocket(struct http_conn *conn, struct websocket *ws)
 {
     struct http_reading *r = conn->r;
     struct sendq out;
-    sendq_move(&out, &conn->out, NULL);
-    conn_detach(conn);
+    sendq_move(&out, &conn->base.out, NULL);
+    connection_detach(&conn->base);
     const struct websocket_start start = {
         .out = &out,
-        .principal = conn->channel.principal,
-        .quota = conn->channel.quota,
-        .origin = conn->channel.origin,
+        .principal = conn->base.channel.principal,
+        .quota = conn->base.channel.quota,
+        .origin = conn->base.channel.origin,
         .input = tidings_strn(r->in.ptr + r->head_len, r->in.len - r->head_len),
-        .eof = conn->eof,
+        .eof = conn->base.eof,
     };
     websocket_open(ws, &start);
     sendq_deinit(&out);
-    channel_deinit(&conn->channel);
-    loop_discard(conn->hw->worker->loop, &conn->discard, conn_free, conn);
+    channel_deinit(&conn->base.channel);
+    loop_discard(conn->base.channel.worker->loop, &conn->base.discard, http_conn_free, conn);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static void conn_read_input(struct http_conn *conn)
 {
-    struct http_worker *hw = conn->hw;
-    for (size_t total = 0; total < READ_QUANTUM && !conn->eof;) {
+    struct http_worker *hw = http_worker_of(conn);
+    for (size_t total = 0; total < READ_QUANTUM && !conn->base.eof;) {
         ssize_t n = conn_receive(conn);
         if (n <= 0) {
             return;
         }
-        if (buf_put(&conn->r->in, hw->scratch, (size_t)n) < 0) {
+        if (buf_put(&conn->r->in, hw->base.scratch, (size_t)n) < 0) {
             conn_refuse_over(conn, LIMIT_BODY, 413,
                              "the request is larger than this server accepts");
             return;
         }
         total += (size_t)n;
-        if ((size_t)n < sizeof(hw->scratch)) {
+        if ((size_t)n < sizeof(hw->base.scratch)) {
             return; /* most likely all there is; level-triggered anyway */
         }
     }
@@ -755,8 +627,8 @@ static void conn_read_input(struct http_conn *conn)
 
 static void conn_discard_input(struct http_conn *conn)
 {
-    if (conn_receive(conn) >= 0 && conn->eof) {
-        conn_close(conn, "refused");
+    if (conn_receive(conn) >= 0 && conn->base.eof) {
+        connection_close(&conn->base, "refused");
     }
 }
 
@@ -764,74 +636,64 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state);
 
 static void conn_on_event(struct loop_poll *poll, int events, void *user)
 {
-    struct http_conn *conn = user;
+    struct http_conn *conn = http_conn_of(user);
     if (events & LOOP_ERROR) {
-        conn_close(conn, peer_identity_failure(&conn->channel, &conn->out, "socket error"));
+        connection_fail(&conn->base, "socket error");
         return;
     }
     if (events & LOOP_WRITE) {
-        conn_on_flushed(&conn->out, sendq_flush(&conn->out));
-        if (conn->state == CONN_GONE) {
+        conn_on_flushed(&conn->base.out, sendq_flush(&conn->base.out));
+        if (conn->base.state == CONN_GONE) {
             return;
         }
     }
-    if ((events & LOOP_READ) && (conn_is_reading(conn) || conn->state == CONN_HANDSHAKE)) {
+    if ((events & LOOP_READ) && (conn_is_reading(conn) || conn->base.state == CONN_HANDSHAKE)) {
         conn_read_input(conn);
         conn_go_on(conn);
-    } else if ((events & LOOP_READ) && conn->state == CONN_LINGER) {
+    } else if ((events & LOOP_READ) && conn->base.state == CONN_LINGER) {
         conn_discard_input(conn);
     } else if (events & LOOP_HANGUP) {
-        conn_close(conn, "closed by the client"); /* cancels what was under way */
+        connection_close(&conn->base, "closed by the client"); /* cancels what was under way */
         return;
-    } else if ((events & LOOP_READ) && conn->state == CONN_AWAITING) {
-        loop_poll_want(poll, conn->poll.wanted & ~LOOP_READ); /* its turn comes */
+    } else if ((events & LOOP_READ) && conn->base.state == CONN_AWAITING) {
+        loop_poll_want(poll, conn->base.poll.wanted & ~LOOP_READ); /* its turn comes */
     }
     conn_want(conn);
-    conn_book_input(conn);
-    if (conn->input_counted > 0) {
-        conn_make_room(conn);
-    }
+    connection_make_room(&conn->base);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void conn_begin_waiting(struct http_conn *conn)
-{
-    output_book_queue(&conn->channel, &conn->sink, &conn->out);
-    deadline_await(&conn->hw->stalled, &conn->stall, &conn->out);
-    conn_want(conn);
-}
-
 static void conn_on_flushed(struct sendq *q, enum sendq_state state)
 {
-    struct http_conn *conn = list_entry(q, struct http_conn, out);
-    if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !deadline_is_listed(&conn->stall) &&
-        !conn->sink.blocked && !conn->has_long) {
+    struct http_conn *conn = list_entry(q, struct http_conn, base.out);
+    if (state == SENDQ_EMPTY && conn->base.state == CONN_STREAM &&
+        !deadline_is_listed(&conn->base.stall) && !conn->base.sink.blocked &&
+        !conn->base.has_long) {
         return; /* the ordinary case of a stream: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
-        conn_close(conn, peer_identity_failure(&conn->channel, &conn->out, sendq_reason(q)));
+        connection_fail(&conn->base, sendq_reason(q));
         return;
     }
+    connection_note_flush(&conn->base, state);
     if (state == SENDQ_WAITING) {
-        conn_begin_waiting(conn);
-        return;
-    }
-    deadline_leave(&conn->hw->stalled, &conn->stall);
-    output_book_queue(&conn->channel, &conn->sink, &conn->out);
-    if (conn->state == CONN_CLOSING || (conn->state == CONN_REFUSED && conn->eof)) {
-        conn_close(conn, "done");
-        return;
-    }
-    if (conn->state == CONN_REFUSED) {
-        sendq_end(&conn->out);
-        conn_set_state(conn, CONN_LINGER);
         conn_want(conn);
         return;
     }
-    sink_drained(&conn->sink);
-    if (conn->has_long) {
-        conn->has_long = delivery_drained(&conn->channel);
+    if (conn->base.state == CONN_CLOSING || (conn->base.state == CONN_REFUSED && conn->base.eof)) {
+        connection_close(&conn->base, "done");
+        return;
+    }
+    if (conn->base.state == CONN_REFUSED) {
+        sendq_end(&conn->base.out);
+        connection_set_state(&conn->base, CONN_LINGER);
+        conn_want(conn);
+        return;
+    }
+    sink_drained(&conn->base.sink);
+    if (conn->base.has_long) {
+        conn->base.has_long = delivery_drained(&conn->base.channel);
     }
     if (conn->r && conn->r->in.len > 0) {
         conn_go_on(conn);
@@ -839,12 +701,12 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
     conn_want(conn);
 }
 
-static void http_flush_batch(void *user)
+static void http_end_turn(void *user)
 {
     struct http_worker *hw = user;
     poll_flush(hw);
-    sendq_batch_flush(&hw->worker->batch);
-    http_end_turn(hw);
+    sendq_batch_flush(&hw->base.worker->batch);
+    connection_worker_end_turn(&hw->base, false);
 }
 
 /* ---- the end of the server ------------------------------------------------------------------- */
@@ -852,13 +714,15 @@ static void http_flush_batch(void *user)
 /* Is there no whole request? */
 static bool conn_is_quiet(const struct http_conn *conn)
 {
-    return conn_is_reading(conn) || conn->state == CONN_HANDSHAKE;
+    return conn_is_reading(conn) || conn->base.state == CONN_HANDSHAKE;
 }
 
 /* While draining: a connection goes that has nothing to ask. A request half read is as good as
  * none. */
-static void conn_end_if_quiet(struct http_conn *conn)
+static void conn_end_if_quiet(struct connection *c, void *user)
 {
+    (void)user;
+    struct http_conn *conn = http_conn_of(c);
     if (conn_is_quiet(conn)) {
         conn_read_input(conn);
     }
@@ -873,19 +737,12 @@ static void conn_end_if_quiet(struct http_conn *conn)
 
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user)
 {
-    hw->draining = true;
-    hw->drained = drained;
-    hw->drained_user = user;
-    static const enum conn_state quiet[] = {CONN_HANDSHAKE, CONN_IDLE, CONN_HEAD, CONN_BODY};
-    for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
-        list_each (it, next, &hw->lists[quiet[i]].all) {
-            conn_end_if_quiet(list_entry(it, struct http_conn, deadline.link));
-        }
-    }
+    connection_worker_drain(&hw->base, drained, user);
+    connections_each(&hw->conns,
+                     1u << CONN_HANDSHAKE | 1u << CONN_IDLE | 1u << CONN_HEAD | 1u << CONN_BODY,
+                     conn_end_if_quiet, NULL);
     websocket_drain(hw->websockets);
     legacy_sse_drain(hw);
-    deadlines_changed(&hw->deadlines);
-    http_check_drained(hw);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -904,104 +761,69 @@ static void http_adopt(struct letter *letter, void *owner)
     struct handover *h = list_entry(letter, struct handover, letter);
     struct http_conn *conn = mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
-    if (!r || loop_poll_init(&conn->poll, hw->worker->loop, h->fd, conn_on_event, conn, NULL) < 0) {
+    if (!r) {
         mem_free(conn);
-        mem_free(r);
         handover_destroy(h);
-        worker_inbox_left(&hw->inbox);
-        http_check_drained(hw);
+        connection_worker_left(&hw->base);
         return;
     }
     http_review_tokens(hw); /* what was taken back while nobody was here */
-    channel_init(&conn->channel, &http_channel_ops, hw->worker);
-    conn->channel.quota = h->quota;
-    conn->channel.origin = h->origin;
-    conn->sink.ops = &http_sink_ops;
-    conn->hw = hw;
     conn->r = r;
-    conn->r->in = h->in;
-    conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
-    conn->r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
-    deadline_init(&conn->deadline);
-    deadline_init(&conn->stall);
+    r->in = h->in;
+    buf_init(&h->in, 0);
+    r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->base.scratch);
+    r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
     http_set_options(hw->config, h->fd);
-    sendq_init(&conn->out, &hw->worker->batch, h->fd, conn_on_flushed);
-    conn_start_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_HANDSHAKE : CONN_IDLE);
-    int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
-    mem_free(h);
-    if (rc < 0) {
-        conn_close(conn, "out of memory");
+    bool is_new = h->tls && !tls_session_is_ready(h->tls);
+    if (connection_adopt(&conn->base, &hw->conns, h, is_new ? CONN_HANDSHAKE : CONN_IDLE) < 0) {
         return;
     }
     conn_go_on(conn);
-    if (hw->draining) {
-        conn_end_if_quiet(conn);
+    if (hw->base.draining) {
+        conn_end_if_quiet(&conn->base, NULL);
     }
     conn_want(conn);
 }
 
-static void http_on_review(void *user)
-{
-    http_review_tokens(user);
-}
+static void http_conns_init(struct http_worker *hw);
 
-static void http_make_room_for(void *user)
-{
-    http_make_room(user);
-}
+static void http_check(struct connection_worker *cw);
 
-static void websocket_left(void *user)
+static void http_review(struct connection_worker *cw)
 {
-    http_check_drained(user);
+    http_review_tokens(http_worker_of_base(cw));
 }
-
-static struct websocket_worker *create_websockets(struct http_worker *hw)
-{
-    const struct websocket_config config = {
-        .max_message = hw->config->max_body,
-        .keepalive_ms = hw->config->keepalive_ms,
-        .message_timeout_ms = hw->config->body_timeout_ms,
-        .stall_timeout_ms = hw->config->stall_timeout_ms,
-    };
-    const struct websocket_owner owner = {
-        .user = hw,
-        .worker = hw->worker,
-        .inbox = &hw->inbox,
-        .deadlines = &hw->deadlines,
-        .scratch = hw->scratch,
-        .scratch_size = sizeof(hw->scratch),
-        .review = http_on_review,
-        .make_room = http_make_room_for,
-        .left = websocket_left,
-    };
-    return websocket_worker_create(&config, &owner);
-}
-
-static int http_deadlines_init(struct http_worker *hw);
 
 struct http_worker *http_worker_create(struct worker *worker, const struct http_config *config,
                                        http_find_worker_fn find, void *user,
                                        struct tidings_error *err)
 {
+    static const struct connection_worker_ops ops = {
+        .adopt = http_adopt,
+        .end_turn = http_end_turn,
+        .check = http_check,
+        .review = http_review,
+    };
     struct http_worker *hw = mem_zalloc(sizeof(*hw));
     if (!hw) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    hw->worker = worker;
     hw->config = config;
     hw->find = find;
     hw->find_user = user;
-    int timed = http_deadlines_init(hw);
     map_init(&hw->sse_streams);
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
-    loop_hook_add(worker->loop, &hw->flush_hook, http_flush_batch, hw);
-    hw->next_turn = loop_timer_open(worker->loop, http_on_next_turn, hw);
-    hw->inbox.limit_counters = worker->limit_counters;
-    hw->inbox.adopt = http_adopt;
-    hw->inbox.mailbox = mailbox_create(worker->loop, hw, err);
-    hw->websockets = create_websockets(hw);
-    if (timed < 0 || !hw->inbox.mailbox || !hw->next_turn || !hw->websockets) {
+    int rc = connection_worker_init(&hw->base, &ops, worker, err);
+    http_conns_init(hw);
+    const struct websocket_config websockets = {
+        .max_message = config->max_body,
+        .keepalive_ms = config->keepalive_ms,
+        .message_timeout_ms = config->body_timeout_ms,
+        .stall_timeout_ms = config->stall_timeout_ms,
+    };
+    hw->websockets = websocket_worker_create(&hw->base, &websockets);
+    if (rc < 0 || !hw->websockets) {
         http_worker_destroy(hw);
         return NULL;
     }
@@ -1013,22 +835,9 @@ void http_worker_destroy(struct http_worker *hw)
     if (!hw) {
         return;
     }
-    hw->drained = NULL;
-    for (size_t i = 0; i < CONN_LISTS; i++) {
-        struct deadline *first;
-        while ((first = deadline_list_first(&hw->lists[i])) != NULL) {
-            conn_close(conn_of_deadline(first), "shutdown");
-        }
-    }
+    connection_worker_deinit(&hw->base);
     websocket_worker_destroy(hw->websockets);
     token_cache_destroy(hw->token_cache);
-    if (hw->inbox.mailbox) {
-        mailbox_close(hw->inbox.mailbox);
-        mailbox_unref(hw->inbox.mailbox);
-    }
-    deadlines_deinit(&hw->deadlines);
-    loop_timer_close(hw->next_turn);
-    loop_hook_remove(&hw->flush_hook);
     map_deinit(&hw->sse_streams);
     buf_deinit(&hw->head);
     mem_free_secret(hw, sizeof(*hw)); /* what was read last: perhaps a token */
@@ -1036,180 +845,165 @@ void http_worker_destroy(struct http_worker *hw)
 
 struct worker_inbox *http_worker_inbox(struct http_worker *hw)
 {
-    return &hw->inbox;
+    return &hw->base.inbox;
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Deadlines of HTTP connections: how long each may stay in its state, and what becomes of it then.
- * Also what is looked at on the same timer: tokens that expire or are taken back, unfinished input
- * while there is too much of it, and streams that end with the server. WebSockets have their own
- * (transport/websocket.c), on the timer of this worker.
+ * The states of an HTTP connection: which can follow which, how long each lasts, and what becomes
+ * of the connection then.
  */
 
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u
-#define REVIEW_MS 1000u /* tokens that were loaded anew are looked at */
-#define DRAIN_MS 250u   /* while the server ends: who is done? */
 
-/* ---- what becomes of a connection ------------------------------------------------------------ */
-
-static void http_close_idle(struct deadline *deadline)
+static void http_close_unready(struct connection *c)
 {
-    struct http_conn *conn = conn_of_deadline(deadline);
-    if (conn->out.pending > 0) { /* an answer is on its way: the stall timeout judges its reader */
-        deadline_enter(&conn->hw->lists[CONN_IDLE], deadline);
-        return;
-    }
-    conn_close(conn, "idle");
+    limit_hit(c->channel.worker->limit_counters, LIMIT_HEAD_TIME);
+    connection_close(c, "the handshake was not done in time");
 }
 
-static void http_close_unready(struct deadline *deadline)
+static void http_close_idle(struct connection *c)
 {
-    struct http_conn *conn = conn_of_deadline(deadline);
-    limit_hit(conn->hw->worker->limit_counters, LIMIT_HEAD_TIME);
-    conn_close(conn, "the handshake was not done in time");
-}
-
-static void http_refuse_slow(struct deadline *deadline)
-{
-    conn_refuse_over(conn_of_deadline(deadline), LIMIT_HEAD_TIME, 408,
-                     "the request did not arrive in time");
-}
-
-static void refuse_slow_body(struct deadline *deadline)
-{
-    conn_refuse_over(conn_of_deadline(deadline), LIMIT_BODY_TIME, 408,
-                     "the body did not arrive in time");
-}
-
-static void give_up_token(struct deadline *deadline)
-{
-    conn_give_up_pending_token(conn_of_deadline(deadline));
-}
-
-static void give_up_session(struct deadline *deadline)
-{
-    conn_give_up_session(conn_of_deadline(deadline));
-}
-
-/* One that was written to is put off without being moved for each message: it is looked at every
- * eighth of the time from then on, and acted on after six to eight eighths of silence. */
-static void stream_keep_alive(struct deadline *deadline)
-{
-    struct http_conn *conn = conn_of_deadline(deadline);
-    struct deadline_list *put_off = &conn->hw->lists[CONN_PUT_OFF];
-    uint64_t time = conn->hw->config->keepalive_ms;
-    if (deadline_age_ms(put_off, deadline->noted) < time - time / 4) {
-        deadline_enter(put_off, deadline);
-        return;
-    }
-    conn_set_state(conn, CONN_STREAM);
-    if (conn->out.pending == 0) {
-        sendq_put(&conn->out, ":\n\n", 3);
+    if (c->out.pending == 0) { /* else the stall timeout judges the reader of an answer */
+        connection_close(c, "idle");
     }
 }
 
-static void end_poll(struct deadline *deadline)
+static void http_refuse_slow(struct connection *c)
 {
-    poll_finish(conn_of_deadline(deadline));
+    conn_refuse_over(http_conn_of(c), LIMIT_HEAD_TIME, 408, "the request did not arrive in time");
 }
 
-static void close_late(struct deadline *deadline)
+static void http_refuse_slow_body(struct connection *c)
 {
-    conn_close(conn_of_deadline(deadline), "the client does not read");
+    conn_refuse_over(http_conn_of(c), LIMIT_BODY_TIME, 408, "the body did not arrive in time");
 }
 
-static void http_cut_stalled(struct deadline *stall)
+static void http_give_up_token(struct connection *c)
 {
-    struct http_conn *conn = list_entry(stall, struct http_conn, stall);
-    conn->hw->worker->stats.cut++;
-    limit_hit(conn->hw->worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&conn->channel, conn->out.pending, 0, "it takes nothing (--stall-timeout)");
-    conn_close(conn, "stalled: the client does not read");
+    conn_give_up_pending_token(http_conn_of(c));
 }
 
-/* ---- what is looked at besides --------------------------------------------------------------- */
-
-static void http_cut_tight(struct http_worker *hw)
+static void http_give_up_session(struct connection *c)
 {
-    list_each (it, next, &hw->lists[CONN_BODY].all) {
-        struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
-        if (deadline_age_ms(&hw->lists[CONN_BODY], conn->deadline.listed_ms) < INPUT_TIGHT_MS) {
-            return;
-        }
-        conn_cut_input(conn);
+    conn_give_up_session(http_conn_of(c));
+}
+
+static void http_keep_alive(struct connection *c)
+{
+    connection_set_state(c, CONN_STREAM);
+    if (c->out.pending == 0) {
+        sendq_put(&c->out, ":\n\n", 3);
     }
 }
 
-/* Streams of HTTP+SSE whose token or certificate is over; listens and streams of sessions are the
- * affair of src/delivery. */
-static void http_expire_principals(struct http_worker *hw)
+static void http_end_poll(struct connection *c)
 {
-    int64_t now = hw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
-    if (hw->next_expiry_ms > 0 && now >= hw->next_expiry_ms) {
-        hw->next_expiry_ms = legacy_sse_expire(hw, now);
-    }
+    poll_finish(http_conn_of(c));
 }
 
-static void http_check_due(void *user)
+static void http_close_late(struct connection *c)
 {
-    struct http_worker *hw = user;
-    if (input_is_tight(hw->worker->limit_counters)) {
-        http_cut_tight(hw);
-    }
-    http_expire_principals(hw);
-    http_review_tokens(hw);
-    websocket_check_due(hw->websockets);
-    if (hw->draining) {
-        legacy_sse_drain(hw);
-    }
+    connection_close(c, "the client does not read");
 }
 
-static uint64_t http_next_check(void *user)
+static void http_resume(struct connection *c)
 {
-    struct http_worker *hw = user;
-    uint64_t now = loop_now_ms(hw->worker->loop), next = websocket_next_check(hw->websockets);
-    if (worker_inbox_count(&hw->inbox) == 0) {
-        return UINT64_MAX;
-    }
-    if (hw->draining && now + DRAIN_MS < next) {
-        next = now + DRAIN_MS;
-    }
-    if (hw->token_cache && now + REVIEW_MS < next) {
-        next = now + REVIEW_MS;
-    }
-    uint64_t tight = input_next_check(hw->worker->limit_counters, &hw->lists[CONN_BODY]);
-    uint64_t expiry = deadlines_at_wall(&hw->deadlines, hw->next_expiry_ms);
-    next = tight < next ? tight : next;
-    return expiry < next ? expiry : next;
+    connection_set_state(c, CONN_HEAD);
+    conn_go_on(http_conn_of(c));
+    conn_want(http_conn_of(c));
 }
 
-/* http.c: the lists of connections, and what is due when. -1: out of memory. */
-static int http_deadlines_init(struct http_worker *hw)
+#define TO(state) (1u << CONN_##state)
+#define TO_END (TO(CLOSING) | TO(REFUSED) | TO(GONE))
+/* What an answer leads to. */
+#define TO_ANSWERED (TO(IDLE) | TO(HEAD) | TO(STREAM) | TO(POLL) | TO(CLOSING) | TO(GONE))
+
+/* The drawing in http_internal.h. To itself: its time begins again. */
+static const struct connection_state states[CONN_STATES] = {
+    [CONN_HANDSHAKE] = {TO(IDLE) | TO_END, http_close_unready},
+    [CONN_IDLE] = {TO(HEAD) | TO_END, http_close_idle},
+    [CONN_HEAD] = {TO(BODY) | TO(AUTHENTICATING) | TO(YIELDED) | TO(RUNNING) | TO_END,
+                   http_refuse_slow, .is_partial = true},
+    [CONN_BODY] = {TO(BODY) | TO(YIELDED) | TO(RUNNING) | TO_END, http_refuse_slow_body,
+                   .is_partial = true, .is_timed = true},
+    [CONN_AUTHENTICATING] = {TO(HEAD) | TO(REFUSED) | TO(GONE), http_give_up_token},
+    [CONN_YIELDED] = {TO(HEAD) | TO(GONE), .on_turn = http_resume},
+    [CONN_RUNNING] = {TO(AWAITING) | TO(ADOPTING) | TO(REFUSED) | TO_ANSWERED},
+    [CONN_AWAITING] = {TO_ANSWERED},
+    [CONN_ADOPTING] = {TO(HEAD) | TO(GONE), http_give_up_session},
+    [CONN_STREAM] = {TO(STREAM) | TO(CLOSING) | TO(GONE), http_keep_alive, .is_open = true,
+                     .is_kept_alive = true, .is_stream = true},
+    [CONN_POLL] = {TO(POLLED) | TO(CLOSING) | TO(GONE), http_end_poll, .is_stream = true},
+    [CONN_POLLED] = {TO(CLOSING) | TO(GONE), .is_stream = true},
+    [CONN_CLOSING] = {TO(GONE), http_close_late},
+    [CONN_REFUSED] = {TO(LINGER) | TO(GONE), http_close_late},
+    [CONN_LINGER] = {TO(REFUSED) | TO(GONE), http_close_late},
+    [CONN_GONE] = {0},
+};
+
+static size_t http_input_size(const struct connection *c)
+{
+    const struct http_reading *r = ((const struct http_conn *)c)->r;
+    return r ? r->in.cap : 0;
+}
+
+static void http_cut_input(struct connection *c, bool is_unfair)
+{
+    struct http_conn *conn = http_conn_of(c);
+    conn_refuse_over(conn, LIMIT_INPUT, is_unfair ? 429 : 503,
+                     is_unfair ? "this client holds too much unfinished input on its connections; "
+                                 "send it again later (--max-input, --fair-share)"
+                               : "the server holds too much unfinished input; send it again later, "
+                                 "and faster (--max-input)");
+    buf_deinit(&conn->r->in);
+    connection_book_input(c);
+    conn_want(conn);
+}
+
+const struct connection_kind http_kind = {
+    .states = states,
+    .state_count = CONN_STATES,
+    .is_http = true,
+    .channel_ops = &http_channel_ops,
+    .sink_ops = &http_sink_ops,
+    .on_event = conn_on_event,
+    .on_flushed = conn_on_flushed,
+    .on_tls_failed = http_on_tls_failed,
+    .input_size = http_input_size,
+    .cut_input = http_cut_input,
+    .end_credentials = legacy_sse_end_credentials,
+    .has_credentials = legacy_sse_is_on,
+    .on_closed = http_on_closed,
+    .free = http_conn_free,
+};
+
+static void http_conns_init(struct http_worker *hw)
 {
     const struct http_config *config = hw->config;
-    const struct {
-        uint64_t after_ms;
-        deadline_fn due;
-    } times[CONN_LISTS] = {
-        [CONN_HANDSHAKE] = {config->header_timeout_ms, http_close_unready},
-        [CONN_IDLE] = {config->idle_timeout_ms, http_close_idle},
-        [CONN_HEAD] = {config->header_timeout_ms, http_refuse_slow},
-        [CONN_AUTHENTICATING] = {config->header_timeout_ms, give_up_token},
-        [CONN_ADOPTING] = {SESSION_AWAIT_MS, give_up_session},
-        [CONN_BODY] = {config->body_timeout_ms, refuse_slow_body},
-        [CONN_STREAM] = {config->keepalive_ms - config->keepalive_ms / 8, stream_keep_alive},
-        [CONN_PUT_OFF] = {config->keepalive_ms / 8, stream_keep_alive},
-        [CONN_POLL] = {config->keepalive_ms, end_poll},
-        [CONN_CLOSING] = {config->stall_timeout_ms, close_late},
-        [CONN_REFUSED] = {config->stall_timeout_ms, close_late},
-        [CONN_LINGER] = {LINGER_MS, close_late},
+    const uint64_t times[CONN_STATES] = {
+        [CONN_HANDSHAKE] = config->header_timeout_ms,
+        [CONN_IDLE] = config->idle_timeout_ms,
+        [CONN_HEAD] = config->header_timeout_ms,
+        [CONN_AUTHENTICATING] = config->header_timeout_ms,
+        [CONN_ADOPTING] = SESSION_AWAIT_MS,
+        [CONN_BODY] = config->body_timeout_ms,
+        [CONN_STREAM] = config->keepalive_ms,
+        [CONN_POLL] = config->keepalive_ms,
+        [CONN_CLOSING] = config->stall_timeout_ms,
+        [CONN_REFUSED] = config->stall_timeout_ms,
+        [CONN_LINGER] = LINGER_MS,
     };
-    const struct deadlines_also also = {http_next_check, http_check_due, hw};
-    int rc = deadlines_init(&hw->deadlines, hw->worker->loop, &also);
-    for (size_t i = 0; i < CONN_LISTS; i++) {
-        deadline_list_init(&hw->lists[i], &hw->deadlines, times[i].after_ms, times[i].due);
+    connections_init(&hw->conns, &http_kind, &hw->base, times, config->stall_timeout_ms);
+}
+
+/* Besides deadlines: tokens that were revoked, and streams that end with the server. */
+static void http_check(struct connection_worker *cw)
+{
+    struct http_worker *hw = http_worker_of_base(cw);
+    http_review_tokens(hw);
+    if (cw->draining) {
+        websocket_drain(hw->websockets);
+        legacy_sse_drain(hw);
     }
-    deadline_list_init(&hw->stalled, &hw->deadlines, config->stall_timeout_ms, http_cut_stalled);
-    return rc;
 }

@@ -5,6 +5,7 @@
  */
 #include "transport/http_check.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -39,7 +40,7 @@ static void http_auth_refuse(struct http_conn *conn, int status, const struct be
     struct buf fields;
     buf_init(&fields, CHALLENGE_MAX);
     char nonce[DPOP_NONCE_TEXT];
-    const struct dpop *dpop = conn->hw->config->auth->dpop;
+    const struct dpop *dpop = http_worker_of(conn)->config->auth->dpop;
     if (c && c->scheme.len > 0 && dpop_put_nonce(dpop, clock_wall_ms(), nonce)) {
         http_put_header(&fields, "DPoP-Nonce", tidings_str(nonce));
     }
@@ -65,7 +66,7 @@ static bool wants_proofs(const struct http_auth *auth)
 
 static void refuse_unknown(struct http_conn *conn)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     bool is_bound = wants_proofs(auth);
     const struct bearer_challenge c = {.scheme = is_bound ? STR("DPoP") : STR_EMPTY,
                                        .scope = auth->scope,
@@ -80,7 +81,7 @@ static void refuse_unknown(struct http_conn *conn)
 static void refuse_token(struct http_conn *conn, int status, struct tidings_str error,
                          const char *text)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     const struct bearer_challenge c = {.error = error,
                                        .description = tidings_str(text),
                                        .scope = status == 400 ? STR_EMPTY : auth->scope,
@@ -91,7 +92,7 @@ static void refuse_token(struct http_conn *conn, int status, struct tidings_str 
 /* `error` as RFC 9449 §7.1 has it. */
 static void refuse_proof(struct http_conn *conn, struct tidings_str error, const char *text)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     const struct bearer_challenge c = {.scheme = STR("DPoP"),
                                        .error = error,
                                        .description = tidings_str(text),
@@ -104,7 +105,7 @@ static void refuse_proof(struct http_conn *conn, struct tidings_str error, const
 /* All that the operation needs: what every token does, too. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     if (!auth) {
         return;
     }
@@ -143,8 +144,9 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
     };
     const struct principal *principal = identity->attached;
     /* The rules may have changed since it was remembered. */
-    int rc = principal ? principal_renew(conn->hw->worker->principals, &principal)
-                       : principal_intern(conn->hw->worker->principals, &spec, &principal, err);
+    int rc = principal
+                 ? principal_renew(conn->base.channel.worker->principals, &principal)
+                 : principal_intern(conn->base.channel.worker->principals, &spec, &principal, err);
     if (rc == 0) {
         identity->attached = (void *)(uintptr_t)principal;
         *ret = principal;
@@ -170,7 +172,7 @@ static bool has_scopes(const struct http_auth *auth, const struct principal *pri
 /* A token that is bound to a key is shown with a proof by that key, and no other is. */
 static bool check_binding(struct http_conn *conn, const struct auth_identity *identity)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     const struct dpop_proof *proof = &conn->r->proof;
     if (strcmp(identity->key, proof->key) != 0) {
         refuse_proof(conn, STR("invalid_token"),
@@ -211,12 +213,12 @@ static bool conn_set_identity(struct http_conn *conn, struct auth_identity *iden
                      "the token names somebody by too long a name");
         return false;
     }
-    if (!has_scopes(conn->hw->config->auth, principal)) {
+    if (!has_scopes(http_worker_of(conn)->config->auth, principal)) {
         refuse_token(conn, 403, STR("insufficient_scope"),
                      "the token lacks a scope that is needed");
         return false;
     }
-    channel_set_principal(&conn->channel, principal);
+    channel_set_principal(&conn->base.channel, principal);
     return true;
 }
 
@@ -243,12 +245,12 @@ static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_ans
 static bool http_auth_may_wait(void *user)
 {
     struct http_conn *conn = user;
-    struct allowance *origin = conn->channel.origin;
-    struct limit_counters *counters = conn->hw->worker->limit_counters;
+    struct allowance *origin = conn->base.channel.origin;
+    struct limit_counters *counters = conn->base.channel.worker->limit_counters;
     const struct share_taker who = {.account = origin,
                                     .is_operator = origin && allowance_is_user(origin)};
     conn->r->token_waits = share_take(counters, LIMIT_TOKENS, counters->values[LIMIT_TOKENS], 1,
-                                      &who, &conn->hw->token_refusal);
+                                      &who, &http_worker_of(conn)->token_refusal);
     return conn->r->token_waits;
 }
 
@@ -257,7 +259,8 @@ static void http_auth_end_wait(struct http_conn *conn)
     conn->r->pending_token = NULL;
     if (conn->r->token_waits) {
         conn->r->token_waits = false;
-        share_give(conn->hw->worker->limit_counters, LIMIT_TOKENS, 1, conn->channel.origin);
+        share_give(conn->base.channel.worker->limit_counters, LIMIT_TOKENS, 1,
+                   conn->base.channel.origin);
     }
 }
 
@@ -266,7 +269,7 @@ static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
     struct http_conn *conn = user;
     http_auth_end_wait(conn);
     if (http_auth_take_verdict(conn, answer)) {
-        conn_set_state(conn, CONN_HEAD);
+        connection_set_state(&conn->base, CONN_HEAD);
         conn_go_on(conn);
     }
     conn_want(conn);
@@ -277,10 +280,11 @@ static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
 static struct token_cache *find_token_cache(struct http_worker *hw)
 {
     if (!hw->token_cache) {
-        hw->token_cache =
-            auth_create_cache(hw->config->auth->auth, hw->inbox.mailbox, release_principal, NULL);
+        hw->token_cache = auth_create_cache(hw->config->auth->auth, hw->base.inbox.mailbox,
+                                            release_principal, NULL);
         if (hw->token_cache) {
             token_cache_set_may_wait(hw->token_cache, http_auth_may_wait);
+            hw->base.review_ms = REVIEW_MS;
         }
     }
     return hw->token_cache;
@@ -295,9 +299,9 @@ static bool check_proof(struct http_conn *conn, const struct http_request *req,
                              .method = req->method_name,
                              .path = req->path,
                              .token = token};
-    const char *why =
-        count != 1 ? "there must be one field DPoP with a proof"
-                   : dpop_check(conn->hw->config->auth->dpop, &r, clock_wall_ms(), &conn->r->proof);
+    const char *why = count != 1 ? "there must be one field DPoP with a proof"
+                                 : dpop_check(http_worker_of(conn)->config->auth->dpop, &r,
+                                              clock_wall_ms(), &conn->r->proof);
     if (why) {
         refuse_proof(conn, STR("invalid_dpop_proof"), why);
     }
@@ -315,7 +319,7 @@ static bool conn_authenticate(struct http_conn *conn, const struct http_request 
     struct auth_answer answer;
     enum bearer_result found = bearer_find(req, &token, &why);
     conn->r->proof.key[0] = '\0';
-    if (found == BEARER_BOUND && conn->hw->config->auth->dpop) {
+    if (found == BEARER_BOUND && http_worker_of(conn)->config->auth->dpop) {
         if (!check_proof(conn, req, token)) {
             return false;
         }
@@ -327,24 +331,24 @@ static bool conn_authenticate(struct http_conn *conn, const struct http_request 
         }
         return false;
     }
-    struct token_cache *cache = find_token_cache(conn->hw);
+    struct token_cache *cache = find_token_cache(http_worker_of(conn));
     if (!cache) {
         refuse_for_now(conn, "out of memory");
         return false;
     }
-    http_review_tokens(conn->hw);
-    conn->hw->token_refusal = (struct refusal){0};
+    http_review_tokens(http_worker_of(conn));
+    http_worker_of(conn)->token_refusal = (struct refusal){0};
     if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, http_auth_on_verdict,
                         conn)) {
         http_auth_end_wait(conn);
-        if (conn->hw->token_refusal.retry_ms > 0) {
+        if (http_worker_of(conn)->token_refusal.retry_ms > 0) {
             conn->r->after = AFTER_REFUSE; /* its body was not read */
-            inbound_refuse_limit(&conn->channel, &conn->hw->token_refusal, NULL);
+            inbound_refuse_limit(&conn->base.channel, &http_worker_of(conn)->token_refusal, NULL);
             return false;
         }
         return http_auth_take_verdict(conn, &answer);
     }
-    conn_set_state(conn, CONN_AUTHENTICATING);
+    connection_set_state(&conn->base, CONN_AUTHENTICATING);
     return false;
 }
 
@@ -364,9 +368,8 @@ void conn_give_up_pending_token(struct http_conn *conn)
 
 static void http_auth_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
-    access_enforce_revocation(hw->worker, is_gone, user);
-    websocket_dismiss(hw->websockets, is_gone, user);
-    legacy_sse_dismiss(hw, is_gone, user);
+    access_enforce_revocation(hw->base.worker, is_gone, user);
+    connection_worker_dismiss(&hw->base, is_gone, user);
 }
 
 static bool is_equal_to(void *user, const struct principal *principal)
@@ -411,7 +414,7 @@ bool metadata_is_at(const struct http_auth *auth, struct tidings_str path)
 
 void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
 {
-    const struct http_auth *auth = conn->hw->config->auth;
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     bool leads_on = str_eq(req->path, STR(AUTH_SERVER_PATH));
     struct buf fields, text;
     buf_init(&fields, CHALLENGE_MAX);
@@ -452,7 +455,7 @@ struct tidings_str http_session_id(enum http_path path, const struct http_reques
 static void conn_go_on_with(struct http_conn *conn, enum http_session session)
 {
     conn->r->session = session;
-    conn_set_state(conn, CONN_HEAD);
+    connection_set_state(&conn->base, CONN_HEAD);
     conn_go_on(conn);
     conn_want(conn);
 }
@@ -482,7 +485,7 @@ void conn_give_up_session(struct http_conn *conn)
 
 static void refuse_unknown_session(struct http_conn *conn)
 {
-    inbound_refuse_later(&conn->channel,
+    inbound_refuse_later(&conn->base.channel,
                          "the store that keeps sessions cannot say now whether this one is at "
                          "another node; try again");
 }
@@ -498,13 +501,13 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
     }
     wait->done = conn_on_session;
     wait->user = conn;
-    switch (session_await(wait, &conn->channel, asked, &why)) {
+    switch (session_await(wait, &conn->base.channel, asked, &why)) {
     case SESSION_AWAITED:
         conn->r->awaiting = wait;
-        conn_set_state(conn, CONN_ADOPTING);
+        connection_set_state(&conn->base, CONN_ADOPTING);
         return true;
     case SESSION_REFUSED:
-        inbound_refuse_limit(&conn->channel, &why, NULL);
+        inbound_refuse_limit(&conn->base.channel, &why, NULL);
         break;
     case SESSION_BUSY:
         refuse_unknown_session(conn);
@@ -520,7 +523,7 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
 bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
 {
     enum http_path path = conn->r->path;
-    const struct worker *worker = conn->hw->worker;
+    const struct worker *worker = conn->base.channel.worker;
     if (!worker->sessions->movers || req->method == HTTP_OPTIONS ||
         (path != PATH_ENDPOINT && path != PATH_EVENTS)) {
         return false;
@@ -535,8 +538,8 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (conn->r->session == HTTP_SESSION_UNKNOWN) {
-        bool is_good =
-            session_has_arrived(worker, asked.id) && !session_was_elsewhere(&conn->channel, &asked);
+        bool is_good = session_has_arrived(worker, asked.id) &&
+                       !session_was_elsewhere(&conn->base.channel, &asked);
         if (!is_good) {
             refuse_unknown_session(conn);
         }
@@ -545,8 +548,8 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
     /* What another request had asked for may be from before this one's client was told more at
      * another node. */
     if (conn->r->session == HTTP_SESSION_READY && !conn->r->doubts_session &&
-        (session_was_elsewhere(&conn->channel, &asked) ||
-         session_is_behind_client(&conn->channel, &asked))) {
+        (session_was_elsewhere(&conn->base.channel, &asked) ||
+         session_is_behind_client(&conn->base.channel, &asked))) {
         conn->r->doubts_session = true;
         return ask_for_session(conn, &asked);
     }
@@ -757,7 +760,7 @@ static bool check_site(struct http_conn *conn, const struct http_request *req)
 
 static bool check_guard(struct http_conn *conn, const struct http_request *req)
 {
-    const struct origin_check *allowed = &conn->hw->config->origin_check;
+    const struct origin_check *allowed = &http_worker_of(conn)->config->origin_check;
     unsigned count = 0;
     struct tidings_str origin = http_header(req, "origin", &count);
     bool is_known = origin_check_knows_host(allowed, req->host);
@@ -765,8 +768,8 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         return check_site(conn, req); /* most requests: nothing else need be asked */
     }
     struct arrival at;
-    origin_check_arrival(conn->out.fd, &at);
-    if (!is_known && !origin_check_own_host(&at, sendq_tls(&conn->out), req->host)) {
+    origin_check_arrival(conn->base.out.fd, &at);
+    if (!is_known && !origin_check_own_host(&at, sendq_tls(&conn->base.out), req->host)) {
         conn_refuse_for(
             conn, FAILURE_HOST, 403,
             "this Host is not served here: it is neither the address that was reached nor "
@@ -776,8 +779,8 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     if (count == 0) {
         return check_site(conn, req);
     }
-    bool is_own = conn->hw->config->console_page.len > 0 &&
-                  origin_check_is_own(origin, req->host, sendq_tls(&conn->out) != NULL);
+    bool is_own = http_worker_of(conn)->config->console_page.len > 0 &&
+                  origin_check_is_own(origin, req->host, sendq_tls(&conn->base.out) != NULL);
     if (count > 1 || (!is_own && !origin_check_allows(allowed, &at, origin))) {
         conn_refuse_for(conn, FAILURE_ORIGIN, 403,
                         "this Origin is not allowed; see --allow-origin");
@@ -793,14 +796,15 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
 /* Where tokens are configured nothing else says who it is: a certificate may be a proxy's. */
 static bool check_principal(struct http_conn *conn, const struct http_request *req)
 {
-    if (conn->hw->config->auth) {
+    if (http_worker_of(conn)->config->auth) {
         return conn_authenticate(conn, req);
     }
-    if (peer_identity_apply(&conn->channel, conn->out.fd, sendq_tls(&conn->out)) < 0) {
+    if (peer_identity_apply(&conn->base.channel, conn->base.out.fd, sendq_tls(&conn->base.out)) <
+        0) {
         conn_refuse(conn, 503, "out of memory");
         return false;
     }
-    if (principal_is_expired(conn->channel.principal, clock_wall_ms())) {
+    if (principal_is_expired(conn->base.channel.principal, clock_wall_ms())) {
         conn_refuse_for(conn, FAILURE_AUTHENTICATION, 403,
                         "the certificate of this connection has expired");
         return false;
@@ -824,7 +828,7 @@ static void note_request(struct http_conn *conn, const struct http_request *req)
     r->begun_ns = log_wants_access() ? clock_monotonic_ns() : 0;
     r->context = (struct log_context){.request_id = ""};
     r->traceparent[0] = '\0';
-    access_log_number(conn->hw->worker, r->context.request_id);
+    access_log_number(conn->base.channel.worker, r->context.request_id);
     if (count == 1 && trace_read(parent, STR_EMPTY, &trace)) {
         memcpy(r->traceparent, trace.parent, sizeof(r->traceparent));
         memcpy(r->context.trace_id, trace_id(&trace).ptr, TRACE_ID_LEN);
@@ -887,7 +891,7 @@ static bool check_get(struct http_conn *conn, const struct http_request *req)
 bool conn_check_body(struct http_conn *conn, const struct http_request *req)
 {
     enum http_path path = conn->r->path;
-    if (req->content_length > conn->hw->config->max_body) {
+    if (req->content_length > http_worker_of(conn)->config->max_body) {
         conn_refuse_over(conn, LIMIT_BODY, 413,
                          "the body is larger than this server accepts; see --max-body");
         return false;
@@ -910,10 +914,10 @@ bool conn_check_body(struct http_conn *conn, const struct http_request *req)
 bool conn_check_rate(struct http_conn *conn)
 {
     struct refusal why;
-    uint64_t now = loop_now_ms(conn->hw->worker->loop);
-    if (quota_take_request(channel_quota(&conn->channel), now, &why)) {
+    uint64_t now = loop_now_ms(conn->base.channel.worker->loop);
+    if (quota_take_request(channel_quota(&conn->base.channel), now, &why)) {
         return true;
     }
-    inbound_refuse_limit(&conn->channel, &why, NULL);
+    inbound_refuse_limit(&conn->base.channel, &why, NULL);
     return false;
 }

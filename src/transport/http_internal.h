@@ -83,11 +83,6 @@ enum conn_state {
     CONN_STATES,
 };
 
-/* The lists connections are in: one for each state, and one for streams whose keep-alive was put
- * off by what was written to them. */
-#define CONN_PUT_OFF CONN_STATES
-#define CONN_LISTS (CONN_STATES + 1)
-
 /* Where a request leads (http.c). */
 enum http_path {
     PATH_NOWHERE,
@@ -150,92 +145,65 @@ struct http_reading {
 };
 
 struct http_conn {
-    struct channel channel;
-    struct http_worker *hw;
-    struct loop_poll poll;
+    struct connection base;
     struct http_reading *r; /* NULL once it is a stream */
-    /* From here on what every message to a stream touches, close together. */
-    struct sink sink;
-    struct sendq out;       /* also says its descriptor: out.fd */
-    uint32_t input_counted; /* bytes of input (connection.c) */
-    enum conn_state state : 8;
-    bool eof : 1;      /* the client will send nothing more */
-    bool has_long : 1; /* HTTP+SSE: a long answer may wait */
-    union {
-        struct {
-            struct deadline stall;    /* in hw->stalled while the kernel takes no more */
-            struct deadline deadline; /* in hw->lists[state]; noted: when it was written to */
-        };
-        struct loop_discard discard; /* once it is gone */
-    };
 };
-/* One of the four blocks of an idle listen (unit/server/test_idle.c): malloc has no size between
- * this and 16 bytes more. */
 _Static_assert(sizeof(void *) != 8 || sizeof(struct http_conn) <= 312, "an idle stream grows");
 
+#define REVIEW_MS 1000u /* revoked tokens are looked for */
+
 struct http_worker {
-    struct worker *worker;
+    struct connection_worker base;
+    struct connections conns; /* its own; those of its WebSockets are beside them */
     const struct http_config *config;
-    struct worker_inbox inbox;
     http_find_worker_fn find;
     void *find_user;
     struct websocket_worker *websockets;
-    struct deadlines deadlines; /* of its WebSockets, too */
-    struct deadline_list lists[CONN_LISTS];
-    struct deadline_list stalled;
-    struct map sse_streams;       /* of HTTP+SSE, by id */
-    struct loop_timer *next_turn; /* runs while some have yielded */
-    struct loop_hook flush_hook;
-    void (*drained)(void *user);
-    void *drained_user;
-    bool draining;
-    int64_t next_expiry_ms;          /* of a stream of HTTP+SSE; 0: never */
+    struct map sse_streams;          /* of HTTP+SSE, by id */
     struct buf head;                 /* of the answer being written, kept for the next */
     struct token_cache *token_cache; /* NULL: nobody showed a token yet */
     struct refusal token_refusal;    /* why the token that is asked about may not wait */
     time_t date_second;
     char date[32];
-    char scratch[65536];
 };
 
 extern const struct channel_ops http_channel_ops;
 extern const struct sink_ops http_sink_ops;
 
+static inline struct http_conn *http_conn_of(struct connection *c)
+{
+    return (struct http_conn *)(void *)c;
+}
+
+static inline struct http_worker *http_worker_of_base(struct connection_worker *cw)
+{
+    return list_entry(cw, struct http_worker, base);
+}
+
+static inline struct http_worker *http_worker_of(const struct http_conn *conn)
+{
+    return list_entry(conn->base.all, struct http_worker, conns);
+}
+
 static inline struct http_conn *conn_of_channel(const struct channel *channel)
 {
-    return list_entry((struct channel *)(uintptr_t)channel, struct http_conn, channel);
-}
-
-static inline struct http_conn *conn_of_deadline(struct deadline *deadline)
-{
-    return list_entry(deadline, struct http_conn, deadline);
-}
-
-/* The one that is in a state for longest; NULL: none is. */
-static inline struct http_conn *http_first_in(const struct http_worker *hw, enum conn_state state)
-{
-    struct deadline *first = deadline_list_first(&hw->lists[state]);
-    return first ? conn_of_deadline(first) : NULL;
+    return list_entry((struct channel *)(uintptr_t)channel, struct http_conn, base.channel);
 }
 
 static inline struct http_conn *conn_of_sink(const struct sink *sink)
 {
-    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
+    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, base.sink);
 }
 
 /* Does it read a request, or wait for one? */
 static inline bool conn_is_reading(const struct http_conn *conn)
 {
-    return conn->state == CONN_IDLE || conn->state == CONN_HEAD || conn->state == CONN_BODY;
+    return conn->base.state == CONN_IDLE || conn->base.state == CONN_HEAD ||
+           conn->base.state == CONN_BODY;
 }
 
-/* http.c. The one function that changes the state. A move that is not in the drawing is our
- * mistake: it is asserted, and without assertions the connection is closed. */
-void conn_set_state(struct http_conn *conn, enum conn_state state);
-bool conn_may_move(enum conn_state from, enum conn_state to);
+extern const struct connection_kind http_kind;
 
-/* http.c */
-void conn_close(struct http_conn *conn, const char *reason);
 /* Ask the loop for what it waits for now. */
 void conn_want(struct http_conn *conn);
 /* Another goes on with its socket: the worker where it belongs (at the start of a request, of which
@@ -284,19 +252,6 @@ void conn_refuse_with(struct http_conn *conn, int status, const struct response_
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 
-/* connection.c: it may hold more or less of what it was sent than before; on this worker,
- * make room when all hold too much. */
-void conn_book_input(struct http_conn *conn);
-void conn_cut_input(struct http_conn *conn); /* say why, forget what came, and close */
-void conn_make_room(struct http_conn *conn); /* it holds input: is that too much? */
-void http_make_room(struct http_worker *hw);
-
-/* connection.c: may it handle another message in this turn? If not, it goes on in the next. */
-bool conn_may_go_on(struct http_conn *conn);
-/* At the end of a turn: there will be another for those who yielded. */
-void http_end_turn(struct http_worker *hw);
-void http_on_next_turn(struct loop_timer *timer, void *user);
-
 /* http_check.c: does the session of this request have to be brought here first? Then it waits, or
  * was refused. The connection goes, or its time is up, while it waits. */
 bool conn_awaits_session(struct http_conn *conn, const struct http_request *req);
@@ -344,14 +299,13 @@ void http_review_tokens(struct http_worker *hw);
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
 void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
 
-/* http_response.c: GET /sse becomes a stream; POST /messages; such streams end when their turn
- * has come, their time is over at `now_ms` (returns when that of the next is; 0: never), or those
- * who opened them are nobody any more. */
+/* http_response.c: GET /sse becomes a stream; POST /messages;
+ * such streams end when their turn has come, and with the credentials of their clients. */
 void legacy_sse_open(struct http_conn *conn);
 void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
 void legacy_sse_drain(struct http_worker *hw);
-int64_t legacy_sse_expire(struct http_worker *hw, int64_t now_ms);
-void legacy_sse_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user);
+bool legacy_sse_is_on(const struct connection *c);
+void legacy_sse_end_credentials(struct connection *c, bool is_revoked);
 
 /* http_response.c, long polls: the head is written; say what there is and end; at the end of a
  * turn. */

@@ -21,7 +21,7 @@
 
 void conn_run_console(struct http_conn *conn)
 {
-    const struct http_config *config = conn->hw->config;
+    const struct http_config *config = http_worker_of(conn)->config;
     struct buf fields, page;
     buf_init(&fields, 4096);
     buf_init(&page, config->console_page.len + 1);
@@ -57,12 +57,12 @@ bool health_is_at(const struct http_config *config, struct tidings_str path)
 
 void conn_run_health(struct http_conn *conn, const struct http_request *req)
 {
-    const struct http_config *config = conn->hw->config;
+    const struct http_config *config = http_worker_of(conn)->config;
     const struct response_headers headers = {.extra = STR("Cache-Control: no-store\r\n")};
     struct channel_facts facts;
     char said[HEALTH_MAX];
     struct buf text;
-    channel_get_facts(&conn->channel, &facts);
+    channel_get_facts(&conn->base.channel, &facts);
     int status = config->health(config->health_user, str_eq(req->path, STR(LIVE_PATH)),
                                 facts.is_local, said, sizeof(said));
     buf_init(&text, sizeof(said));
@@ -128,7 +128,8 @@ static void http_notify_done(void *user, const struct notify_outcome *outcome, s
         http_notify_free(x);
         return;
     }
-    const struct notify n = {.worker = conn->hw->worker, .principal = conn->channel.principal};
+    const struct notify n = {.worker = conn->base.channel.worker,
+                             .principal = conn->base.channel.principal};
     conn->r->notifying = NULL;
     buf_putc(answer, '\n');
     if (buf_check(answer, NOTIFY_ANSWER, "send fewer changes at a time", &err) == 0) {
@@ -148,13 +149,13 @@ void http_notify_abandon(struct http_conn *conn)
 
 void conn_run_notify(struct http_conn *conn)
 {
-    struct worker *worker = conn->hw->worker;
+    struct worker *worker = conn->base.channel.worker;
     struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
     const struct notify n = {
         .worker = worker,
-        .principal = conn->channel.principal,
-        .account = channel_allowance(&conn->channel),
-        .quota = channel_quota(&conn->channel),
+        .principal = conn->base.channel.principal,
+        .account = channel_allowance(&conn->base.channel),
+        .quota = channel_quota(&conn->base.channel),
         .traceparent = tidings_str(conn->r->traceparent),
     };
     struct tidings_error err = {0, ""};
@@ -204,7 +205,7 @@ bool upgrade_check(struct http_conn *conn, const struct http_request *req)
     const char *why = NULL;
     int status = ws_check_handshake(req, &handshake, &why);
     if (status == 0) {
-        int rc = websocket_check_reader(conn->hw->websockets, &err);
+        int rc = websocket_check_reader(http_worker_of(conn)->websockets, &err);
         status = rc == 0 ? 0 : rc == TIDINGS_E_UNSUPPORTED ? 501 : 503;
         why = err.text;
     }
@@ -219,12 +220,12 @@ void conn_run_upgrade(struct http_conn *conn, const struct http_request *req)
     struct ws_handshake handshake;
     const char *why = NULL;
     int status = ws_check_handshake(req, &handshake, &why);
-    struct websocket *ws = status == 0 ? websocket_create(conn->hw->websockets) : NULL;
+    struct websocket *ws = status == 0 ? websocket_create(http_worker_of(conn)->websockets) : NULL;
     if (!ws) {
         refuse_upgrade(conn, status != 0 ? status : 503, status != 0 ? why : "out of memory");
         return;
     }
-    struct buf *head = &conn->hw->head;
+    struct buf *head = &http_worker_of(conn)->head;
     buf_clear(head);
     http_put_status(head, 101);
     buf_puts(head, STR("Upgrade: websocket\r\nConnection: Upgrade\r\n"));
@@ -233,7 +234,7 @@ void conn_run_upgrade(struct http_conn *conn, const struct http_request *req)
         http_put_header(head, "Sec-WebSocket-Protocol", STR(WS_PROTOCOL));
     }
     buf_puts(head, STR("\r\n"));
-    sendq_puts(&conn->out, buf_str(head));
+    sendq_puts(&conn->base.out, buf_str(head));
     conn_become_websocket(conn, ws);
 }
 
@@ -278,7 +279,7 @@ void conn_run_route(struct http_conn *conn, const struct http_request *req)
         .query = req->query,
         .content_type = http_header(req, "content-type", NULL),
         .body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len},
-        .principal = conn->channel.principal ? conn->channel.principal->name : STR_EMPTY,
+        .principal = conn->base.channel.principal ? conn->base.channel.principal->name : STR_EMPTY,
     };
     struct tidings_http_response response = {.conn = conn};
     conn->r->route->fn(conn->r->route->user, &request, &response);

@@ -45,13 +45,13 @@ struct http_exchange {
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path)
 {
     return str_eq(path, STR(RESOURCE_PATH)) ||
-           (conn->hw->config->metrics && str_eq(path, STR(METRICS_PATH))) ||
-           catalog_is_alias(conn->hw->worker->catalog, path);
+           (http_worker_of(conn)->config->metrics && str_eq(path, STR(METRICS_PATH))) ||
+           catalog_is_alias(conn->base.channel.worker->catalog, path);
 }
 
 struct tidings_str resource_allows(const struct http_conn *conn)
 {
-    return conn->hw->config->allow_write ? allow_all : allow_read;
+    return http_worker_of(conn)->config->allow_write ? allow_all : allow_read;
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ bool resource_check_method(struct http_conn *conn, const struct http_request *re
 {
     bool reads = req->method == HTTP_GET || req->method == HTTP_HEAD || req->method == HTTP_OPTIONS;
     bool writes = is_write(req->method);
-    if (reads || (writes && conn->hw->config->allow_write)) {
+    if (reads || (writes && http_worker_of(conn)->config->allow_write)) {
         return true;
     }
     conn->r->after = AFTER_REFUSE; /* the body is not read */
@@ -408,7 +408,7 @@ static void http_exchange_done(struct resource_io *p);
 
 static void http_exchange_open_output(struct http_exchange *ex)
 {
-    const struct channel *channel = &ex->conn->channel;
+    const struct channel *channel = &ex->conn->base.channel;
     output_init(&ex->plain.output, channel->worker->limit_counters, channel_taker(channel));
 }
 
@@ -420,9 +420,9 @@ static void http_exchange_read_again(struct http_exchange *ex, bool everything)
     options.has_range = !everything;
     options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
     resource_io_deinit(p);
-    resource_io_init(p, ex->conn->hw->worker, http_exchange_done, ex);
+    resource_io_init(p, ex->conn->base.channel.worker, http_exchange_done, ex);
     http_exchange_open_output(ex);
-    p->principal = ex->conn->channel.principal;
+    p->principal = ex->conn->base.channel.principal;
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
     p->options = options;
@@ -515,7 +515,8 @@ static bool find_uri(struct http_exchange *ex, const struct http_request *req)
 {
     bool is_alias = !str_eq(req->path, STR(RESOURCE_PATH));
     int rc = is_alias ? 1 : http_query_get(req->query, "uri", &ex->uri);
-    if (is_alias && ex->conn->hw->config->metrics && str_eq(req->path, STR(METRICS_PATH))) {
+    if (is_alias && http_worker_of(ex->conn)->config->metrics &&
+        str_eq(req->path, STR(METRICS_PATH))) {
         buf_puts(&ex->uri, STR(METRICS_URI));
     } else if (is_alias) {
         put_alias(&ex->uri, req);
@@ -553,9 +554,9 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     buf_init(&ex->uri, HTTP_MAX_TARGET);
     buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
-    resource_io_init(p, conn->hw->worker, http_exchange_done, ex);
+    resource_io_init(p, conn->base.channel.worker, http_exchange_done, ex);
     http_exchange_open_output(ex);
-    p->principal = conn->channel.principal;
+    p->principal = conn->base.channel.principal;
     if (!find_uri(ex, req)) {
         http_exchange_free(ex);
         return;
@@ -571,7 +572,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         p->options.format_count = http_parse_accept(http_header(req, "accept", NULL),
                                                     p->options.formats, READ_FORMATS_MAX);
     }
-    p->allowance = writes && !wrong ? channel_allowance(&conn->channel) : NULL;
+    p->allowance = writes && !wrong ? channel_allowance(&conn->base.channel) : NULL;
     if (writes && !wrong && !p->allowance) {
         wrong = "out of memory";
         status = 503;

@@ -30,21 +30,17 @@ static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t le
 {
     (void)event_id;
     struct http_conn *conn = conn_of_sink(sink);
-    bool is_first = conn->state == CONN_POLL;
-    char *at = is_first || conn->state == CONN_POLLED ? sendq_room(&conn->out, 1 + len) : NULL;
+    bool is_first = conn->base.state == CONN_POLL;
+    char *at =
+        is_first || conn->base.state == CONN_POLLED ? sendq_room(&conn->base.out, 1 + len) : NULL;
     if (!at) {
         return NULL;
     }
     *at = is_first ? '[' : ',';
     if (is_first) { /* to those that end with this turn */
-        conn_set_state(conn, CONN_POLLED);
+        connection_set_state(&conn->base, CONN_POLLED);
     }
     return at + 1;
-}
-
-static size_t poll_pending(const struct sink *sink)
-{
-    return conn_of_sink(sink)->out.pending;
 }
 
 static void poll_end(struct sink *sink)
@@ -52,50 +48,40 @@ static void poll_end(struct sink *sink)
     poll_finish(conn_of_sink(sink));
 }
 
-static void poll_cut(struct sink *sink, const char *reason)
-{
-    conn_close(conn_of_sink(sink), reason);
-}
-
-static struct channel *poll_channel(const struct sink *sink)
-{
-    return &conn_of_sink(sink)->channel;
-}
-
 static const struct sink_ops poll_sink_ops = {
     .name = "poll",
     .room = poll_room,
     .prime = message_conn_sink_prime,
-    .pending = poll_pending,
+    .pending = connection_sink_pending,
     .end = poll_end,
-    .cut = poll_cut,
-    .channel = poll_channel,
+    .cut = connection_sink_cut,
+    .channel = connection_sink_channel,
 };
 
 static struct sink *poll_begin(struct http_conn *conn)
 {
     conn_free_reading(conn);
-    conn->sink.ops = &poll_sink_ops;
-    conn_set_state(conn, CONN_POLL);
-    return &conn->sink;
+    conn->base.sink.ops = &poll_sink_ops;
+    connection_set_state(&conn->base, CONN_POLL);
+    return &conn->base.sink;
 }
 
 void poll_finish(struct http_conn *conn)
 {
-    bool is_empty = conn->state == CONN_POLL;
-    if (!is_empty && conn->state != CONN_POLLED) {
+    bool is_empty = conn->base.state == CONN_POLL;
+    if (!is_empty && conn->base.state != CONN_POLLED) {
         return;
     }
-    conn_set_state(conn, CONN_CLOSING);
-    sink_closed(&conn->sink); /* from now on messages wait for the next poll */
-    sendq_puts(&conn->out, is_empty ? STR("[]\n") : STR("]\n"));
+    connection_set_state(&conn->base, CONN_CLOSING);
+    sink_closed(&conn->base.sink); /* from now on messages wait for the next poll */
+    sendq_puts(&conn->base.out, is_empty ? STR("[]\n") : STR("]\n"));
 }
 
 void poll_flush(struct http_worker *hw)
 {
-    struct http_conn *conn;
-    while ((conn = http_first_in(hw, CONN_POLLED)) != NULL) {
-        poll_finish(conn);
+    struct connection *c;
+    while ((c = connections_first(&hw->conns, CONN_POLLED)) != NULL) {
+        poll_finish(http_conn_of(c));
     }
 }
 
@@ -122,7 +108,7 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
                        const struct response_headers *headers)
 {
     http_put_status(head, status);
-    http_put_header(head, "Date", date_now(conn->hw));
+    http_put_header(head, "Date", date_now(http_worker_of(conn)));
     /* No page of another site may embed it, whatever it is; those with CORS are not concerned. */
     buf_puts(head, STR("Cross-Origin-Resource-Policy: same-origin\r\n"));
     if (headers->session_id.len > 0) {
@@ -148,7 +134,7 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
 
 static void put_connection(struct http_conn *conn, struct buf *head)
 {
-    if (conn->r->after != AFTER_KEEP || conn->hw->draining) {
+    if (conn->r->after != AFTER_KEEP || http_worker_of(conn)->base.draining) {
         conn->r->after = conn->r->after == AFTER_KEEP ? AFTER_CLOSE : conn->r->after;
         http_put_header(head, "Connection", STR("close"));
     } else if (conn->r->is_http10) {
@@ -160,7 +146,7 @@ static void put_answer_head(struct http_conn *conn, int status,
                             const struct response_headers *headers, struct tidings_str type,
                             size_t len)
 {
-    struct buf *head = &conn->hw->head;
+    struct buf *head = &http_worker_of(conn)->head;
     buf_clear(head);
     put_common(conn, head, status, headers);
     if (len > 0 || status == 200) {
@@ -173,7 +159,7 @@ static void put_answer_head(struct http_conn *conn, int status,
     }
     put_connection(conn, head);
     buf_puts(head, STR("\r\n"));
-    sendq_puts(&conn->out, buf_str(head));
+    sendq_puts(&conn->base.out, buf_str(head));
 }
 
 static void put_answer(struct http_conn *conn, int status, const struct response_headers *headers,
@@ -183,15 +169,9 @@ static void put_answer(struct http_conn *conn, int status, const struct response
     if (conn->r->is_head) {
         buf_clear(text);
     }
-    worker_trim_later(conn->hw->worker, text->len);
-    if (text->len > SENDQ_LARGE) {
-        size_t len = 0;
-        char *memory = buf_detach(text, &len);
-        sendq_take(&conn->out, memory, len);
-    } else {
-        sendq_puts(&conn->out, buf_str(text));
-    }
-    output_book_answer(&conn->channel, &conn->sink, &conn->out);
+    worker_trim_later(conn->base.channel.worker, text->len);
+    connection_put(&conn->base, text);
+    connection_book_answer(&conn->base);
     conn_finish_request(conn);
 }
 
@@ -204,7 +184,7 @@ static void put_long_answer(struct http_conn *conn, int status,
     if (conn->r->is_head) {
         source->destroy(source);
     } else {
-        sendq_put_source(&conn->out, source);
+        sendq_put_source(&conn->base.out, source);
     }
     conn_finish_request(conn);
 }
@@ -240,7 +220,7 @@ static const struct principal *conn_asker(const struct http_conn *conn, enum fai
     static const struct principal nobody = {.kind = PRINCIPAL_ANONYMOUS, .name = {"", 0}};
     bool is_known = cause != FAILURE_AUTHENTICATION && cause != FAILURE_HOST &&
                     cause != FAILURE_ORIGIN && conn->r->is_accepted;
-    return is_known && conn->channel.principal ? conn->channel.principal : &nobody;
+    return is_known && conn->base.channel.principal ? conn->base.channel.principal : &nobody;
 }
 
 /* Logs the answer. */
@@ -277,9 +257,9 @@ static void conn_note_answer(struct http_conn *conn, int status,
     };
     const struct log_context *before = log_enter(&conn->r->context);
     if (status >= 400) {
-        channel_failed(&conn->channel, &failure);
+        channel_failed(&conn->base.channel, &failure);
     }
-    access_log_other(&conn->channel, &line);
+    access_log_other(&conn->base.channel, &line);
     (void)log_enter(before);
 }
 
@@ -324,7 +304,7 @@ void conn_refuse_with(struct http_conn *conn, int status, const struct response_
 
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text)
 {
-    limit_hit(conn->hw->worker->limit_counters, limit);
+    limit_hit(conn->base.channel.worker->limit_counters, limit);
     conn_refuse_for(conn, FAILURE_LIMIT, status, text);
 }
 
@@ -359,7 +339,7 @@ static void put_allowed_headers(struct http_conn *conn, const struct http_reques
 
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req)
 {
-    struct buf *head = &conn->hw->head;
+    struct buf *head = &http_worker_of(conn)->head;
     buf_clear(head);
     const struct response_headers allow = {.allow = conn->r->path == PATH_RESOURCE
                                                         ? resource_allows(conn)
@@ -372,7 +352,7 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
     }
     put_connection(conn, head);
     buf_puts(head, STR("\r\n"));
-    sendq_puts(&conn->out, buf_str(head));
+    sendq_puts(&conn->base.out, buf_str(head));
     conn_finish_request(conn);
 }
 
@@ -395,11 +375,6 @@ static void http_channel_answer_long(struct channel *channel, int status,
     conn_want(conn_of_channel(channel));
 }
 
-static void http_channel_unbook(struct channel *channel)
-{
-    output_unbook_queue(channel, &conn_of_channel(channel)->sink);
-}
-
 static void http_channel_accepted(struct channel *channel)
 {
     static const struct response_headers none;
@@ -417,14 +392,14 @@ static struct sink *http_channel_stream(struct channel *channel,
                                         const struct response_headers *headers)
 {
     struct http_conn *conn = conn_of_channel(channel);
-    struct buf *head = &conn->hw->head;
+    struct buf *head = &http_worker_of(conn)->head;
     buf_clear(head);
     put_common(conn, head, 200, headers);
     if (conn->r->polls) {
         buf_puts(head, STR("Content-Type: application/json\r\n"
                            "Cache-Control: no-store\r\n"
                            "Connection: close\r\n\r\n"));
-        sendq_puts(&conn->out, buf_str(head));
+        sendq_puts(&conn->base.out, buf_str(head));
         return poll_begin(conn);
     }
     buf_puts(head, STR("Content-Type: text/event-stream\r\n"
@@ -432,28 +407,12 @@ static struct sink *http_channel_stream(struct channel *channel,
                        "X-Accel-Buffering: no\r\n"
                        "Connection: close\r\n"
                        "\r\n:\n\n"));
-    sendq_puts(&conn->out, buf_str(head));
-    sendq_limit_kernel(&conn->out);
-    peer_identity_remember(&conn->channel, conn->out.fd);
+    sendq_puts(&conn->base.out, buf_str(head));
+    sendq_limit_kernel(&conn->base.out);
+    peer_identity_remember(&conn->base.channel, conn->base.out.fd);
     conn_free_reading(conn);
-    conn_set_state(conn, CONN_STREAM);
-    return &conn->sink;
-}
-
-static void http_channel_address(const struct channel *channel, char out[PRINCIPAL_MAX])
-{
-    const struct http_conn *conn = conn_of_channel(channel);
-    peer_identity_name(conn->out.fd, sendq_tls(&conn->out), out);
-}
-
-static void http_channel_facts(const struct channel *channel, struct channel_facts *ret)
-{
-    const struct http_conn *conn = conn_of_channel(channel);
-    peer_identity_facts(channel, &conn->out, true, ret);
-    ret->fd = conn->out.fd;
-    if (conn->state != CONN_GONE && deadline_is_listed(&conn->stall)) {
-        ret->stalled_ms = deadline_age_ms(&conn->hw->stalled, conn->stall.listed_ms);
-    }
+    connection_set_state(&conn->base, CONN_STREAM);
+    return &conn->base.sink;
 }
 
 const struct channel_ops http_channel_ops = {
@@ -461,12 +420,12 @@ const struct channel_ops http_channel_ops = {
     .is_http = true,
     .answer = http_channel_answer,
     .answer_long = http_channel_answer_long,
-    .unbook = http_channel_unbook,
+    .unbook = connection_unbook,
     .accepted = http_channel_accepted,
     .takes_stream = http_channel_takes_stream,
     .stream = http_channel_stream,
-    .address = http_channel_address,
-    .facts = http_channel_facts,
+    .address = connection_address,
+    .facts = connection_facts,
 };
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -475,7 +434,8 @@ static char *http_stream_room(struct sink *sink, struct tidings_str event_id, si
 {
     struct http_conn *conn = conn_of_sink(sink);
     size_t head = sizeof(SSE_HEAD) - 1, id = event_id.len ? event_id.len + 5 : 0;
-    char *at = conn->state == CONN_GONE ? NULL : sendq_room(&conn->out, head + id + 6 + len + 2);
+    char *at =
+        conn->base.state == CONN_GONE ? NULL : sendq_room(&conn->base.out, head + id + 6 + len + 2);
     if (!at) {
         return NULL;
     }
@@ -489,8 +449,7 @@ static char *http_stream_room(struct sink *sink, struct tidings_str event_id, si
     at += head;
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
-    conn->deadline.noted =
-        (uint32_t)loop_now_ms(conn->hw->worker->loop); /* the keep-alive clock starts anew */
+    connection_put_off(&conn->base);
     return at + 6;
 }
 
@@ -500,59 +459,44 @@ static void http_stream_prime(struct sink *sink, struct tidings_str event_id, in
     struct buf event;
     buf_init(&event, BODY_MAX);
     sse_put_priming(&event, event_id, retry_ms);
-    sendq_puts(&conn->out, buf_str(&event));
+    sendq_puts(&conn->base.out, buf_str(&event));
     buf_deinit(&event);
-}
-
-static size_t http_stream_pending(const struct sink *sink)
-{
-    return conn_of_sink(sink)->out.pending;
 }
 
 /* The last bytes go out with the turn's flush, which then closes. */
 static void http_stream_end(struct sink *sink)
 {
     struct http_conn *conn = conn_of_sink(sink);
-    if (conn->state == CONN_GONE || conn->state == CONN_CLOSING) {
+    if (conn->base.state == CONN_GONE || conn->base.state == CONN_CLOSING) {
         return;
     }
-    conn_set_state(conn, CONN_CLOSING);
-    sendq_put(&conn->out, ":\n\n", 3); /* so that there is something to flush */
+    connection_set_state(&conn->base, CONN_CLOSING);
+    sendq_put(&conn->base.out, ":\n\n", 3); /* so that there is something to flush */
 }
 
 static void http_stream_end_long(struct sink *sink, struct sendq_source *source)
 {
     struct http_conn *conn = conn_of_sink(sink);
-    if (conn->state == CONN_GONE) {
+    if (conn->base.state == CONN_GONE) {
         source->destroy(source);
         return;
     }
-    sendq_puts(&conn->out, STR(SSE_HEAD "data: "));
-    if (sendq_put_source(&conn->out, source) == 0) {
-        sendq_puts(&conn->out, STR("\n\n"));
+    sendq_puts(&conn->base.out, STR(SSE_HEAD "data: "));
+    if (sendq_put_source(&conn->base.out, source) == 0) {
+        sendq_puts(&conn->base.out, STR("\n\n"));
     }
     http_stream_end(sink);
-}
-
-static void http_stream_cut(struct sink *sink, const char *reason)
-{
-    conn_close(conn_of_sink(sink), reason);
-}
-
-static struct channel *http_stream_channel(const struct sink *sink)
-{
-    return &conn_of_sink(sink)->channel;
 }
 
 const struct sink_ops http_sink_ops = {
     .name = "sse",
     .room = http_stream_room,
     .prime = http_stream_prime,
-    .pending = http_stream_pending,
+    .pending = connection_sink_pending,
     .end = http_stream_end,
     .end_long = http_stream_end_long,
-    .cut = http_stream_cut,
-    .channel = http_stream_channel,
+    .cut = connection_sink_cut,
+    .channel = connection_sink_channel,
 };
 
 /* -------------------------------------------------------------------------------------------------
@@ -577,10 +521,10 @@ static void legacy_sse_answer(struct channel *channel, int status,
     (void)headers;
     struct http_conn *conn = conn_of_channel(channel);
     if (text->len > 0) { /* else there was no memory even for an error */
-        sendq_puts(&conn->out, STR("event: message\ndata: "));
-        message_conn_put(&conn->out, text);
-        sendq_puts(&conn->out, STR("\n\n"));
-        output_book_answer(channel, &conn->sink, &conn->out);
+        sendq_puts(&conn->base.out, STR("event: message\ndata: "));
+        connection_put(&conn->base, text);
+        sendq_puts(&conn->base.out, STR("\n\n"));
+        connection_book_answer(&conn->base);
     }
 }
 
@@ -591,22 +535,10 @@ static void legacy_sse_answer_long(struct channel *channel, int status,
     (void)status;
     (void)headers;
     struct http_conn *conn = conn_of_channel(channel);
-    sendq_puts(&conn->out, STR("event: message\ndata: "));
-    if (sendq_put_source(&conn->out, source) == 0) {
-        sendq_puts(&conn->out, STR("\n\n"));
+    sendq_puts(&conn->base.out, STR("event: message\ndata: "));
+    if (sendq_put_source(&conn->base.out, source) == 0) {
+        sendq_puts(&conn->base.out, STR("\n\n"));
     }
-}
-
-static void legacy_sse_unbook(struct channel *channel)
-{
-    http_channel_ops.unbook(channel);
-}
-
-static bool legacy_sse_is_sending(const struct channel *channel, size_t *ret_held)
-{
-    struct http_conn *conn = conn_of_channel(channel);
-    conn->has_long = true;
-    return message_conn_is_sending(&conn->out, ret_held);
 }
 
 /* The first time the exchange becomes the stream; then it is there. */
@@ -614,17 +546,7 @@ static struct sink *legacy_sse_stream(struct channel *channel,
                                       const struct response_headers *headers)
 {
     struct http_conn *conn = conn_of_channel(channel);
-    return conn->r ? http_channel_ops.stream(channel, headers) : &conn->sink;
-}
-
-static void legacy_sse_address(const struct channel *channel, char out[PRINCIPAL_MAX])
-{
-    http_channel_ops.address(channel, out);
-}
-
-static void legacy_sse_facts(const struct channel *channel, struct channel_facts *ret)
-{
-    http_channel_ops.facts(channel, ret);
+    return conn->r ? http_channel_ops.stream(channel, headers) : &conn->base.sink;
 }
 
 static const struct channel_ops legacy_sse_channel_ops = {
@@ -632,78 +554,48 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .is_http = false,
     .answer = legacy_sse_answer,
     .answer_long = legacy_sse_answer_long,
-    .unbook = legacy_sse_unbook,
-    .is_sending = legacy_sse_is_sending,
+    .unbook = connection_unbook,
+    .is_sending = connection_is_sending,
     .accepted = message_conn_accepted,
     .stream = legacy_sse_stream,
-    .address = legacy_sse_address,
-    .facts = legacy_sse_facts,
+    .address = connection_address,
+    .facts = connection_facts,
 };
-
-static char *legacy_sse_room(struct sink *sink, struct tidings_str event_id, size_t len)
-{
-    return http_sink_ops.room(sink, event_id, len);
-}
-
-static size_t legacy_sse_pending(const struct sink *sink)
-{
-    return http_sink_ops.pending(sink);
-}
-
-static void legacy_sse_cut(struct sink *sink, const char *reason)
-{
-    http_sink_ops.cut(sink, reason);
-}
-
-static struct channel *legacy_sse_channel(const struct sink *sink)
-{
-    return http_sink_ops.channel(sink);
-}
 
 /* Events as on any stream, with the life of a connection of messages. */
 static const struct sink_ops legacy_sse_sink_ops = {
     .name = "legacy sse",
-    .room = legacy_sse_room,
+    .room = http_stream_room,
     .prime = message_conn_sink_prime,
-    .pending = legacy_sse_pending,
+    .pending = connection_sink_pending,
     .end = message_conn_sink_end,
-    .cut = legacy_sse_cut,
-    .channel = legacy_sse_channel,
+    .cut = connection_sink_cut,
+    .channel = connection_sink_channel,
 };
 
 static void legacy_sse_forget(struct subscriber *subscriber)
 {
     struct sse_stream *s = subscriber->owner;
-    struct http_worker *hw = s->conn->hw;
+    struct http_worker *hw = http_worker_of(s->conn);
     map_remove(&hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
-    hw->worker->stats.sessions--;
-    session_left(hw->worker, &s->place);
+    hw->base.worker->stats.sessions--;
+    session_left(hw->base.worker, &s->place);
     mem_free(s);
 }
 
 static const struct subscriber_ops legacy_sse_subscriber_ops = {.on_destroy = legacy_sse_forget};
 
-/* It goes on for longer than an exchange, and ends when its principal does. */
-static void note_expiry(struct http_conn *conn)
-{
-    int64_t end = conn->channel.principal ? conn->channel.principal->expires_ms : 0;
-    int64_t *next = &conn->hw->next_expiry_ms;
-    if (end > 0 && (*next == 0 || end < *next)) {
-        *next = end;
-        deadlines_changed(&conn->hw->deadlines);
-    }
-}
-
 static struct sse_stream *legacy_sse_create(struct http_conn *conn)
 {
-    struct worker *worker = conn->hw->worker;
+    struct worker *worker = conn->base.channel.worker;
     struct sse_stream *s = mem_zalloc(sizeof(*s));
     if (!s) {
         return NULL;
     }
     s->conn = conn;
     if (session_make_id(worker, s->id) < 0 ||
-        map_put(&conn->hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN), s, NULL) < 0) {
+        map_put(&http_worker_of(conn)->sse_streams, tidings_strn(s->id, SESSION_ID_LEN), s, NULL) <
+            0) {
         mem_free(s);
         return NULL;
     }
@@ -712,27 +604,27 @@ static struct sse_stream *legacy_sse_create(struct http_conn *conn)
 
 void legacy_sse_open(struct http_conn *conn)
 {
-    struct worker *worker = conn->hw->worker;
-    if (conn->hw->draining || worker->stopping) {
+    struct worker *worker = conn->base.channel.worker;
+    if (http_worker_of(conn)->base.draining || worker->stopping) {
         conn_refuse(conn, 503, "the server is stopping");
         return;
     }
     struct session_place place;
     struct refusal why;
-    if (!session_enter(&conn->channel, &place, &why)) {
-        inbound_refuse_limit(&conn->channel, &why, NULL);
+    if (!session_enter(&conn->base.channel, &place, &why)) {
+        inbound_refuse_limit(&conn->base.channel, &why, NULL);
         return;
     }
     struct sse_stream *s = legacy_sse_create(conn);
-    conn->channel.ops = &legacy_sse_channel_ops;
-    struct subscriber *subscriber = s ? subscriber_of_channel(&conn->channel) : NULL;
+    conn->base.channel.ops = &legacy_sse_channel_ops;
+    struct subscriber *subscriber = s ? subscriber_of_channel(&conn->base.channel) : NULL;
     if (!subscriber) {
         if (s) {
-            map_remove(&conn->hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
+            map_remove(&http_worker_of(conn)->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
         }
         session_left(worker, &place);
-        conn->channel.ops = &http_channel_ops;
+        conn->base.channel.ops = &http_channel_ops;
         conn_refuse(conn, 503, "out of memory");
         return;
     }
@@ -740,28 +632,28 @@ void legacy_sse_open(struct http_conn *conn)
     worker->stats.sessions++;
     subscriber->ops = &legacy_sse_subscriber_ops;
     subscriber->owner = s;
-    conn->sink.ops = &legacy_sse_sink_ops;
-    note_expiry(conn);
-    sendq_puts(&conn->out, STR("event: endpoint\ndata: "
-                               "/messages?sessionId="));
-    sendq_put(&conn->out, s->id, SESSION_ID_LEN);
-    sendq_puts(&conn->out, STR("\n\n"));
+    conn->base.sink.ops = &legacy_sse_sink_ops;
+    connection_note_expiry(&conn->base);
+    sendq_puts(&conn->base.out, STR("event: endpoint\ndata: "
+                                    "/messages?sessionId="));
+    sendq_put(&conn->base.out, s->id, SESSION_ID_LEN);
+    sendq_puts(&conn->base.out, STR("\n\n"));
     conn_want(conn);
 }
 
 void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text)
 {
-    struct sse_stream *s = id.ptr ? map_find(&conn->hw->sse_streams, id) : NULL;
-    if (!s || !principal_is_same(s->conn->channel.principal, conn->channel.principal)) {
-        inbound_refuse(&conn->channel, 404, RPC_SESSION,
+    struct sse_stream *s = id.ptr ? map_find(&http_worker_of(conn)->sse_streams, id) : NULL;
+    if (!s || !principal_is_same(s->conn->base.channel.principal, conn->base.channel.principal)) {
+        inbound_refuse(&conn->base.channel, 404, RPC_SESSION,
                        "session not found or ended; GET /sse opens one");
-    } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
-        limit_hit(conn->hw->worker->limit_counters, LIMIT_CONNECTION_REQUESTS);
-        inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
+    } else if (!message_conn_has_room(&s->conn->base)) {
+        limit_hit(conn->base.channel.worker->limit_counters, LIMIT_CONNECTION_REQUESTS);
+        inbound_refuse(&conn->base.channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
     } else {
-        inbound_text(&s->conn->channel, text, NULL);
-        http_channel_ops.accepted(&conn->channel);
+        inbound_text(&s->conn->base.channel, text, NULL);
+        http_channel_ops.accepted(&conn->base.channel);
     }
 }
 
@@ -770,36 +662,19 @@ void legacy_sse_drain(struct http_worker *hw)
     size_t pos = 0;
     struct sse_stream *s;
     while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        if (drain_is_done_with(hw->worker, &s->conn->channel)) {
-            http_sink_ops.end(&s->conn->sink);
+        if (drain_is_done_with(hw->base.worker, &s->conn->base.channel)) {
+            http_sink_ops.end(&s->conn->base.sink);
         }
     }
 }
 
-int64_t legacy_sse_expire(struct http_worker *hw, int64_t now_ms)
+bool legacy_sse_is_on(const struct connection *c)
 {
-    size_t pos = 0;
-    struct sse_stream *s;
-    int64_t next = 0;
-    while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        const struct principal *principal = s->conn->channel.principal;
-        if (principal_is_expired(principal, now_ms)) {
-            http_sink_ops.end(&s->conn->sink);
-        } else if (principal && principal->expires_ms > 0 &&
-                   (next == 0 || principal->expires_ms < next)) {
-            next = principal->expires_ms;
-        }
-    }
-    return next;
+    return c->channel.ops == &legacy_sse_channel_ops;
 }
 
-void legacy_sse_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
+void legacy_sse_end_credentials(struct connection *c, bool is_revoked)
 {
-    size_t pos = 0;
-    struct sse_stream *s;
-    while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        if (s->conn->channel.principal && is_gone(user, s->conn->channel.principal)) {
-            http_sink_ops.end(&s->conn->sink);
-        }
-    }
+    (void)is_revoked;
+    http_sink_ops.end(&c->sink);
 }

@@ -11,35 +11,24 @@
 #ifndef TRANSPORT_LINES_H
 #define TRANSPORT_LINES_H
 
-#include "base/net/sendq.h"
-#include "engine/delivery/delivery.h"
-#include "engine/protocol/channel.h"
 #include "formats/rpc.h"
 #include "transport/connection.h"
-#include "transport/listener.h"
 
 struct line {
-    struct channel channel;
-    struct sink sink;
+    struct connection base;     /* of standard input and output: channel, sink and queue only */
     struct line_reader *reader; /* NULL: nothing came that is not handled yet */
-    struct sendq out;
     /* Something may have ended, or may go on: the owner looks at it at the end of the turn. NULL:
      * it does so in every turn anyway. */
     void (*schedule_review)(struct line *line);
     const char *reason; /* why it is broken, for the log; NULL: it is not */
     uint64_t received;  /* bytes, since it began */
     uint32_t max_line;
-    bool eof;         /* nothing more will come */
+    bool eof;         /* nothing more will be read */
     bool finished;    /* … and nothing of what came is left */
     bool broken;      /* nothing more will go: its owner closes it */
     bool took;        /* a message was handled since the owner looked */
     bool has_yielded; /* it has used up its turn: the owner wakes it in the next, and pumps it */
 };
-
-static inline struct line *line_of(const struct channel *channel)
-{
-    return list_entry((struct channel *)(uintptr_t)channel, struct line, channel);
-}
 
 /* -------------------------------------------------------------------------------------------------
  * Line-framed sockets: the TCP and Unix connections of one worker, each carrying messages both ways
@@ -133,47 +122,18 @@ enum line_state {
 
 struct line_conn {
     struct line line;
-    struct socket_worker *sw;
-    union {
-        struct {
-            struct deadline deadline; /* in sw->lists[state] */
-            struct deadline stall;    /* in sw->stalled while the kernel takes no more */
-            struct list review_link;  /* in sw->to_review */
-            struct list yield_link;   /* in sw->yielded until the next turn */
-        };
-        struct loop_discard discard; /* once it is gone */
-    };
-    struct loop_poll poll;
-    uint32_t input_counted; /* bytes of input (transport/connection.h) */
-    uint32_t midway;        /* bytes of half a message since its time was last counted anew */
-    int fd;
-    enum line_state state : 8;
+    struct list review_link; /* in sw->to_review */
+    struct list yield_link;  /* in sw->yielded until the next turn */
+    uint32_t midway;         /* bytes of half a message since its time last began */
 };
 
 struct socket_worker {
-    struct worker *worker;
+    struct connection_worker base;
+    struct connections conns;
     const struct socket_config *config;
-    struct worker_inbox inbox;
-    struct deadlines deadlines;
-    struct deadline_list lists[LINE_STATES];
-    struct deadline_list stalled;
     struct list to_review, yielded;
-    struct loop_timer *next_turn; /* runs while some have yielded */
-    struct loop_hook end_hook;
-    void (*drained)(void *user);
-    void *drained_user;
-    bool draining;
-    int64_t next_expiry_ms; /* of a principal; 0: never */
-    char scratch[65536];
 };
 
-static inline struct line_conn *line_conn_of_deadline(struct deadline *deadline)
-{
-    return list_entry(deadline, struct line_conn, deadline);
-}
-
-/* The one function that changes the state. A move that is not in the drawing is
- * our mistake: it is asserted, and without assertions the connection is closed. */
-bool line_conn_may_move(enum line_state from, enum line_state to);
+extern const struct connection_kind line_kind;
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "transport/listener.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,6 @@
 #include "base/mem.h"
 #include "security/cpu_budget.h"
 #include "security/limits.h"
-#include "transport/connection.h"
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
  */
 #include "transport/peer_identity.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -14,7 +15,19 @@
 #include "engine/delivery/delivery.h"
 #include "engine/worker.h"
 #include "security/limits.h"
-#include "transport/connection.h"
+
+bool socket_address_is_local(const union socket_address *a)
+{
+    switch (a->any.sa_family) {
+    case AF_INET:
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+    case AF_INET6:
+        return IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr) ? a->v6.sin6_addr.s6_addr[12] == 127
+                                                      : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+    default:
+        return a->any.sa_family == AF_UNIX;
+    }
+}
 
 /* The user at the other end of a Unix socket; false: the kernel does not say. */
 static bool peer_identity_put_user(int fd, char *out, size_t size)

@@ -6,11 +6,26 @@
 #ifndef TRANSPORT_PEER_IDENTITY_H
 #define TRANSPORT_PEER_IDENTITY_H
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "base/net/tls.h"
 #include "engine/protocol/channel.h"
 #include "security/limits.h"
 
-union socket_address;
+/* The address of a socket, of whichever family it is: one type for what bind, accept, getsockname
+ * and getpeername take and give. */
+union socket_address {
+    struct sockaddr any;
+    struct sockaddr_storage storage;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_un local;
+};
+
+/* Does it lead to this machine alone? An IPv4 address that came as IPv6 is judged as what it is. */
+bool socket_address_is_local(const union socket_address *a);
 
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */

@@ -82,7 +82,7 @@ void wire_stop(struct wire *w)
     }
     for (unsigned i = 0; i < HARNESS_WORKERS; i++) {
         /* Nobody is forgotten: whoever is counted is there, and whoever left is not. */
-        assert_int_equal(worker_inbox_count(&w->hw[i]->inbox), 0);
+        assert_int_equal(worker_inbox_count(http_worker_inbox(w->hw[i])), 0);
         http_worker_destroy(w->hw[i]);
     }
     harness_stop(&w->b);
@@ -120,18 +120,19 @@ void wire_turn(struct wire *w)
     }
 }
 
+static void make_older(struct connection *c, void *user)
+{
+    const uint32_t *ms = user;
+    c->deadline.noted -= *ms;
+    c->deadline.listed_ms -= *ms;
+}
+
 void wire_age(struct wire *w, unsigned worker, enum conn_state state, uint64_t ms)
 {
     struct http_worker *hw = w->hw[worker];
-    for (unsigned i = 0; i < CONN_LISTS; i++) {
-        list_each (it, next, &hw->lists[i].all) {
-            struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
-            uint32_t older = conn->state == state ? (uint32_t)ms : 0;
-            conn->deadline.noted -= older;
-            conn->deadline.listed_ms -= older;
-        }
-    }
-    deadlines_run(&hw->deadlines);
+    uint32_t older = (uint32_t)ms;
+    connections_each(&hw->conns, 1u << state, make_older, &older);
+    deadlines_run(&hw->base.deadlines);
     wire_turn(w);
 }
 
@@ -148,23 +149,37 @@ void wire_drain(struct wire *w, unsigned worker)
     wire_turn(w);
 }
 
-struct http_conn *wire_conn(struct wire *w, unsigned worker)
+static void be_the_only_one(struct connection *c, void *user)
 {
-    struct http_conn *found = NULL;
-    for (unsigned i = 0; i < CONN_LISTS; i++) {
-        list_each (it, next, &w->hw[worker]->lists[i].all) {
-            assert_null(found); /* the only one */
-            found = list_entry(it, struct http_conn, deadline.link);
-            assert_int_equal(found->state, i == CONN_PUT_OFF ? CONN_STREAM : i);
+    struct connection **found = user;
+    assert_null(*found);
+    *found = c;
+}
+
+struct connection *wire_only(struct connections *all)
+{
+    struct connection *found = NULL;
+    for (unsigned i = 0; i < all->kind->state_count; i++) {
+        struct connection *c = NULL;
+        connections_each(all, 1u << i, be_the_only_one, &c);
+        if (c) {
+            assert_null(found);
+            found = c;
+            assert_int_equal(c->state, i);
         }
     }
     return found;
 }
 
+struct http_conn *wire_conn(struct wire *w, unsigned worker)
+{
+    return (struct http_conn *)(void *)wire_only(&w->hw[worker]->conns);
+}
+
 enum conn_state wire_state(struct wire *w, unsigned worker)
 {
     const struct http_conn *conn = wire_conn(w, worker);
-    return conn ? conn->state : CONN_GONE;
+    return conn ? (enum conn_state)conn->base.state : CONN_GONE;
 }
 
 size_t wire_connections(struct wire *w, unsigned worker)

@@ -56,6 +56,8 @@ void wire_drain(struct wire *w, unsigned worker);
 /* The state of the only HTTP connection of a worker; CONN_GONE: there is none. */
 enum conn_state wire_state(struct wire *w, unsigned worker);
 struct http_conn *wire_conn(struct wire *w, unsigned worker); /* … itself */
+/* The only connection of a kind; NULL: there is none. */
+struct connection *wire_only(struct connections *all);
 /* Connections of a worker, of either kind. */
 size_t wire_connections(struct wire *w, unsigned worker);
 

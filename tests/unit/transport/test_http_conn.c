@@ -157,14 +157,14 @@ static void unread_answers_hold_back_what_is_pipelined(void **state)
     }
     wire_turn(&w);
     struct http_conn *conn = wire_conn(&w, 0);
-    assert_true(deadline_is_listed(&conn->stall));
-    assert_in_range(conn->out.pending, 1, PIPELINE_HIGH_WATER + 2 * 60000);
+    assert_true(deadline_is_listed(&conn->base.stall));
+    assert_in_range(conn->base.out.pending, 1, PIPELINE_HIGH_WATER + 2 * 60000);
     assert_true(w.fake.reads < 40);
     c->deaf = false;
     wire_turn(&w);
     assert_int_equal(w.fake.reads, 40);
     assert_int_equal(wire_count(wire_heard(c), "HTTP/1.1 200"), 40);
-    assert_false(deadline_is_listed(&conn->stall));
+    assert_false(deadline_is_listed(&conn->base.stall));
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
@@ -291,11 +291,11 @@ static void who_takes_nothing_is_cut(void **state)
         wire_say(c, READ);
     }
     struct http_conn *conn = wire_conn(&w, 0);
-    assert_true(deadline_is_listed(&conn->stall));
-    conn->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    assert_true(deadline_is_listed(&conn->base.stall));
+    conn->base.stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     wire_age(&w, 0, CONN_GONE, 0);
     assert_ptr_equal(wire_conn(&w, 0), conn);
-    conn->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    conn->base.stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     wire_age(&w, 0, CONN_GONE, 0);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
     assert_int_equal(w.b.worker[0]->stats.cut, 1);
@@ -348,11 +348,15 @@ static void a_head_without_end_is_refused(void **state)
     assert_refused(c, "HTTP/1.1 431");
 }
 
+static void age_one(struct connection *c, void *user)
+{
+    const uint32_t *ms = user;
+    c->deadline.listed_ms -= *ms;
+}
+
 static void make_older(enum conn_state state, uint32_t ms)
 {
-    list_each (it, next, &w.hw[0]->lists[state].all) {
-        list_entry(it, struct http_conn, deadline.link)->deadline.listed_ms -= ms;
-    }
+    connections_each(&w.hw[0]->conns, 1u << state, age_one, &ms);
 }
 
 static void the_slowest_is_cut_when_all_hold_too_much(void **state)

@@ -48,7 +48,7 @@ static void check_table(const struct row *rows, int states, bool (*may_move)(int
 
 static bool http_may_move(int from, int to)
 {
-    return conn_may_move((enum conn_state)from, (enum conn_state)to);
+    return connection_may_move(&http_kind, from, to);
 }
 
 static void the_moves_of_http_connections_are_those_drawn(void **state)
@@ -84,7 +84,7 @@ static void the_moves_of_http_connections_are_those_drawn(void **state)
 
 static bool ws_may_move(int from, int to)
 {
-    return websocket_may_move((enum websocket_state)from, (enum websocket_state)to);
+    return connection_may_move(&websocket_kind, from, to);
 }
 
 static void the_moves_of_websockets_are_those_drawn(void **state)
@@ -111,7 +111,7 @@ static void the_moves_of_websockets_are_those_drawn(void **state)
 
 static bool line_may_move(int from, int to)
 {
-    return line_conn_may_move((enum line_state)from, (enum line_state)to);
+    return connection_may_move(&line_kind, from, to);
 }
 
 static void the_moves_of_line_framed_connections_are_those_drawn(void **state)
@@ -139,8 +139,8 @@ static int move_in_child(struct http_conn *conn, enum conn_state to)
     if (child == 0) {
         (void)!freopen("/dev/null", "w", stderr);
         signal(SIGABRT, SIG_DFL);
-        conn_set_state(conn, to);
-        _exit(conn->state == CONN_GONE ? 0 : 1);
+        connection_set_state(&conn->base, to);
+        _exit(conn->base.state == CONN_GONE ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return status;
@@ -153,12 +153,13 @@ static void a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection
     wire_start(&w);
     struct wire_client *c = wire_connect(&w, 0);
     struct http_conn *conn = wire_conn(&w, 0);
-    assert_int_equal(conn->state, CONN_IDLE);
+    assert_int_equal(conn->base.state, CONN_IDLE);
     int good = move_in_child(conn, CONN_HEAD), bad = move_in_child(conn, CONN_STREAM);
     assert_true(WIFEXITED(good) && WEXITSTATUS(good) == 1);
     assert_true((WIFSIGNALED(bad) && WTERMSIG(bad) == SIGABRT) ||
                 (WIFEXITED(bad) && WEXITSTATUS(bad) == 0));
-    conn_close(conn, "test"); /* the child may have taken it from the epoll that both have */
+    connection_close(&conn->base,
+                     "test"); /* the child may have taken it from the epoll that both have */
     wire_leave(c);
     wire_stop(&w);
 }

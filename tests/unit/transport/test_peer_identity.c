@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "transport/connection.h"
 #include "transport/peer_identity.h"
 
 static bool came_from(const char *address, char out[QUOTA_NAME_MAX])

@@ -46,31 +46,23 @@ static int teardown(void **state)
 /* The only WebSocket of the first worker; NULL: there is none. */
 static struct websocket *find(void)
 {
-    struct websocket *found = NULL;
-    for (unsigned i = 0; i < WEBSOCKET_LISTS; i++) {
-        list_each (it, next, &w.hw[0]->websockets->lists[i].all) {
-            assert_null(found);
-            found = list_entry(it, struct websocket, deadline.link);
-            assert_int_equal(found->state, i == WEBSOCKET_PUT_OFF ? WEBSOCKET_OPEN : i);
-        }
-    }
-    return found;
+    return (struct websocket *)(void *)wire_only(&w.hw[0]->websockets->conns);
 }
 
 static enum websocket_state state_now(void)
 {
     const struct websocket *ws = find();
-    return ws ? ws->state : WEBSOCKET_GONE;
+    return ws ? (enum websocket_state)ws->base.state : WEBSOCKET_GONE;
 }
 
 static void age(enum websocket_state state, uint64_t ms)
 {
     struct websocket *ws = find();
-    if (ws && ws->state == state) {
-        ws->deadline.noted -= (uint32_t)ms;
-        ws->deadline.listed_ms -= (uint32_t)ms;
+    if (ws && ws->base.state == state) {
+        ws->base.deadline.noted -= (uint32_t)ms;
+        ws->base.deadline.listed_ms -= (uint32_t)ms;
     }
-    deadlines_run(&w.hw[0]->deadlines);
+    deadlines_run(&w.hw[0]->base.deadlines);
     wire_turn(&w);
 }
 
@@ -114,7 +106,7 @@ static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **stat
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
     assert_int_equal(wire_connections(&w, 0), 1); /* still one */
-    assert_non_null(find()->channel.principal);
+    assert_non_null(find()->base.channel.principal);
     say_frame(c, TEXT, ASK);
     wire_assert_has(wire_heard(c), "\"id\":7");
     wire_leave(c);
@@ -151,13 +143,13 @@ static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
     wire_say(c, wire_upgrade);
     struct websocket *ws = find();
     assert_non_null(ws);
-    assert_true(ws->out.pending > 0 && deadline_is_listed(&ws->stall));
+    assert_true(ws->base.out.pending > 0 && deadline_is_listed(&ws->base.stall));
     c->deaf = false;
     wire_turn(&w);
     const char *heard = wire_heard(c);
     assert_int_equal(wire_count(heard, "HTTP/1.1 200"), 6);
     wire_assert_has(heard, "HTTP/1.1 101");
-    assert_false(deadline_is_listed(&ws->stall));
+    assert_false(deadline_is_listed(&ws->base.stall));
     say_frame(c, TEXT, ASK);
     wire_assert_has(wire_heard(c), "\"id\":7");
 }
@@ -322,11 +314,11 @@ static void one_that_takes_nothing_is_cut(void **state)
                   "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
     }
     struct websocket *ws = find();
-    assert_true(deadline_is_listed(&ws->stall));
-    ws->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    assert_true(deadline_is_listed(&ws->base.stall));
+    ws->base.stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     age(WEBSOCKET_GONE, 0);
     assert_ptr_equal(find(), ws);
-    ws->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    ws->base.stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     age(WEBSOCKET_GONE, 0);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
     assert_int_equal(w.b.worker[0]->stats.cut, 1);
@@ -412,7 +404,7 @@ static void who_is_nobody_any_more_is_told_so(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
-    websocket_dismiss(w.hw[0]->websockets, is_everybody, NULL);
+    connection_worker_dismiss(&w.hw[0]->base, is_everybody, NULL);
     assert_int_equal(state_now(), WEBSOCKET_LEAVING);
     wire_turn(&w);
     assert_close(c, WS_POLICY);
