@@ -27,108 +27,6 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The paths that HTTP requests may name, each only where the configuration has it, and what is at
- * each of them.
- */
-
-#define ENDPOINT "/mcp"
-#define SESSION_KEY "sessionId"
-
-enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
-                         const struct http_route **route)
-{
-    const struct http_config *config = http_worker_of(conn)->config;
-    *route = route_find(config, path);
-    if (*route) {
-        return PATH_ROUTE;
-    }
-    if (resource_is_at(conn, path)) {
-        return PATH_RESOURCE;
-    }
-    if (config->allow_write && str_eq(path, STR(NOTIFY_PATH))) {
-        return PATH_NOTIFY;
-    }
-    if (config->legacy_sse && str_eq(path, STR("/sse"))) {
-        return PATH_SSE;
-    }
-    if (config->legacy_sse && str_eq(path, STR("/messages"))) {
-        return PATH_MESSAGES;
-    }
-    if (config->events && str_eq(path, STR("/events"))) {
-        return PATH_EVENTS;
-    }
-    if (config->console_page.len > 0 && str_eq(path, STR(CONSOLE_PATH))) {
-        return PATH_CONSOLE;
-    }
-    if (metadata_is_at(config->auth, path)) {
-        return PATH_METADATA;
-    }
-    if (health_is_at(config, path)) {
-        return PATH_HEALTH;
-    }
-    return str_eq(path, STR(ENDPOINT)) ? PATH_ENDPOINT : PATH_NOWHERE;
-}
-
-const char *path_name(enum http_path path)
-{
-    static const char *const names[] = {
-        [PATH_ENDPOINT] = ENDPOINT,
-        [PATH_ROUTE] = "page",
-        [PATH_RESOURCE] = RESOURCE_PATH,
-        [PATH_NOTIFY] = NOTIFY_PATH,
-        [PATH_SSE] = "/sse",
-        [PATH_MESSAGES] = "/messages",
-        [PATH_EVENTS] = "/events",
-        [PATH_METADATA] = "/.well-known",
-        [PATH_CONSOLE] = CONSOLE_PATH,
-        [PATH_HEALTH] = "health",
-    };
-    return names[path];
-}
-
-struct tidings_str path_allows(enum http_path path)
-{
-    switch (path) {
-    case PATH_MESSAGES:
-    case PATH_NOTIFY:
-        return STR("POST, OPTIONS");
-    case PATH_SSE:
-    case PATH_EVENTS:
-    case PATH_METADATA:
-        return STR("GET, OPTIONS");
-    case PATH_HEALTH:
-    case PATH_CONSOLE:
-        return STR("GET, HEAD, OPTIONS");
-    case PATH_NOWHERE:
-    case PATH_ENDPOINT:
-    case PATH_ROUTE:
-    case PATH_RESOURCE:
-        break;
-    }
-    return STR("GET, POST, DELETE, OPTIONS");
-}
-
-bool path_takes(enum http_path path, const struct http_request *req)
-{
-    return path == PATH_ENDPOINT || req->method == HTTP_OPTIONS ||
-           ((path == PATH_CONSOLE || path == PATH_HEALTH) && req->method == HTTP_HEAD) ||
-           req->method == (path == PATH_MESSAGES || path == PATH_NOTIFY ? HTTP_POST : HTTP_GET);
-}
-
-struct tidings_str path_session(enum http_path path, const struct http_request *req)
-{
-    struct tidings_str query = req->query;
-    while (query.len > 0 && (path == PATH_MESSAGES || path == PATH_EVENTS)) {
-        struct tidings_str value;
-        struct tidings_str pair = str_cut(query, '&', &query, NULL);
-        if (str_eq(str_cut(pair, '=', &value, NULL), STR(SESSION_KEY))) {
-            return value;
-        }
-    }
-    return tidings_strn(NULL, 0);
-}
-
-/* -------------------------------------------------------------------------------------------------
  * An HTTP request, in the order in which it happens: its head is parsed; the connection moves when
  * the session it names lives on another worker; the head is checked (http_check.c); its body is
  * read; it is handed to whoever handles it; and once it was answered the next one follows.
@@ -150,9 +48,7 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
             limit_hit(conn->base.channel.worker->limit_counters,
                       fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
-        const struct http_route *route;
-        conn->r->path =
-            path_find(conn, req->path, &route); /* which says what an error looks like */
+        conn->r->page = page_find(conn, req->path); /* which says what an error looks like */
         conn->r->context = (struct log_context){.request_id = ""}; /* not that of the one before */
         conn->r->method = NULL;
         conn->r->begun_ns = 0;
@@ -170,9 +66,8 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
 /* Which worker should have this connection; -1: any. */
 static int request_worker_of(struct http_conn *conn, const struct http_request *req)
 {
-    const struct http_route *route = NULL;
-    enum http_path path = req->query.len > 0 ? path_find(conn, req->path, &route) : PATH_NOWHERE;
-    struct tidings_str id = http_session_id(path, req);
+    const struct http_page *page = req->query.len > 0 ? page_find(conn, req->path) : NULL;
+    struct tidings_str id = conn_session_id(page, req);
     return id.ptr ? session_worker(id, conn->base.channel.worker->count) : -1;
 }
 
@@ -294,94 +189,22 @@ static bool request_read(struct http_conn *conn, struct http_request *req)
 
 /* ---- who handles it -------------------------------------------------------------------------- */
 
-/* Absent headers have ptr NULL; present and empty ones do not. */
-static void request_collect_headers(const struct http_request *req, struct dialect_headers *h)
-{
-    h->all = req;
-    h->protocol_version = http_header(req, "mcp-protocol-version", NULL);
-    h->method = http_header(req, "mcp-method", NULL);
-    h->name = http_header(req, "mcp-name", NULL);
-    h->session_id = http_header(req, "mcp-session-id", NULL);
-    h->last_event_id = http_header(req, "last-event-id", NULL);
-}
-
-/* Messages are counted one by one where they are read; what a browser asks for itself is not. */
-static bool request_is_counted(const struct http_conn *conn, const struct http_request *req)
-{
-    bool has_messages = req->method == HTTP_POST && conn->r->path != PATH_ROUTE &&
-                        conn->r->path != PATH_RESOURCE && conn->r->path != PATH_NOTIFY;
-    return !has_messages && req->method != HTTP_OPTIONS;
-}
-
-static void request_run_get(struct http_conn *conn, const struct http_request *req,
-                            const struct dialect_headers *headers)
-{
-    if (conn->r->path == PATH_METADATA) {
-        conn_run_metadata(conn, req);
-    } else if (conn->r->path == PATH_CONSOLE) {
-        conn_run_console(conn);
-    } else if (conn->r->path == PATH_HEALTH) {
-        conn_run_health(conn, req);
-    } else if (conn->r->path == PATH_SSE) {
-        legacy_sse_open(conn);
-    } else {
-        inbound_get(&conn->base.channel, headers);
-    }
-}
-
-/* Messages, and the streams and ends of sessions. */
-static void request_run_message(struct http_conn *conn, const struct http_request *req)
-{
-    struct dialect_headers headers;
-    request_collect_headers(req, &headers);
-    struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
-    struct tidings_str named = path_session(conn->r->path, req);
-    headers.session_id = headers.session_id.ptr ? headers.session_id : named;
-    switch (req->method) {
-    case HTTP_POST:
-        if (conn->r->path == PATH_MESSAGES) {
-            legacy_sse_post(conn, named, body);
-        } else {
-            inbound_text(&conn->base.channel, body, &headers);
-        }
-        break;
-    case HTTP_HEAD: /* of the console and health; others were refused before the body was read */
-    case HTTP_GET:
-        request_run_get(conn, req, &headers);
-        break;
-    case HTTP_DELETE:
-        inbound_delete(&conn->base.channel, &headers);
-        break;
-    case HTTP_OPTIONS:
-        conn_answer_preflight(conn, req);
-        break;
-    case HTTP_OTHER:
-    case HTTP_PUT:
-    case HTTP_PATCH:
-        break; /* refused before the body was read */
-    }
-}
-
 static void request_run(struct http_conn *conn, const struct http_request *req)
 {
-    enum http_path path = conn->r->path;
-    if (request_is_counted(conn, req) && conn->r->session == HTTP_SESSION_UNASKED &&
-        !conn_check_rate(conn)) {
+    const struct http_page *page = conn->r->page;
+    /* Messages are counted one by one where they are read; a preflight is not counted. */
+    bool is_counted =
+        req->method != HTTP_OPTIONS && !(page->has_messages && req->method == HTTP_POST);
+    if (is_counted && conn->r->session == HTTP_SESSION_UNASKED && !conn_check_rate(conn)) {
         return;
     }
     if (conn_awaits_session(conn, req)) {
         return;
     }
-    if (path == PATH_ROUTE && req->method != HTTP_OPTIONS) {
-        conn_run_route(conn, req);
-    } else if (path == PATH_RESOURCE && req->method != HTTP_OPTIONS) {
-        conn_run_resource(conn, req);
-    } else if (path == PATH_NOTIFY && req->method != HTTP_OPTIONS) {
-        conn_run_notify(conn);
-    } else if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {
-        conn_run_upgrade(conn, req);
+    if (req->method == HTTP_OPTIONS) {
+        conn_answer_preflight(conn, req);
     } else {
-        request_run_message(conn, req);
+        page->run(conn, req);
     }
 }
 
@@ -399,7 +222,7 @@ void conn_finish_request(struct http_conn *conn)
     } else {
         buf_consume(&r->in, used);
     }
-    r->path = PATH_NOWHERE;
+    r->page = NULL;
     r->scanned = r->head_len = r->body_len = r->body_need = r->body_mark = 0;
     r->is_accepted = r->is_chunked = r->body_done = r->is_head = false;
     r->session = HTTP_SESSION_UNASKED;
@@ -417,6 +240,13 @@ void conn_finish_request(struct http_conn *conn)
             conn_go_on(conn);
         }
     }
+}
+
+/* Does it read a request, or wait for one? */
+static bool conn_is_reading(const struct http_conn *conn)
+{
+    return conn->base.state == CONN_IDLE || conn->base.state == CONN_HEAD ||
+           conn->base.state == CONN_BODY;
 }
 
 static void conn_end(struct http_conn *conn);
@@ -973,7 +803,7 @@ const struct connection_kind http_kind = {
     .input_size = http_input_size,
     .cut_input = http_cut_input,
     .end_credentials = legacy_sse_end_credentials,
-    .has_credentials = legacy_sse_is_on,
+    .has_credentials = legacy_sse_has_credentials,
     .on_closed = http_on_closed,
     .free = http_conn_free,
 };

@@ -310,8 +310,7 @@ static bool check_proof(struct http_conn *conn, const struct http_request *req,
 
 static bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
 {
-    if (req->method == HTTP_OPTIONS || conn->r->path == PATH_METADATA ||
-        conn->r->path == PATH_CONSOLE || conn->r->path == PATH_HEALTH) {
+    if (req->method == HTTP_OPTIONS || conn->r->page->is_public) {
         return true; /* a browser sends no token with a preflight, nor when it opens a page */
     }
     struct tidings_str token;
@@ -398,8 +397,9 @@ void http_review_tokens(struct http_worker *hw)
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-bool metadata_is_at(const struct http_auth *auth, struct tidings_str path)
+bool metadata_is_at(const struct http_conn *conn, struct tidings_str path)
 {
+    const struct http_auth *auth = http_worker_of(conn)->config->auth;
     if (!auth || auth->metadata.len == 0) {
         return false;
     }
@@ -438,7 +438,20 @@ void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
  * Where nodes share nothing, nothing waits.
  */
 
-struct tidings_str http_session_id(enum http_path path, const struct http_request *req)
+struct tidings_str conn_session_named(const struct http_page *page, const struct http_request *req)
+{
+    struct tidings_str query = req->query;
+    while (query.len > 0 && page && page->names_session) {
+        struct tidings_str value;
+        struct tidings_str pair = str_cut(query, '&', &query, NULL);
+        if (str_eq(str_cut(pair, '=', &value, NULL), STR("sessionId"))) {
+            return value;
+        }
+    }
+    return tidings_strn(NULL, 0);
+}
+
+struct tidings_str conn_session_id(const struct http_page *page, const struct http_request *req)
 {
     static const struct tidings_str none = {NULL, 0};
     struct tidings_str id = http_header(req, "mcp-session-id", NULL);
@@ -446,7 +459,7 @@ struct tidings_str http_session_id(enum http_path path, const struct http_reques
         return none; /* a WebSocket is no part of a session */
     }
     if (!id.ptr) {
-        return req->query.len > 0 ? path_session(path, req) : none;
+        return conn_session_named(page, req);
     }
     struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
     return version.ptr && dialect_is_modern_version(version) ? none : id;
@@ -522,14 +535,13 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
 
 bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
 {
-    enum http_path path = conn->r->path;
+    const struct http_page *page = conn->r->page;
     const struct worker *worker = conn->base.channel.worker;
-    if (!worker->sessions->movers || req->method == HTTP_OPTIONS ||
-        (path != PATH_ENDPOINT && path != PATH_EVENTS)) {
+    if (!worker->sessions->movers || req->method == HTTP_OPTIONS || !page->has_sessions) {
         return false;
     }
     const struct session_asked asked = {
-        .id = http_session_id(path, req),
+        .id = conn_session_id(page, req),
         .is_stream = req->method == HTTP_GET,
         .last_event_id =
             req->method == HTTP_GET ? http_header(req, "last-event-id", NULL) : STR_EMPTY,
@@ -701,12 +713,9 @@ static void refuse_method(struct http_conn *conn, struct tidings_str allowed, co
 static bool check_path(struct http_conn *conn, const struct http_request *req)
 {
     struct http_reading *r = conn->r;
-    r->path = path_find(conn, req->path, &r->route);
+    r->page = page_find(conn, str_eq(req->target, STR("*")) ? STR(ENDPOINT_PATH) : req->path);
     r->polls = false;
-    if (r->path == PATH_NOWHERE && str_eq(req->target, STR("*"))) {
-        r->path = PATH_ENDPOINT;
-    }
-    if (r->path == PATH_NOWHERE) {
+    if (!r->page) {
         const struct response_headers headers = {
             .reason = STR("nothing is here; the endpoint is /mcp, resources are at " RESOURCE_PATH
                           "?uri="),
@@ -720,22 +729,18 @@ static bool check_path(struct http_conn *conn, const struct http_request *req)
 /* Is the method one for that place? */
 static bool check_method(struct http_conn *conn, const struct http_request *req)
 {
-    enum http_path path = conn->r->path;
-    if (path == PATH_ROUTE || path == PATH_RESOURCE ||
-        (path == PATH_ENDPOINT && ws_is_upgrade(req))) {
-        return true; /* whoever is there says which; a WebSocket is asked for by another way */
+    const struct http_page *page = conn->r->page;
+    unsigned method = 1u << req->method;
+    if (page->takes_all || (page->upgrades && ws_is_upgrade(req)) || (page->methods & method)) {
+        return true;
     }
-    if ((req->method == HTTP_HEAD && path != PATH_CONSOLE && path != PATH_HEALTH) ||
-        req->method == HTTP_PUT || req->method == HTTP_PATCH || req->method == HTTP_OTHER) {
-        refuse_method(conn, path_allows(PATH_ENDPOINT),
+    if ((HTTP_ENDPOINT_METHODS & method) == 0) {
+        refuse_method(conn, page_allows(conn, HTTP_ENDPOINT_METHODS),
                       "use POST (messages), GET (stream of a session) or DELETE (its end)");
-        return false;
+    } else {
+        refuse_method(conn, page_allows(conn, page->methods), "this path takes another method");
     }
-    if (!path_takes(path, req)) {
-        refuse_method(conn, path_allows(path), "this path takes another method");
-        return false;
-    }
-    return true;
+    return false;
 }
 
 /* ---- Host and Origin ------------------------------------------------------------------------- */
@@ -844,8 +849,7 @@ bool conn_check_head(struct http_conn *conn, const struct http_request *req)
     r->is_http10 = req->minor == 0;
     r->is_head = req->method == HTTP_HEAD;
     return check_path(conn, req) && check_method(conn, req) && check_guard(conn, req) &&
-           (r->path != PATH_RESOURCE || resource_check_method(conn, req)) &&
-           check_principal(conn, req);
+           (!r->page->check_head || r->page->check_head(conn, req)) && check_principal(conn, req);
 }
 
 /* ---- size and type --------------------------------------------------------------------------- */
@@ -877,7 +881,7 @@ static bool check_post(struct http_conn *conn, const struct http_request *req)
 static bool check_get(struct http_conn *conn, const struct http_request *req)
 {
     struct tidings_str accept = http_header(req, "accept", NULL);
-    if (conn->r->path == PATH_EVENTS && accept.ptr && !http_list_has(accept, "text/event-stream") &&
+    if (conn->r->page->polls && accept.ptr && !http_list_has(accept, "text/event-stream") &&
         http_list_has(accept, "application/json")) {
         conn->r->polls = true;
     } else if (accept.ptr && !http_list_has(accept, "text/event-stream") &&
@@ -888,25 +892,23 @@ static bool check_get(struct http_conn *conn, const struct http_request *req)
     return true;
 }
 
+bool conn_check_types(struct http_conn *conn, const struct http_request *req)
+{
+    if (req->method == HTTP_POST) {
+        return check_post(conn, req);
+    }
+    return req->method != HTTP_GET || check_get(conn, req);
+}
+
 bool conn_check_body(struct http_conn *conn, const struct http_request *req)
 {
-    enum http_path path = conn->r->path;
+    const struct http_page *page = conn->r->page;
     if (req->content_length > http_worker_of(conn)->config->max_body) {
         conn_refuse_over(conn, LIMIT_BODY, 413,
                          "the body is larger than this server accepts; see --max-body");
         return false;
     }
-    if (path == PATH_ROUTE || path == PATH_RESOURCE || path == PATH_METADATA ||
-        path == PATH_CONSOLE || path == PATH_HEALTH) {
-        return true;
-    }
-    if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {
-        return upgrade_check(conn, req);
-    }
-    if (req->method == HTTP_POST) {
-        return check_post(conn, req);
-    }
-    return req->method != HTTP_GET || check_get(conn, req);
+    return !page->check_body || page->check_body(conn, req);
 }
 
 /* ---- rate ------------------------------------------------------------------------------------ */

@@ -83,20 +83,33 @@ enum conn_state {
     CONN_STATES,
 };
 
-/* Where a request leads (http.c). */
-enum http_path {
-    PATH_NOWHERE,
-    PATH_ENDPOINT,
-    PATH_ROUTE,    /* a page of the program: http_pages.c */
-    PATH_RESOURCE, /* http_resource.c */
-    PATH_NOTIFY,   /* http_pages.c */
-    PATH_SSE,      /* http_response.c */
-    PATH_MESSAGES,
-    PATH_EVENTS,   /* http_response.c */
-    PATH_METADATA, /* http_check.c */
-    PATH_CONSOLE,  /* http_pages.c */
-    PATH_HEALTH,   /* http_pages.c */
+struct http_conn;
+
+/* A page: where it is, its methods, and its handler (the table is in http_pages.c). */
+struct http_page {
+    const char *path; /* where it is; with `is_at` only its name in logs */
+    bool (*is_at)(const struct http_conn *conn, struct tidings_str path);
+    bool (*is_on)(const struct http_config *config); /* NULL: always */
+    unsigned methods, write_methods; /* bits, 1u << enum http_method; the latter: --allow-write */
+    bool takes_all : 1;              /* check_head or `run` judges the method */
+    bool upgrades : 1;               /* it can become a WebSocket */
+    bool is_public : 1;              /* no token is needed */
+    bool has_messages : 1;           /* a POST has messages: they are counted, not the POST */
+    bool has_sessions : 1;           /* it belongs to a session, … */
+    bool names_session : 1;          /* … which its query names */
+    bool polls : 1;                  /* a GET can be a long poll */
+    bool is_resource : 1;            /* errors are JSON; headers of resources */
+    /* After Host and Origin were checked; before the body is read. false: it was refused. May be
+     * NULL. */
+    bool (*check_head)(struct http_conn *conn, const struct http_request *req);
+    bool (*check_body)(struct http_conn *conn, const struct http_request *req);
+    void (*run)(struct http_conn *conn, const struct http_request *req); /* not OPTIONS */
 };
+
+#define ENDPOINT_PATH "/mcp"
+#define RESOURCE_PATH "/resource"
+#define HTTP_ENDPOINT_METHODS                                                                      \
+    (1u << HTTP_GET | 1u << HTTP_POST | 1u << HTTP_DELETE | 1u << HTTP_OPTIONS)
 
 /* What becomes of the connection after the answer. */
 enum http_after {
@@ -121,9 +134,9 @@ struct http_reading {
     size_t body_mark; /* as much of it was there when its time was last counted anew */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
-    const struct http_route *route;         /* of PATH_ROUTE */
-    struct http_exchange *exchange;         /* of PATH_RESOURCE, while it is under way */
-    struct http_notifying *notifying;       /* of PATH_NOTIFY, likewise */
+    const struct http_page *page;           /* NULL: none */
+    struct http_exchange *exchange;         /* of /resource, while it is under way */
+    struct http_notifying *notifying;       /* of /notify, likewise */
     struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
     struct dpop_proof proof;                /* that came with the token */
     struct session_wait *awaiting;          /* of CONN_ADOPTING */
@@ -132,7 +145,6 @@ struct http_reading {
     struct log_context context;             /* what the log says of the request … */
     uint64_t begun_ns;  /* … and since when it is here; 0: nobody wants to know */
     const char *method; /* "GET"; lives for ever */
-    enum http_path path : 8;
     enum http_after after : 8;
     bool is_http10, is_head;
     bool is_accepted; /* the head passed all checks: the body may come */
@@ -150,6 +162,7 @@ struct http_conn {
 };
 _Static_assert(sizeof(void *) != 8 || sizeof(struct http_conn) <= 312, "an idle stream grows");
 
+#define HTTP_ALLOWED_MAX 64u
 #define REVIEW_MS 1000u /* revoked tokens are looked for */
 
 struct http_worker {
@@ -165,6 +178,7 @@ struct http_worker {
     struct refusal token_refusal;    /* why the token that is asked about may not wait */
     time_t date_second;
     char date[32];
+    char allowed[HTTP_ALLOWED_MAX]; /* page_allows */
 };
 
 extern const struct channel_ops http_channel_ops;
@@ -195,52 +209,39 @@ static inline struct http_conn *conn_of_sink(const struct sink *sink)
     return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, base.sink);
 }
 
-/* Does it read a request, or wait for one? */
-static inline bool conn_is_reading(const struct http_conn *conn)
+/* The body of the request that is handled. */
+static inline struct tidings_str conn_body(const struct http_conn *conn)
 {
-    return conn->base.state == CONN_IDLE || conn->base.state == CONN_HEAD ||
-           conn->base.state == CONN_BODY;
+    return tidings_strn(conn->r->in.ptr + conn->r->head_len, conn->r->body_len);
 }
 
-extern const struct connection_kind http_kind;
-
-/* Ask the loop for what it waits for now. */
-void conn_want(struct http_conn *conn);
-/* Another goes on with its socket: the worker where it belongs (at the start of a request, of which
- * nothing was handled), or a WebSocket, which takes what follows the request. It is gone then. */
-void conn_become_websocket(struct http_conn *conn, struct websocket *ws);
-void conn_free_reading(struct http_conn *conn);
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
 
-/* http.c: handle every complete request that was read, as far as this turn goes; and the
- * request is answered: drop it from the input and go on with what follows. */
+extern const struct connection_kind http_kind;
+extern const struct channel_ops http_channel_ops;
+extern const struct sink_ops http_sink_ops;
+
+/* ---- http.c ---------------------------------------------------------------------------------- */
+
+/* Asks the loop for what the connection waits for now. */
+void conn_want(struct http_conn *conn);
+/* Handles every complete request that was read, as far as this turn goes. */
 void conn_go_on(struct http_conn *conn);
+/* The request is answered: drops it from the input and goes on with what follows. */
 void conn_finish_request(struct http_conn *conn);
+/* A WebSocket goes on with its socket, and takes what follows the request. It is gone then. */
+void conn_become_websocket(struct http_conn *conn, struct websocket *ws);
+void conn_free_reading(struct http_conn *conn);
 
-/* http_check.c. Of a complete head: where does it lead, may it be asked from there, and by whom?
- * Then: may it have the body it announces? False: it was refused, or who asks is not known yet
- * (CONN_AUTHENTICATING). */
-bool conn_check_head(struct http_conn *conn, const struct http_request *req);
-bool conn_check_body(struct http_conn *conn, const struct http_request *req);
-/* May its client ask for this now? Answers when it may not; the connection stays. */
-bool conn_check_rate(struct http_conn *conn);
+/* ---- http_response.c ------------------------------------------------------------------------- */
 
-/* http.c: what is at that path (*route: of PATH_ROUTE); which methods it has; the session that
- * the query names, ptr NULL: none. */
-enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
-                         const struct http_route **route);
-const char *path_name(enum http_path path); /* for people; NULL: of none */
-struct tidings_str path_allows(enum http_path path);
-bool path_takes(enum http_path path, const struct http_request *req);
-struct tidings_str path_session(enum http_path path, const struct http_request *req);
-
-/* http_response.c */
 void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text);
 /* The same for a source, which it takes. */
 void conn_answer_long(struct http_conn *conn, int status, const struct response_headers *headers,
                       struct tidings_str type, struct sendq_source *source);
+void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 /* … for a reason that its status does not say. */
@@ -248,76 +249,64 @@ void conn_refuse_for(struct http_conn *conn, enum failure_cause cause, int statu
                      const char *text);
 /* … with further header lines; headers->reason is a string with its NUL. */
 void conn_refuse_with(struct http_conn *conn, int status, const struct response_headers *headers);
-/* The same because of a limit of its own size or time, which is counted. */
+/* … because of a limit of its own size or time, which is counted. */
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text);
-void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 
-/* http_check.c: does the session of this request have to be brought here first? Then it waits, or
- * was refused. The connection goes, or its time is up, while it waits. */
-bool conn_awaits_session(struct http_conn *conn, const struct http_request *req);
-void conn_forget_session(struct http_conn *conn);
-void conn_give_up_session(struct http_conn *conn);
-/* The session that a request of the legacy era names; ptr NULL: none. */
-struct tidings_str http_session_id(enum http_path path, const struct http_request *req);
-
-/* http_pages.c: may the request begin a WebSocket? Answers when it may not. */
-bool upgrade_check(struct http_conn *conn, const struct http_request *req);
-void conn_run_upgrade(struct http_conn *conn, const struct http_request *req);
-
-/* http_resource.c: /resource?uri=…, and paths that are aliases of URIs */
-#define RESOURCE_PATH "/resource"
-bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
-/* Is the method one for it? Answers when it is not. */
-bool resource_check_method(struct http_conn *conn, const struct http_request *req);
-struct tidings_str resource_allows(const struct http_conn *conn);
-void conn_run_resource(struct http_conn *conn, const struct http_request *req);
-/* Failures are JSON there: {"error": "a sentence"}. */
-void resource_refuse(struct http_conn *conn, int status, const char *text);
-/* The connection goes while its exchange is under way. */
-void resource_abandon(struct http_conn *conn);
-
-/* http_pages.c: GET /console, a page without anything of the server in it. */
-#define CONSOLE_PATH "/console"
-void conn_run_console(struct http_conn *conn);
-
-/* http_pages.c: POST /notify, where clients may write. */
-#define NOTIFY_PATH "/notify"
-void conn_run_notify(struct http_conn *conn);
-/* The connection goes before the answer. */
-void http_notify_abandon(struct http_conn *conn);
-
-/* http_check.c, where tokens are configured: whom is the request from? False: it was refused, or it
- * waits. The connection goes, or its time is up, while it waits. */
-void conn_forget_pending_token(struct http_conn *conn);
-void conn_give_up_pending_token(struct http_conn *conn);
-/* The challenge to whoever lacks these scopes for what it asked; nothing without tokens. */
-void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
-/* When tokens or keys were loaded since the last time: what was begun by those that are gone ends.
- * To be called before what depends on who somebody is. */
-void http_review_tokens(struct http_worker *hw);
-/* The metadata: is it at that path (`auth` may be NULL)? */
-bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
-void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
-
-/* http_response.c: GET /sse becomes a stream; POST /messages;
- * such streams end when their turn has come, and with the credentials of their clients. */
+/* GET /sse becomes a stream, to which /messages belongs. It ends when the server does, and with the
+ * credentials of its client. */
 void legacy_sse_open(struct http_conn *conn);
 void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
 void legacy_sse_drain(struct http_worker *hw);
-bool legacy_sse_is_on(const struct connection *c);
+bool legacy_sse_has_credentials(const struct connection *c);
 void legacy_sse_end_credentials(struct connection *c, bool is_revoked);
-
-/* http_response.c, long polls: the head is written; say what there is and end; at the end of a
- * turn. */
+/* A long poll says what there is and ends; all that said something, at the end of a turn. */
 void poll_finish(struct http_conn *conn);
 void poll_flush(struct http_worker *hw);
 
-/* http_pages.c: /livez and /readyz, for everybody. */
-bool health_is_at(const struct http_config *config, struct tidings_str path);
-void conn_run_health(struct http_conn *conn, const struct http_request *req);
+/* ---- http_check.c ---------------------------------------------------------------------------- */
 
-/* http_pages.c: the program's own pages. */
-const struct http_route *route_find(const struct http_config *config, struct tidings_str path);
-void conn_run_route(struct http_conn *conn, const struct http_request *req);
+/* Checks a complete head: path, method, Host, Origin and the client; then the body that it
+ * announces. false: it was refused, or its token is being verified (CONN_AUTHENTICATING). */
+bool conn_check_head(struct http_conn *conn, const struct http_request *req);
+bool conn_check_body(struct http_conn *conn, const struct http_request *req);
+/* For pages that have messages: Content-Type and Accept. */
+bool conn_check_types(struct http_conn *conn, const struct http_request *req);
+/* Takes the request from the rate of its client. false: answered; the connection stays. */
+bool conn_check_rate(struct http_conn *conn);
+/* The session that a request of the legacy era names, in its header or its query; ptr NULL: none.
+ */
+struct tidings_str conn_session_id(const struct http_page *page, const struct http_request *req);
+struct tidings_str conn_session_named(const struct http_page *page, const struct http_request *req);
+/* Returns true if the session has to be brought here first: the request waits, or was refused. */
+bool conn_awaits_session(struct http_conn *conn, const struct http_request *req);
+/* The connection goes, or its time is up, while it waits for a session or a token. */
+void conn_forget_session(struct http_conn *conn);
+void conn_give_up_session(struct http_conn *conn);
+void conn_forget_pending_token(struct http_conn *conn);
+void conn_give_up_pending_token(struct http_conn *conn);
+/* The challenge to a client that lacks these scopes; nothing without tokens. */
+void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
+/* Ends what began with tokens or keys that were removed since the last call. Call it before
+ * anything that depends on the client. */
+void http_review_tokens(struct http_worker *hw);
+bool metadata_is_at(const struct http_conn *conn, struct tidings_str path);
+void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
+
+/* ---- http_resource.c ------------------------------------------------------------------------- */
+
+bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
+bool resource_check_method(struct http_conn *conn, const struct http_request *req);
+void conn_run_resource(struct http_conn *conn, const struct http_request *req);
+/* A refusal as JSON: {"error": "a sentence"}. */
+void resource_refuse(struct http_conn *conn, int status, const char *text);
+void resource_abandon(struct http_conn *conn); /* the connection goes before the answer */
+
+/* ---- http_pages.c ---------------------------------------------------------------------------- */
+
+const struct http_page *page_find(const struct http_conn *conn, struct tidings_str path);
+/* The methods of the page of a request here; as the text of Allow, until the next call. */
+unsigned page_methods(const struct http_conn *conn);
+struct tidings_str page_allows(struct http_conn *conn, unsigned methods);
+void http_notify_abandon(struct http_conn *conn); /* the connection goes before the answer */
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages that the program adds beside the endpoint of its HTTP server (tidings_server_add_route):
- * same checks, same limits, answered at once.
+ * The pages of an HTTP server, in one table: the endpoint, what is beside it, and the pages of the
+ * program (tidings_server_add_route), with the same checks and limits.
  */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/delivery/notify.h"
+#include "engine/protocol/inbound.h"
 #include "formats/websocket.h"
 #include "security/cpu_budget.h"
 #include "transport/http_internal.h"
@@ -19,8 +20,14 @@
  * for is asked like anything else.
  */
 
-void conn_run_console(struct http_conn *conn)
+static bool console_is_on(const struct http_config *config)
 {
+    return config->console_page.len > 0;
+}
+
+static void console_run(struct http_conn *conn, const struct http_request *req)
+{
+    (void)req;
     const struct http_config *config = http_worker_of(conn)->config;
     struct buf fields, page;
     buf_init(&fields, 4096);
@@ -50,12 +57,13 @@ void conn_run_console(struct http_conn *conn)
 #define READY_PATH "/readyz"
 #define HEALTH_MAX 512u
 
-bool health_is_at(const struct http_config *config, struct tidings_str path)
+static bool health_is_at(const struct http_conn *conn, struct tidings_str path)
 {
-    return config->health && (str_eq(path, STR(LIVE_PATH)) || str_eq(path, STR(READY_PATH)));
+    return http_worker_of(conn)->config->health &&
+           (str_eq(path, STR(LIVE_PATH)) || str_eq(path, STR(READY_PATH)));
 }
 
-void conn_run_health(struct http_conn *conn, const struct http_request *req)
+static void health_run(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_config *config = http_worker_of(conn)->config;
     const struct response_headers headers = {.extra = STR("Cache-Control: no-store\r\n")};
@@ -147,10 +155,16 @@ void http_notify_abandon(struct http_conn *conn)
     conn->r->notifying = NULL;
 }
 
-void conn_run_notify(struct http_conn *conn)
+static bool notify_is_on(const struct http_config *config)
 {
+    return config->allow_write;
+}
+
+static void notify_run(struct http_conn *conn, const struct http_request *req)
+{
+    (void)req;
     struct worker *worker = conn->base.channel.worker;
-    struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
+    struct tidings_str body = conn_body(conn);
     const struct notify n = {
         .worker = worker,
         .principal = conn->base.channel.principal,
@@ -198,7 +212,7 @@ static void refuse_upgrade(struct http_conn *conn, int status, const char *why)
     buf_deinit(&text);
 }
 
-bool upgrade_check(struct http_conn *conn, const struct http_request *req)
+static bool upgrade_check(struct http_conn *conn, const struct http_request *req)
 {
     struct ws_handshake handshake;
     struct tidings_error err = {0};
@@ -215,7 +229,7 @@ bool upgrade_check(struct http_conn *conn, const struct http_request *req)
     return status == 0;
 }
 
-void conn_run_upgrade(struct http_conn *conn, const struct http_request *req)
+static void upgrade_run(struct http_conn *conn, const struct http_request *req)
 {
     struct ws_handshake handshake;
     const char *why = NULL;
@@ -238,21 +252,90 @@ void conn_run_upgrade(struct http_conn *conn, const struct http_request *req)
     conn_become_websocket(conn, ws);
 }
 
-/* ---------------------------------------------------------------------------------------------- */
+/* -------------------------------------------------------------------------------------------------
+ * The endpoint, and /events and /messages, which are other ways to the same messages, streams and
+ * ends of sessions.
+ */
+
+/* Absent headers have ptr NULL; present and empty ones do not. */
+static void endpoint_collect_headers(const struct http_conn *conn, const struct http_request *req,
+                                     struct dialect_headers *h)
+{
+    h->all = req;
+    h->protocol_version = http_header(req, "mcp-protocol-version", NULL);
+    h->method = http_header(req, "mcp-method", NULL);
+    h->name = http_header(req, "mcp-name", NULL);
+    h->session_id = http_header(req, "mcp-session-id", NULL);
+    h->last_event_id = http_header(req, "last-event-id", NULL);
+    if (!h->session_id.ptr) {
+        h->session_id = conn_session_named(conn->r->page, req);
+    }
+}
+
+static bool endpoint_check_body(struct http_conn *conn, const struct http_request *req)
+{
+    return ws_is_upgrade(req) ? upgrade_check(conn, req) : conn_check_types(conn, req);
+}
+
+static void endpoint_run(struct http_conn *conn, const struct http_request *req)
+{
+    struct dialect_headers headers;
+    endpoint_collect_headers(conn, req, &headers);
+    if (conn->r->page->upgrades && ws_is_upgrade(req)) {
+        upgrade_run(conn, req);
+    } else if (req->method == HTTP_POST) {
+        inbound_text(&conn->base.channel, conn_body(conn), &headers);
+    } else if (req->method == HTTP_GET) {
+        inbound_get(&conn->base.channel, &headers);
+    } else {
+        inbound_delete(&conn->base.channel, &headers);
+    }
+}
+
+static bool events_are_on(const struct http_config *config)
+{
+    return config->events;
+}
+
+static bool sse_is_on(const struct http_config *config)
+{
+    return config->legacy_sse;
+}
+
+static void sse_run(struct http_conn *conn, const struct http_request *req)
+{
+    (void)req;
+    legacy_sse_open(conn);
+}
+
+static void messages_run(struct http_conn *conn, const struct http_request *req)
+{
+    legacy_sse_post(conn, conn_session_named(conn->r->page, req), conn_body(conn));
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * Pages of the program.
+ */
 
 struct tidings_http_response {
     struct http_conn *conn;
     bool replied;
 };
 
-const struct http_route *route_find(const struct http_config *config, struct tidings_str path)
+static const struct http_route *route_find(const struct http_conn *conn, struct tidings_str path)
 {
+    const struct http_config *config = http_worker_of(conn)->config;
     for (size_t i = 0; i < config->route_count; i++) {
         if (str_eq(tidings_str(config->routes[i].path), path)) {
             return &config->routes[i];
         }
     }
     return NULL;
+}
+
+static bool route_is_at(const struct http_conn *conn, struct tidings_str path)
+{
+    return route_find(conn, path) != NULL;
 }
 
 void tidings_http_reply(struct tidings_http_response *response, int status,
@@ -271,17 +354,134 @@ void tidings_http_reply(struct tidings_http_response *response, int status,
     buf_deinit(&text);
 }
 
-void conn_run_route(struct http_conn *conn, const struct http_request *req)
+static void route_run(struct http_conn *conn, const struct http_request *req)
 {
     struct tidings_http_request request = {
         .method = req->method_name,
         .path = req->path,
         .query = req->query,
         .content_type = http_header(req, "content-type", NULL),
-        .body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len},
+        .body = conn_body(conn),
         .principal = conn->base.channel.principal ? conn->base.channel.principal->name : STR_EMPTY,
     };
     struct tidings_http_response response = {.conn = conn};
-    conn->r->route->fn(conn->r->route->user, &request, &response);
+    const struct http_route *route = route_find(conn, req->path);
+    route->fn(route->user, &request, &response);
     tidings_http_reply(&response, 204, "text/plain", STR_EMPTY);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * The table.
+ */
+
+#define M(method) (1u << HTTP_##method)
+#define READ (M(GET) | M(HEAD) | M(OPTIONS))
+
+static const struct http_page pages[] = {
+    /* A page of the program takes the place of any other. */
+    {.path = "page",
+     .is_at = route_is_at,
+     .methods = HTTP_ENDPOINT_METHODS,
+     .takes_all = true,
+     .run = route_run},
+    {.path = RESOURCE_PATH,
+     .is_at = resource_is_at,
+     .methods = READ,
+     .write_methods = M(PUT) | M(PATCH) | M(DELETE),
+     .takes_all = true,
+     .is_resource = true,
+     .check_head = resource_check_method,
+     .run = conn_run_resource},
+    {.path = "/notify",
+     .is_on = notify_is_on,
+     .methods = M(POST) | M(OPTIONS),
+     .check_body = conn_check_types,
+     .run = notify_run},
+    {.path = "/sse",
+     .is_on = sse_is_on,
+     .methods = M(GET) | M(OPTIONS),
+     .check_body = conn_check_types,
+     .run = sse_run},
+    {.path = "/messages",
+     .is_on = sse_is_on,
+     .methods = M(POST) | M(OPTIONS),
+     .has_messages = true,
+     .names_session = true,
+     .check_body = conn_check_types,
+     .run = messages_run},
+    {.path = "/events",
+     .is_on = events_are_on,
+     .methods = M(GET) | M(OPTIONS),
+     .has_sessions = true,
+     .names_session = true,
+     .polls = true,
+     .check_body = conn_check_types,
+     .run = endpoint_run},
+    {.path = "/console",
+     .is_on = console_is_on,
+     .methods = READ,
+     .is_public = true,
+     .run = console_run},
+    {.path = "/.well-known",
+     .is_at = metadata_is_at,
+     .methods = M(GET) | M(OPTIONS),
+     .is_public = true,
+     .run = conn_run_metadata},
+    {.path = "health",
+     .is_at = health_is_at,
+     .methods = READ,
+     .is_public = true,
+     .run = health_run},
+    {.path = ENDPOINT_PATH,
+     .methods = HTTP_ENDPOINT_METHODS,
+     .upgrades = true,
+     .has_messages = true,
+     .has_sessions = true,
+     .check_body = endpoint_check_body,
+     .run = endpoint_run},
+};
+
+static bool page_is_at(const struct http_page *page, const struct http_conn *conn,
+                       struct tidings_str path)
+{
+    if (page->is_at) {
+        return page->is_at(conn, path);
+    }
+    return str_eq(path, tidings_str(page->path)) &&
+           (!page->is_on || page->is_on(http_worker_of(conn)->config));
+}
+
+const struct http_page *page_find(const struct http_conn *conn, struct tidings_str path)
+{
+    for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+        if (page_is_at(&pages[i], conn, path)) {
+            return &pages[i];
+        }
+    }
+    return NULL;
+}
+
+unsigned page_methods(const struct http_conn *conn)
+{
+    const struct http_page *page = conn->r->page;
+    return page->methods | (http_worker_of(conn)->config->allow_write ? page->write_methods : 0);
+}
+
+struct tidings_str page_allows(struct http_conn *conn, unsigned methods)
+{
+    static const struct {
+        unsigned method;
+        const char *name;
+    } names[] = {{M(GET), "GET"},        {M(HEAD), "HEAD"},   {M(POST), "POST"},
+                 {M(PUT), "PUT"},        {M(PATCH), "PATCH"}, {M(DELETE), "DELETE"},
+                 {M(OPTIONS), "OPTIONS"}};
+    char *out = http_worker_of(conn)->allowed;
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (methods & names[i].method) {
+            len += (size_t)snprintf(out + len, HTTP_ALLOWED_MAX - len, "%s%s", len > 0 ? ", " : "",
+                                    names[i].name);
+        }
+    }
+    return tidings_strn(out, len);
 }

@@ -25,7 +25,6 @@
 
 static const struct tidings_str allow_read = {"GET, HEAD, OPTIONS", 18};
 static const struct tidings_str allow_whole = {"GET, HEAD, PUT, DELETE, OPTIONS", 31};
-static const struct tidings_str allow_all = {"GET, HEAD, PUT, PATCH, DELETE, OPTIONS", 38};
 
 struct http_exchange {
     struct resource_io plain;
@@ -47,11 +46,6 @@ bool resource_is_at(const struct http_conn *conn, struct tidings_str path)
     return str_eq(path, STR(RESOURCE_PATH)) ||
            (http_worker_of(conn)->config->metrics && str_eq(path, STR(METRICS_PATH))) ||
            catalog_is_alias(conn->base.channel.worker->catalog, path);
-}
-
-struct tidings_str resource_allows(const struct http_conn *conn)
-{
-    return http_worker_of(conn)->config->allow_write ? allow_all : allow_read;
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -108,8 +102,10 @@ static void answer_failure(struct http_conn *conn, const struct resource_failure
 
 void resource_refuse(struct http_conn *conn, int status, const char *text)
 {
-    struct resource_failure f = {
-        .status = status, .text = tidings_str(text), .size = -1, .allow = resource_allows(conn)};
+    struct resource_failure f = {.status = status,
+                                 .text = tidings_str(text),
+                                 .size = -1,
+                                 .allow = page_allows(conn, page_methods(conn))};
     answer_failure(conn, &f);
 }
 

@@ -125,7 +125,7 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
         http_put_header(
             head, "Access-Control-Expose-Headers",
-            conn->r->path == PATH_RESOURCE
+            conn->r->page && conn->r->page->is_resource
                 ? STR("ETag, Content-Range, Last-Modified, WWW-Authenticate, DPoP-Nonce")
                 : STR("Mcp-Session-Id, WWW-Authenticate, DPoP-Nonce"));
         http_put_header(head, "Vary", STR("Origin"));
@@ -230,7 +230,7 @@ static void conn_note_answer(struct http_conn *conn, int status,
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
     const struct principal *asker = conn_asker(conn, cause);
-    const char *place = path_name(conn->r->path);
+    const char *place = conn->r->page ? conn->r->page->path : NULL;
     const struct failure failure = {
         .kind = FAILURE_HTTP,
         .cause = cause,
@@ -294,7 +294,8 @@ void conn_refuse_with(struct http_conn *conn, int status, const struct response_
     const char *text = headers->reason.ptr;
     struct buf body;
     buf_init(&body, BODY_MAX);
-    bool as_json = conn->r->path == PATH_RESOURCE; /* our own sentences hold nothing to escape */
+    /* Our own sentences hold nothing to escape. */
+    bool as_json = conn->r->page && conn->r->page->is_resource;
     buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
     conn->r->after = AFTER_REFUSE;
     conn_answer(conn, status, headers,
@@ -312,7 +313,7 @@ void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, cons
 static void put_allowed_headers(struct http_conn *conn, const struct http_request *req,
                                 struct buf *head)
 {
-    if (conn->r->path == PATH_RESOURCE) {
+    if (conn->r->page->is_resource) {
         http_put_header(
             head, "Access-Control-Allow-Headers",
             STR("Authorization, DPoP, Content-Type, Accept, Range, If-Match, If-None-Match, "
@@ -341,9 +342,7 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 {
     struct buf *head = &http_worker_of(conn)->head;
     buf_clear(head);
-    const struct response_headers allow = {.allow = conn->r->path == PATH_RESOURCE
-                                                        ? resource_allows(conn)
-                                                        : path_allows(conn->r->path)};
+    const struct response_headers allow = {.allow = page_allows(conn, page_methods(conn))};
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
@@ -668,7 +667,7 @@ void legacy_sse_drain(struct http_worker *hw)
     }
 }
 
-bool legacy_sse_is_on(const struct connection *c)
+bool legacy_sse_has_credentials(const struct connection *c)
 {
     return c->channel.ops == &legacy_sse_channel_ops;
 }
