@@ -95,12 +95,10 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     }
 }
 
-int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shared *shared,
-              unsigned index, struct tidings_error *err)
+static void core_place_parts(struct core *core, struct loop *loop)
 {
     struct worker *worker = &core->worker;
     worker->loop = loop;
-    worker->index = index;
     worker->principals = &core->principals;
     worker->requests = &core->requests;
     worker->failures = &core->failures;
@@ -108,6 +106,33 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shar
     worker->delivery = &core->delivery;
     worker->sessions = &core->sessions;
     worker->drain = &core->drain;
+}
+
+int core_init_pages(struct core *core, struct loop *loop, struct shared *shared,
+                    struct tidings_error *err)
+{
+    struct worker *worker = &core->worker;
+    core_place_parts(core, loop);
+    shared_give(shared, worker);
+    principals_init(worker->principals, loop, worker->quotas, worker->allowances);
+    requests_init(worker->requests);
+    return worker_init(worker, &shared->seal, err);
+}
+
+void core_deinit_pages(struct core *core)
+{
+    struct worker *worker = &core->worker;
+    worker_deinit(worker);
+    principals_deinit(worker->principals);
+    requests_deinit(worker->requests);
+}
+
+int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shared *shared,
+              unsigned index, struct tidings_error *err)
+{
+    struct worker *worker = &core->worker;
+    core_place_parts(core, loop);
+    worker->index = index;
     worker->handlers->log_level = session_log_level;
     worker->handlers->asking = session_asking;
     worker->handlers->send_on_session = session_send;

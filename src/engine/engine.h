@@ -39,4 +39,10 @@ bool core_await_jobs(struct core *core, uint64_t timeout_ms);
 /* Ends all sessions and subscribers. Channels must be gone. */
 void core_deinit(struct core *core);
 
+/* A worker for connections that ask for pages only: it has no hub, and no part of it that needs one
+ * can be used. To be ended also when it failed. */
+int core_init_pages(struct core *core, struct loop *loop, struct shared *shared,
+                    struct tidings_error *err);
+void core_deinit_pages(struct core *core);
+
 #endif

@@ -16,7 +16,7 @@ struct buf;
 struct tidings_read;
 struct tidings_server;
 
-/* On any thread; `text` is freed afterwards. NULL: out of memory. */
+/* On any thread; `text` is freed afterwards, unless it was taken. NULL: out of memory. */
 typedef void (*server_metrics_fn)(void *user, struct buf *text);
 /* Size of the file of its store, with what waits to be moved into it; 0: it is none. Any thread. */
 uint64_t server_metrics_store_bytes(const struct tidings_server *s);
@@ -26,12 +26,11 @@ void server_metrics_read(struct tidings_server *s, struct tidings_read *read);
 /* -------------------------------------------------------------------------------------------------
  * The listener of --metrics ADDR:PORT: /metrics, /livez and /readyz over plain HTTP and nothing
  * else, on the server's own thread. It stays open while the server drains. Each connection has one
- * request, and --header-timeout for all of it; beyond METRICS_CONNECTIONS the next is closed at
- * once.
+ * request, and --header-timeout for all of it; beyond METRICS_CONNECTIONS the next is refused.
  */
 
 #define METRICS_CONNECTIONS 16u
-#define METRICS_HEAD_MAX 8192u
+#define METRICS_REQUEST_MAX 8192u
 
 struct metrics_listener;
 

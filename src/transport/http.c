@@ -80,7 +80,7 @@ static bool request_move_if_elsewhere(struct http_conn *conn, const struct http_
     int index = request_worker_of(conn, req);
     struct http_worker *hw = http_worker_of(conn);
     struct http_worker *other = NULL;
-    if (index >= 0 && (unsigned)index != hw->base.worker->index) {
+    if (index >= 0 && (unsigned)index != hw->base.worker->index && hw->find) {
         other = hw->find(hw->find_user, (unsigned)index);
     }
     if (!other) {
@@ -368,6 +368,12 @@ static void http_on_closed(struct connection *c)
     if (r && r->exchange) {
         resource_abandon(conn);
     }
+    if (r) {
+        deadline_leave(&http_worker_of(conn)->whole, &r->whole);
+    }
+    if (r && r->scrape) {
+        http_scrape_abandon(conn);
+    }
     if (r && r->notifying) {
         http_notify_abandon(conn);
     }
@@ -599,14 +605,21 @@ static void http_adopt(struct letter *letter, void *owner)
     }
     http_review_tokens(hw); /* what was taken back while nobody was here */
     conn->r = r;
+    r->conn = conn;
+    deadline_init(&r->whole);
     r->in = h->in;
     buf_init(&h->in, 0);
-    r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->base.scratch);
+    r->in.max = hw->config->max_request > 0
+                    ? hw->config->max_request
+                    : HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->base.scratch);
     r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
     http_set_options(hw->config, h->fd);
     bool is_new = h->tls && !tls_session_is_ready(h->tls);
     if (connection_adopt(&conn->base, &hw->conns, h, is_new ? CONN_HANDSHAKE : CONN_IDLE) < 0) {
         return;
+    }
+    if (hw->config->scrape) {
+        deadline_enter(&hw->whole, &r->whole);
     }
     conn_go_on(conn);
     if (hw->base.draining) {
@@ -808,6 +821,12 @@ const struct connection_kind http_kind = {
     .free = http_conn_free,
 };
 
+/* The time of a connection of the listener of --metrics is over. */
+static void http_close_whole(struct deadline *deadline)
+{
+    connection_close(&list_entry(deadline, struct http_reading, whole)->conn->base, "too slow");
+}
+
 static void http_conns_init(struct http_worker *hw)
 {
     const struct http_config *config = hw->config;
@@ -825,6 +844,7 @@ static void http_conns_init(struct http_worker *hw)
         [CONN_LINGER] = LINGER_MS,
     };
     connections_init(&hw->conns, &http_kind, &hw->base, times, config->stall_timeout_ms);
+    deadline_list_init(&hw->whole, &hw->base.deadlines, config->whole_timeout_ms, http_close_whole);
 }
 
 /* Besides deadlines: tokens that were revoked, and streams that end with the server. */

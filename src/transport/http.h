@@ -26,6 +26,11 @@ struct http_route {
     void *user;
 };
 
+/* Writes the text of /metrics: calls `done` once, on any thread, which may take the text's memory.
+ * NULL: out of memory. */
+typedef void (*http_scrape_fn)(void *user, bool is_openmetrics,
+                               void (*done)(void *user, struct buf *text), void *done_user);
+
 /* Frozen while the server runs. */
 struct http_config {
     struct origin_check origin_check;
@@ -43,6 +48,14 @@ struct http_config {
      */
     int (*health)(void *user, bool is_live, bool is_detailed, char *out, size_t size);
     void *health_user;
+    /* The listener of --metrics: /metrics, /livez and /readyz and nothing else, for everybody. Each
+     * connection has one request of at most `max_request` bytes, and `whole_timeout_ms` from accept
+     * to the last byte of the answer. NULL: not this one. */
+    http_scrape_fn scrape;
+    void *scrape_user;
+    const char *scrape_types[2]; /* Content-Type: plain, OpenMetrics */
+    size_t max_request;
+    uint64_t whole_timeout_ms;
     uint64_t keepalive_ms, header_timeout_ms, body_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -717,8 +717,10 @@ static bool check_path(struct http_conn *conn, const struct http_request *req)
     r->polls = false;
     if (!r->page) {
         const struct response_headers headers = {
-            .reason = STR("nothing is here; the endpoint is /mcp, resources are at " RESOURCE_PATH
-                          "?uri="),
+            .reason = conn_is_monitoring(conn)
+                          ? STR("here are /metrics, /livez and /readyz")
+                          : STR("nothing is here; the endpoint is /mcp, resources are "
+                                "at " RESOURCE_PATH "?uri="),
             .path = req->path};
         conn_refuse_with(conn, 404, &headers);
         return false;
@@ -731,14 +733,16 @@ static bool check_method(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_page *page = conn->r->page;
     unsigned method = 1u << req->method;
-    if (page->takes_all || (page->upgrades && ws_is_upgrade(req)) || (page->methods & method)) {
+    if (page->takes_all || (page->upgrades && ws_is_upgrade(req)) ||
+        (page_methods(conn) & method)) {
         return true;
     }
-    if ((HTTP_ENDPOINT_METHODS & method) == 0) {
+    if ((HTTP_ENDPOINT_METHODS & method) == 0 && !conn_is_monitoring(conn)) {
         refuse_method(conn, page_allows(conn, HTTP_ENDPOINT_METHODS),
                       "use POST (messages), GET (stream of a session) or DELETE (its end)");
     } else {
-        refuse_method(conn, page_allows(conn, page->methods), "this path takes another method");
+        refuse_method(conn, page_allows(conn, page_methods(conn)),
+                      "this path takes another method");
     }
     return false;
 }
@@ -792,7 +796,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     mem_free(conn->r->origin);
-    conn->r->origin = str_dup(origin);
+    conn->r->origin = conn_is_monitoring(conn) ? NULL : str_dup(origin); /* no page reads metrics */
     return true;
 }
 
@@ -845,7 +849,7 @@ bool conn_check_head(struct http_conn *conn, const struct http_request *req)
 {
     struct http_reading *r = conn->r;
     note_request(conn, req);
-    r->after = req->keep_alive ? AFTER_KEEP : AFTER_CLOSE;
+    r->after = req->keep_alive && !conn_is_monitoring(conn) ? AFTER_KEEP : AFTER_CLOSE;
     r->is_http10 = req->minor == 0;
     r->is_head = req->method == HTTP_HEAD;
     return check_path(conn, req) && check_method(conn, req) && check_guard(conn, req) &&

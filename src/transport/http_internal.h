@@ -98,6 +98,7 @@ struct http_page {
     bool has_sessions : 1;           /* it belongs to a session, … */
     bool names_session : 1;          /* … which its query names */
     bool polls : 1;                  /* a GET can be a long poll */
+    bool is_monitoring : 1;          /* the listener of --metrics has it */
     bool is_resource : 1;            /* errors are JSON; headers of resources */
     /* After Host and Origin were checked; before the body is read. false: it was refused. May be
      * NULL. */
@@ -137,9 +138,12 @@ struct http_reading {
     const struct http_page *page;           /* NULL: none */
     struct http_exchange *exchange;         /* of /resource, while it is under way */
     struct http_notifying *notifying;       /* of /notify, likewise */
+    struct http_scrape *scrape;             /* of /metrics, likewise */
     struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
     struct dpop_proof proof;                /* that came with the token */
     struct session_wait *awaiting;          /* of CONN_ADOPTING */
+    struct deadline whole;                  /* in hw->whole, on the listener of --metrics */
+    struct http_conn *conn;                 /* … its owner */
     char *origin;                           /* to be echoed; NULL: none */
     char traceparent[TRACE_PARENT_LEN + 1]; /* of its header; empty: none */
     struct log_context context;             /* what the log says of the request … */
@@ -168,6 +172,7 @@ _Static_assert(sizeof(void *) != 8 || sizeof(struct http_conn) <= 312, "an idle 
 struct http_worker {
     struct connection_worker base;
     struct connections conns; /* its own; those of its WebSockets are beside them */
+    struct deadline_list whole;
     const struct http_config *config;
     http_find_worker_fn find;
     void *find_user;
@@ -207,6 +212,12 @@ static inline struct http_conn *conn_of_channel(const struct channel *channel)
 static inline struct http_conn *conn_of_sink(const struct sink *sink)
 {
     return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, base.sink);
+}
+
+/* Did it come in by the listener of --metrics? */
+static inline bool conn_is_monitoring(const struct http_conn *conn)
+{
+    return http_worker_of(conn)->config->scrape != NULL;
 }
 
 /* The body of the request that is handled. */
@@ -308,5 +319,6 @@ const struct http_page *page_find(const struct http_conn *conn, struct tidings_s
 unsigned page_methods(const struct http_conn *conn);
 struct tidings_str page_allows(struct http_conn *conn, unsigned methods);
 void http_notify_abandon(struct http_conn *conn); /* the connection goes before the answer */
+void http_scrape_abandon(struct http_conn *conn); /* likewise */
 
 #endif

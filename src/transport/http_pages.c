@@ -72,11 +72,99 @@ static void health_run(struct http_conn *conn, const struct http_request *req)
     struct buf text;
     channel_get_facts(&conn->base.channel, &facts);
     int status = config->health(config->health_user, str_eq(req->path, STR(LIVE_PATH)),
-                                facts.is_local, said, sizeof(said));
+                                facts.is_local || conn_is_monitoring(conn), said, sizeof(said));
     buf_init(&text, sizeof(said));
     buf_puts(&text, tidings_str(said));
     conn_answer(conn, status, &headers, STR("text/plain; charset=utf-8"), &text);
     buf_deinit(&text);
+}
+
+/* -------------------------------------------------------------------------------------------------
+ * /metrics on the listener of --metrics. The text is gathered by other threads, which send it back
+ * in a letter; the connection can go in the meantime.
+ */
+
+struct http_scrape {
+    struct letter letter;
+    struct mailbox *reply_to; /* a reference */
+    struct http_conn *conn;   /* NULL once it is gone */
+    struct buf text;          /* empty: out of memory */
+    bool is_openmetrics;
+};
+
+static void http_scrape_free(struct http_scrape *x)
+{
+    mailbox_unref(x->reply_to);
+    buf_deinit(&x->text);
+    mem_free(x);
+}
+
+static void http_scrape_deliver(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct http_scrape *x = list_entry(letter, struct http_scrape, letter);
+    struct http_conn *conn = x->conn;
+    const struct response_headers headers = {
+        .extra = STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n")};
+    if (conn) {
+        const char *type = http_worker_of(conn)->config->scrape_types[x->is_openmetrics];
+        conn->r->scrape = NULL;
+        if (x->text.len > 0) {
+            conn_answer(conn, 200, &headers, tidings_str(type), &x->text);
+        } else {
+            conn_refuse(conn, 503, "out of memory");
+        }
+        conn_want(conn);
+    }
+    http_scrape_free(x);
+}
+
+static void http_scrape_drop(struct letter *letter)
+{
+    struct http_scrape *x = list_entry(letter, struct http_scrape, letter);
+    if (x->conn) {
+        http_scrape_abandon(x->conn);
+    }
+    http_scrape_free(x);
+}
+
+/* Any thread. */
+static void http_scrape_done(void *user, struct buf *text)
+{
+    struct http_scrape *x = user;
+    if (text) {
+        x->text = *text;
+        buf_init(text, 0);
+    }
+    x->letter = (struct letter){.deliver = http_scrape_deliver, .drop = http_scrape_drop};
+    mailbox_send(x->reply_to, &x->letter);
+}
+
+void http_scrape_abandon(struct http_conn *conn)
+{
+    conn->r->scrape->conn = NULL;
+    conn->r->scrape = NULL;
+}
+
+static bool metrics_are_on(const struct http_config *config)
+{
+    return config->scrape != NULL;
+}
+
+static void metrics_run(struct http_conn *conn, const struct http_request *req)
+{
+    const struct http_worker *hw = http_worker_of(conn);
+    struct http_scrape *x = mem_zalloc(sizeof(*x));
+    struct tidings_str accept = http_header(req, "accept", NULL);
+    if (!x) {
+        conn_refuse(conn, 503, "out of memory");
+        return;
+    }
+    x->conn = conn;
+    x->reply_to = mailbox_ref(hw->base.inbox.mailbox);
+    x->is_openmetrics = accept.ptr && http_list_has(accept, "application/openmetrics-text");
+    conn->r->scrape = x;
+    hw->config->scrape(hw->config->scrape_user, x->is_openmetrics, http_scrape_done, x);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -427,9 +515,16 @@ static const struct http_page pages[] = {
      .methods = M(GET) | M(OPTIONS),
      .is_public = true,
      .run = conn_run_metadata},
+    {.path = "/metrics",
+     .is_on = metrics_are_on,
+     .methods = READ,
+     .is_public = true,
+     .is_monitoring = true,
+     .run = metrics_run},
     {.path = "health",
      .is_at = health_is_at,
      .methods = READ,
+     .is_monitoring = true,
      .is_public = true,
      .run = health_run},
     {.path = ENDPOINT_PATH,
@@ -454,7 +549,8 @@ static bool page_is_at(const struct http_page *page, const struct http_conn *con
 const struct http_page *page_find(const struct http_conn *conn, struct tidings_str path)
 {
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
-        if (page_is_at(&pages[i], conn, path)) {
+        bool is_served = pages[i].is_monitoring || !conn_is_monitoring(conn);
+        if (is_served && page_is_at(&pages[i], conn, path)) {
             return &pages[i];
         }
     }
@@ -464,6 +560,9 @@ const struct http_page *page_find(const struct http_conn *conn, struct tidings_s
 unsigned page_methods(const struct http_conn *conn)
 {
     const struct http_page *page = conn->r->page;
+    if (conn_is_monitoring(conn)) {
+        return page->methods & (M(GET) | M(HEAD)); /* no preflight: no page of a browser */
+    }
     return page->methods | (http_worker_of(conn)->config->allow_write ? page->write_methods : 0);
 }
 

@@ -227,6 +227,9 @@ static const struct principal *conn_asker(const struct http_conn *conn, enum fai
 static void conn_note_answer(struct http_conn *conn, int status,
                              const struct response_headers *headers, size_t len)
 {
+    if (conn_is_monitoring(conn)) {
+        return; /* whoever watches the server is no client of it */
+    }
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
     const struct principal *asker = conn_asker(conn, cause);

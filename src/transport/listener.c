@@ -723,12 +723,13 @@ static int write_url(struct listener *l)
     const struct endpoint *e = &l->endpoint;
     bool is_http = l->options.protocol->kind == LISTENER_HTTP,
          is_secure = l->options.protocol->tls != NULL;
+    const char *path = !is_http ? "" : l->options.path ? l->options.path : "/mcp";
     const char *scheme = is_http ? (is_secure ? "https" : "http") : is_secure ? "tls" : "tcp";
     if (e->is_unix) {
         return buf_putf(&l->url, "%s:%s", is_http ? "http+unix" : "unix", e->path);
     }
     return buf_putf(&l->url, strchr(e->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", scheme,
-                    e->host, e->port, is_http ? "/mcp" : "");
+                    e->host, e->port, path);
 }
 
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,

@@ -136,6 +136,7 @@ struct listener;
 struct listener_options {
     const struct listener_protocol *protocol; /* outlives the listener */
     struct endpoint_address at;
+    const char *path;                     /* of its URL; NULL: of the endpoint, "/mcp" */
     size_t max_connections;               /* of all listeners */
     const struct worker_inboxes *inboxes; /* of the workers; outlive the listener */
     size_t worker_count;

@@ -202,9 +202,17 @@ test('nothing a client chooses is a label, and no secret is told', async (t) => 
 
 test('the listener of metrics serves nothing else, to no page of a browser, and waits for nobody', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--header-timeout', '1s'] });
-    for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console']) {
+    for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console', '/sse', '/notify', '/.well-known/oauth-protected-resource']) {
         assert.equal((await get(metrics, path)).status, 404, path);
+        assert.equal((await get(metrics, path, { 'Mcp-Session-Id': '7' })).status, 404, path);
     }
+    assert.equal((await post(metrics, initialize())).status, 404);
+    const once = await get(metrics, '/metrics', { Connection: 'keep-alive' });
+    assert.equal(once.headers.get('connection'), 'close'); // one request for each connection
+    const page = await get(metrics, '/metrics', { Origin: 'http://localhost:3000' });
+    assert.deepEqual([page.status, page.headers.get('access-control-allow-origin')], [200, undefined]); // no page reads it
+    assert.equal((await get(metrics, '/metrics', { Origin: 'http://evil.example' })).status, 403);
+    assert.equal((await get(metrics, '/livez', { 'Sec-Fetch-Site': 'cross-site' })).status, 403);
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']) {
         const refused = await request(metrics, { method, path: '/metrics' });
         assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD'], method);
@@ -220,7 +228,7 @@ test('the listener of metrics serves nothing else, to no page of a browser, and 
         return text;
     };
     assert.match(await raw('nonsense\r\n\r\n'), /^HTTP\/1\.1 400 /);
-    assert.match(await raw(`GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ${'x'.repeat(10_000)}\r\n\r\n`), /^(HTTP\/1\.1 431 |$)/);
+    assert.match(await raw(`GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ${'x'.repeat(10_000)}\r\n\r\n`), /^(HTTP\/1\.1 413 |$)/);
     assert.equal(await raw('GET /metrics HT'), ''); // closed when its time was over
     // Many that say nothing do not keep others away for longer than that.
     const idle = await Promise.all(Array.from({ length: 40 }, () => new Promise((resolve) => {
