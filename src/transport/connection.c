@@ -319,34 +319,27 @@ void connection_make_room(struct connection *c)
 /* Input is tight: a part of a message that needs too long for its next step goes. */
 static void connections_cut_tight(struct connections *all)
 {
-    for (unsigned i = 0; i < all->kind->state_count; i++) {
-        if (!all->kind->states[i].is_timed) {
-            continue;
+    const struct deadline_list *timed = &all->lists[all->kind->timed_state];
+    list_each (it, next, &timed->all) {
+        struct connection *c = connection_of_link(it);
+        if (deadline_age_ms(timed, c->deadline.listed_ms) < INPUT_TIGHT_MS) {
+            return;
         }
-        list_each (it, next, &all->lists[i].all) {
-            struct connection *c = connection_of_link(it);
-            if (deadline_age_ms(&all->lists[i], c->deadline.listed_ms) < INPUT_TIGHT_MS) {
-                break;
-            }
-            all->kind->cut_input(c, false);
-        }
+        all->kind->cut_input(c, false);
     }
 }
 
 /* When to look for those: some worker may use more than half by then. */
 static uint64_t connections_next_tight(const struct connections *all)
 {
-    uint64_t next = NEVER, now = loop_now_ms(all->cw->worker->loop);
-    for (unsigned i = 0; i < all->kind->state_count; i++) {
-        const struct deadline *first =
-            all->kind->states[i].is_timed ? deadline_list_first(&all->lists[i]) : NULL;
-        if (first) {
-            uint32_t age = deadline_age_ms(&all->lists[i], first->listed_ms);
-            uint64_t at = now + (age < INPUT_TIGHT_MS ? INPUT_TIGHT_MS - age : INPUT_TIGHT_MS);
-            next = at < next ? at : next;
-        }
+    const struct deadline_list *timed = &all->lists[all->kind->timed_state];
+    const struct deadline *first = deadline_list_first(timed);
+    if (!first || all->cw->worker->limit_counters->values[LIMIT_INPUT] == 0) {
+        return NEVER;
     }
-    return all->cw->worker->limit_counters->values[LIMIT_INPUT] > 0 ? next : NEVER;
+    uint32_t age = deadline_age_ms(timed, first->listed_ms);
+    return loop_now_ms(all->cw->worker->loop) +
+           (age < INPUT_TIGHT_MS ? INPUT_TIGHT_MS - age : INPUT_TIGHT_MS);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -615,12 +608,12 @@ void connection_set_state(struct connection *c, unsigned state)
     }
 }
 
-bool connection_may_go_on(struct connection *c, unsigned yielded)
+bool connection_may_go_on(struct connection *c)
 {
     if (c->all->cw->draining || channel_may_go_on(&c->channel)) {
         return true;
     }
-    connection_set_state(c, yielded);
+    connection_set_state(c, c->all->kind->yielded_state);
     return false;
 }
 
@@ -807,16 +800,16 @@ void connections_each(struct connections *all, uint32_t states,
 }
 
 /* Another turn: the connections that had used up theirs go on where they were. */
-static void connections_resume(struct connections *all, unsigned state)
+static void connections_resume(struct connections *all)
 {
-    const struct deadline_list *yielded = &all->lists[state];
+    unsigned state = all->kind->yielded_state;
     struct connection *c;
     size_t count = 0; /* those that yield in the meantime come after these; closed ones leave */
-    list_each (it, next, &yielded->all) {
+    list_each (it, next, &all->lists[state].all) {
         count++;
     }
     for (; count > 0 && (c = connections_first(all, state)) != NULL; count--) {
-        all->kind->states[state].on_turn(c);
+        all->kind->resume(c);
     }
 }
 
@@ -825,33 +818,18 @@ static void connection_worker_on_turn(struct loop_timer *timer, void *user)
     (void)timer;
     struct connection_worker *cw = user;
     list_each (it, next, &cw->kinds) {
-        struct connections *all = list_entry(it, struct connections, link);
-        for (unsigned i = 0; i < all->kind->state_count; i++) {
-            if (all->kind->states[i].on_turn) {
-                connections_resume(all, i);
-            }
-        }
+        connections_resume(list_entry(it, struct connections, link));
     }
     if (cw->ops->on_turn) {
         cw->ops->on_turn(cw);
     }
 }
 
-static bool connections_have_yielded(const struct connections *all)
-{
-    for (unsigned i = 0; i < all->kind->state_count; i++) {
-        if (all->kind->states[i].on_turn && connections_first(all, i)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded)
 {
     list_each (it, next, &cw->kinds) {
-        has_yielded =
-            has_yielded || connections_have_yielded(list_entry(it, struct connections, link));
+        const struct connections *all = list_entry(it, struct connections, link);
+        has_yielded = has_yielded || connections_first(all, all->kind->yielded_state);
     }
     /* Not before: a timer that is started by a timer would run in the same turn. */
     if (has_yielded && !loop_timer_is_running(cw->next_turn)) {

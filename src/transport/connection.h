@@ -125,11 +125,9 @@ struct connections;
 
 /* A state of a kind. The last one of a kind is GONE: the connection is closed. */
 struct connection_state {
-    uint32_t next;                         /* states that can follow: bits, 1u << state */
-    void (*on_due)(struct connection *c);  /* its time is over; NULL: it has no time */
-    void (*on_turn)(struct connection *c); /* it waits for the next turn only; NULL: it does not */
+    uint32_t next;                        /* states that can follow: bits, 1u << state */
+    void (*on_due)(struct connection *c); /* its time is over; NULL: it has no time */
     bool is_partial : 1;    /* a part of a message has come: the input budget can end it */
-    bool is_timed : 1;      /* … and each INPUT_STEP of it has a time, shorter when it is tight */
     bool is_open : 1;       /* expired and revoked credentials end it */
     bool is_kept_alive : 1; /* its time is the keep-alive, which connection_put_off puts off */
     bool is_stream : 1;     /* counted in worker_stats.streams */
@@ -139,7 +137,10 @@ struct connection_state {
 struct connection_kind {
     const struct connection_state *states;
     unsigned state_count;
-    bool is_http; /* begun as HTTP */
+    unsigned timed_state; /* each INPUT_STEP of a message has its time, shorter when it is tight */
+    unsigned yielded_state; /* whole messages wait for the next turn; GONE: no such state */
+    void (*resume)(struct connection *c); /* that turn has come */
+    bool is_http;                         /* begun as HTTP */
     const struct channel_ops *channel_ops;
     const struct sink_ops *sink_ops;
     loop_poll_fn on_event; /* `user` is the connection */
@@ -231,7 +232,7 @@ int connection_worker_init(struct connection_worker *cw, const struct connection
 /* Closes all connections. Other threads must not send to the inbox any more. */
 void connection_worker_deinit(struct connection_worker *cw);
 /* At the end of each turn, after everything was written. `has_yielded`: another turn is wanted,
- * besides the states that want one. */
+ * also if no connection is in its yielded state. */
 void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded);
 /* Calls `drained` once, when the last connection is gone. */
 void connection_worker_drain(struct connection_worker *cw, void (*drained)(void *user), void *user);
@@ -263,9 +264,8 @@ int connection_adopt(struct connection *c, struct connections *all, struct hando
                      unsigned first);
 void connection_set_state(struct connection *c, unsigned state);
 bool connection_may_move(const struct connection_kind *kind, unsigned from, unsigned to);
-/* Returns true if it can handle another message in this turn. If not, its state is `yielded`, and
- * it goes on in the next turn. */
-bool connection_may_go_on(struct connection *c, unsigned yielded);
+/* Returns true if it can handle another message in this turn. If not, it has yielded. */
+bool connection_may_go_on(struct connection *c);
 static inline bool connection_is_gone(const struct connection *c)
 {
     return c->state == c->all->kind->state_count - 1;
@@ -279,7 +279,7 @@ void connection_note_flush(struct connection *c, enum sendq_state state);
 /* It was written to (a WebSocket: it was heard of): puts the keep-alive off. */
 static inline void connection_put_off(struct connection *c)
 {
-    c->deadline.noted = (uint32_t)loop_now_ms(c->channel.worker->loop);
+    c->deadline.noted = (uint32_t)loop_now_ms(c->poll.loop); /* near the sink in memory */
 }
 /* It has a principal now, with which it ends. */
 void connection_note_expiry(struct connection *c);

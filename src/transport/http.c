@@ -257,7 +257,7 @@ void conn_go_on(struct http_conn *conn)
 {
     struct http_request req;
     while (conn_is_reading(conn) && conn->r->in.len > 0 && !conn_is_full(conn)) {
-        if (!request_read(conn, &req) || !connection_may_go_on(&conn->base, CONN_YIELDED)) {
+        if (!request_read(conn, &req) || !connection_may_go_on(&conn->base)) {
             break;
         }
         connection_set_state(&conn->base, CONN_RUNNING);
@@ -769,9 +769,9 @@ static const struct connection_state states[CONN_STATES] = {
     [CONN_HEAD] = {TO(BODY) | TO(AUTHENTICATING) | TO(YIELDED) | TO(RUNNING) | TO_END,
                    http_refuse_slow, .is_partial = true},
     [CONN_BODY] = {TO(BODY) | TO(YIELDED) | TO(RUNNING) | TO_END, http_refuse_slow_body,
-                   .is_partial = true, .is_timed = true},
+                   .is_partial = true},
     [CONN_AUTHENTICATING] = {TO(HEAD) | TO(REFUSED) | TO(GONE), http_give_up_token},
-    [CONN_YIELDED] = {TO(HEAD) | TO(GONE), .on_turn = http_resume},
+    [CONN_YIELDED] = {TO(HEAD) | TO(GONE)},
     [CONN_RUNNING] = {TO(AWAITING) | TO(ADOPTING) | TO(REFUSED) | TO_ANSWERED},
     [CONN_AWAITING] = {TO_ANSWERED},
     [CONN_ADOPTING] = {TO(HEAD) | TO(GONE), http_give_up_session},
@@ -807,6 +807,9 @@ static void http_cut_input(struct connection *c, bool is_unfair)
 const struct connection_kind http_kind = {
     .states = states,
     .state_count = CONN_STATES,
+    .timed_state = CONN_BODY,
+    .yielded_state = CONN_YIELDED,
+    .resume = http_resume,
     .is_http = true,
     .channel_ops = &http_channel_ops,
     .sink_ops = &http_sink_ops,

@@ -87,7 +87,7 @@ struct http_conn;
 
 /* A page: where it is, its methods, and its handler (the table is in http_pages.c). */
 struct http_page {
-    const char *path; /* where it is; with `is_at` only its name in logs */
+    struct tidings_str path; /* where it is; with `is_at` only its name in logs */
     bool (*is_at)(const struct http_conn *conn, struct tidings_str path);
     bool (*is_on)(const struct http_config *config); /* NULL: always */
     unsigned methods, write_methods; /* bits, 1u << enum http_method; the latter: --allow-write */

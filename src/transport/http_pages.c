@@ -465,14 +465,19 @@ static void route_run(struct http_conn *conn, const struct http_request *req)
 #define M(method) (1u << HTTP_##method)
 #define READ (M(GET) | M(HEAD) | M(OPTIONS))
 
+#define AT(text)                                                                                   \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
 static const struct http_page pages[] = {
     /* A page of the program takes the place of any other. */
-    {.path = "page",
+    {.path = AT("page"),
      .is_at = route_is_at,
      .methods = HTTP_ENDPOINT_METHODS,
      .takes_all = true,
      .run = route_run},
-    {.path = RESOURCE_PATH,
+    {.path = AT(RESOURCE_PATH),
      .is_at = resource_is_at,
      .methods = READ,
      .write_methods = M(PUT) | M(PATCH) | M(DELETE),
@@ -480,24 +485,24 @@ static const struct http_page pages[] = {
      .is_resource = true,
      .check_head = resource_check_method,
      .run = conn_run_resource},
-    {.path = "/notify",
+    {.path = AT("/notify"),
      .is_on = notify_is_on,
      .methods = M(POST) | M(OPTIONS),
      .check_body = conn_check_types,
      .run = notify_run},
-    {.path = "/sse",
+    {.path = AT("/sse"),
      .is_on = sse_is_on,
      .methods = M(GET) | M(OPTIONS),
      .check_body = conn_check_types,
      .run = sse_run},
-    {.path = "/messages",
+    {.path = AT("/messages"),
      .is_on = sse_is_on,
      .methods = M(POST) | M(OPTIONS),
      .has_messages = true,
      .names_session = true,
      .check_body = conn_check_types,
      .run = messages_run},
-    {.path = "/events",
+    {.path = AT("/events"),
      .is_on = events_are_on,
      .methods = M(GET) | M(OPTIONS),
      .has_sessions = true,
@@ -505,29 +510,29 @@ static const struct http_page pages[] = {
      .polls = true,
      .check_body = conn_check_types,
      .run = endpoint_run},
-    {.path = "/console",
+    {.path = AT("/console"),
      .is_on = console_is_on,
      .methods = READ,
      .is_public = true,
      .run = console_run},
-    {.path = "/.well-known",
+    {.path = AT("/.well-known"),
      .is_at = metadata_is_at,
      .methods = M(GET) | M(OPTIONS),
      .is_public = true,
      .run = conn_run_metadata},
-    {.path = "/metrics",
+    {.path = AT("/metrics"),
      .is_on = metrics_are_on,
      .methods = READ,
      .is_public = true,
      .is_monitoring = true,
      .run = metrics_run},
-    {.path = "health",
+    {.path = AT("health"),
      .is_at = health_is_at,
      .methods = READ,
      .is_monitoring = true,
      .is_public = true,
      .run = health_run},
-    {.path = ENDPOINT_PATH,
+    {.path = AT(ENDPOINT_PATH),
      .methods = HTTP_ENDPOINT_METHODS,
      .upgrades = true,
      .has_messages = true,
@@ -542,15 +547,14 @@ static bool page_is_at(const struct http_page *page, const struct http_conn *con
     if (page->is_at) {
         return page->is_at(conn, path);
     }
-    return str_eq(path, tidings_str(page->path)) &&
-           (!page->is_on || page->is_on(http_worker_of(conn)->config));
+    return str_eq(path, page->path) && (!page->is_on || page->is_on(http_worker_of(conn)->config));
 }
 
 const struct http_page *page_find(const struct http_conn *conn, struct tidings_str path)
 {
+    bool is_monitoring = conn_is_monitoring(conn);
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
-        bool is_served = pages[i].is_monitoring || !conn_is_monitoring(conn);
-        if (is_served && page_is_at(&pages[i], conn, path)) {
+        if ((pages[i].is_monitoring || !is_monitoring) && page_is_at(&pages[i], conn, path)) {
             return &pages[i];
         }
     }

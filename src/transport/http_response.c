@@ -233,7 +233,7 @@ static void conn_note_answer(struct http_conn *conn, int status,
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
     const struct principal *asker = conn_asker(conn, cause);
-    const char *place = conn->r->page ? conn->r->page->path : NULL;
+    const char *place = conn->r->page ? conn->r->page->path.ptr : NULL;
     const struct failure failure = {
         .kind = FAILURE_HTTP,
         .cause = cause,

@@ -845,7 +845,7 @@ static const struct connection_state states[LINE_STATES] = {
     [LINE_HANDSHAKE] = {TO(FRESH) | TO_END, line_close_unready},
     [LINE_FRESH] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_close_idle, .is_open = true},
     [LINE_MIDLINE] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_refuse_slow, .is_open = true,
-                      .is_partial = true, .is_timed = true},
+                      .is_partial = true},
     [LINE_OPEN] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_close_idle, .is_open = true},
     [LINE_ENDING] = {TO(LINGER) | TO(GONE), line_check_ending},
     [LINE_LINGER] = {TO(GONE), line_close_lingering},
@@ -880,6 +880,8 @@ static void line_end_credentials(struct connection *c, bool is_revoked)
 const struct connection_kind line_kind = {
     .states = states,
     .state_count = LINE_STATES,
+    .timed_state = LINE_MIDLINE,
+    .yielded_state = LINE_GONE,
     .channel_ops = &socket_channel_ops,
     .sink_ops = &line_sink_ops,
     .on_event = line_conn_on_event,

@@ -384,9 +384,8 @@ static void websocket_handle_frames(struct websocket *ws)
     struct ws_message m;
     enum ws_event event = WS_PONG;
     bool was_heard = false; /* a whole message */
-    while (event != WS_MORE &&
-           ((may_take_more(ws) && connection_may_go_on(&ws->base, WEBSOCKET_YIELDED)) ||
-            ws->base.state == WEBSOCKET_AWAITING_CLOSE)) {
+    while (event != WS_MORE && ((may_take_more(ws) && connection_may_go_on(&ws->base)) ||
+                                ws->base.state == WEBSOCKET_AWAITING_CLOSE)) {
         event = ws_reader_next(ws->reader, &m);
         was_heard = was_heard || event == WS_TEXT;
         websocket_on_message(ws, event, &m);
@@ -725,9 +724,8 @@ static const struct connection_state states[WEBSOCKET_STATES] = {
                         .is_kept_alive = true},
     [WEBSOCKET_PINGED] = {TO_OPEN | TO(PINGED) | TO_END, websocket_give_up, .is_open = true},
     [WEBSOCKET_MIDWAY] = {TO_OPEN | TO_END, websocket_refuse_late, .is_open = true,
-                          .is_partial = true, .is_timed = true},
-    [WEBSOCKET_YIELDED] = {TO(OPEN) | TO(YIELDED) | TO_END, .on_turn = websocket_resume,
-                           .is_open = true},
+                          .is_partial = true},
+    [WEBSOCKET_YIELDED] = {TO(OPEN) | TO(YIELDED) | TO_END, .is_open = true},
     [WEBSOCKET_CLOSING] = {TO(GONE), websocket_close_unread},
     [WEBSOCKET_LEAVING] = {TO(AWAITING_CLOSE) | TO(GONE), websocket_close_unread},
     [WEBSOCKET_REFUSED] = {TO(LINGER) | TO(GONE), websocket_close_unread},
@@ -739,6 +737,9 @@ static const struct connection_state states[WEBSOCKET_STATES] = {
 const struct connection_kind websocket_kind = {
     .states = states,
     .state_count = WEBSOCKET_STATES,
+    .timed_state = WEBSOCKET_MIDWAY,
+    .yielded_state = WEBSOCKET_YIELDED,
+    .resume = websocket_resume,
     .is_http = true,
     .channel_ops = &websocket_channel_ops,
     .sink_ops = &websocket_sink_ops,
