@@ -365,23 +365,11 @@ static void http_on_closed(struct connection *c)
 {
     struct http_conn *conn = http_conn_of(c);
     struct http_reading *r = conn->r;
-    if (r && r->exchange) {
-        resource_abandon(conn);
-    }
     if (r) {
         deadline_leave(&http_worker_of(conn)->whole, &r->whole);
     }
-    if (r && r->scrape) {
-        http_scrape_abandon(conn);
-    }
-    if (r && r->notifying) {
-        http_notify_abandon(conn);
-    }
-    if (r && r->pending_token) {
-        conn_forget_pending_token(conn);
-    }
-    if (r && r->awaiting) {
-        conn_forget_session(conn);
+    if (r && r->abandon) {
+        r->abandon(conn);
     }
 }
 
@@ -720,16 +708,6 @@ static void http_refuse_slow(struct connection *c)
 static void http_refuse_slow_body(struct connection *c)
 {
     conn_refuse_over(http_conn_of(c), LIMIT_BODY_TIME, 408, "the body did not arrive in time");
-}
-
-static void http_give_up_token(struct connection *c)
-{
-    conn_give_up_pending_token(http_conn_of(c));
-}
-
-static void http_give_up_session(struct connection *c)
-{
-    conn_give_up_session(http_conn_of(c));
 }
 
 static void http_keep_alive(struct connection *c)

@@ -257,11 +257,18 @@ static bool http_auth_may_wait(void *user)
 static void http_auth_end_wait(struct http_conn *conn)
 {
     conn->r->pending_token = NULL;
+    conn_set_work(conn, NULL, NULL);
     if (conn->r->token_waits) {
         conn->r->token_waits = false;
         share_give(conn->base.channel.worker->limit_counters, LIMIT_TOKENS, 1,
                    conn->base.channel.origin);
     }
+}
+
+static void conn_forget_pending_token(struct http_conn *conn)
+{
+    token_cache_cancel(conn->r->pending_token);
+    http_auth_end_wait(conn);
 }
 
 static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
@@ -347,20 +354,15 @@ static bool conn_authenticate(struct http_conn *conn, const struct http_request 
         }
         return http_auth_take_verdict(conn, &answer);
     }
+    conn_set_work(conn, conn->r->pending_token, conn_forget_pending_token);
     connection_set_state(&conn->base, CONN_AUTHENTICATING);
     return false;
 }
 
-void conn_forget_pending_token(struct http_conn *conn)
+void http_give_up_token(struct connection *c)
 {
-    token_cache_cancel(conn->r->pending_token);
-    http_auth_end_wait(conn);
-}
-
-void conn_give_up_pending_token(struct http_conn *conn)
-{
-    conn_forget_pending_token(conn);
-    refuse_for_now(conn, "the token could not be verified in time");
+    conn_forget_pending_token(http_conn_of(c));
+    refuse_for_now(http_conn_of(c), "the token could not be verified in time");
 }
 
 /* ---- taking back ----------------------------------------------------------------------------- */
@@ -476,24 +478,25 @@ static void conn_go_on_with(struct http_conn *conn, enum http_session session)
 static void conn_on_session(struct session_wait *wait, int code)
 {
     struct http_conn *conn = wait->user;
-    mem_free(conn->r->awaiting);
-    conn->r->awaiting = NULL;
+    conn_set_work(conn, NULL, NULL);
+    mem_free(wait);
     conn_go_on_with(conn, code == TIDINGS_E_CONFLICT ? HTTP_SESSION_UNASKED
                           : code < 0                 ? HTTP_SESSION_UNKNOWN
                                                      : HTTP_SESSION_READY);
 }
 
-void conn_forget_session(struct http_conn *conn)
+static void conn_forget_session(struct http_conn *conn)
 {
-    session_await_cancel(conn->r->awaiting);
-    mem_free(conn->r->awaiting);
-    conn->r->awaiting = NULL;
+    struct session_wait *wait = conn->r->work;
+    session_await_cancel(wait);
+    mem_free(wait);
+    conn_set_work(conn, NULL, NULL);
 }
 
-void conn_give_up_session(struct http_conn *conn)
+void http_give_up_session(struct connection *c)
 {
-    conn_forget_session(conn);
-    conn_go_on_with(conn, HTTP_SESSION_UNKNOWN);
+    conn_forget_session(http_conn_of(c));
+    conn_go_on_with(http_conn_of(c), HTTP_SESSION_UNKNOWN);
 }
 
 static void refuse_unknown_session(struct http_conn *conn)
@@ -516,7 +519,7 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
     wait->user = conn;
     switch (session_await(wait, &conn->base.channel, asked, &why)) {
     case SESSION_AWAITED:
-        conn->r->awaiting = wait;
+        conn_set_work(conn, wait, conn_forget_session);
         connection_set_state(&conn->base, CONN_ADOPTING);
         return true;
     case SESSION_REFUSED:

@@ -135,18 +135,16 @@ struct http_reading {
     size_t body_mark; /* as much of it was there when its time was last counted anew */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
-    const struct http_page *page;           /* NULL: none */
-    struct http_exchange *exchange;         /* of /resource, while it is under way */
-    struct http_notifying *notifying;       /* of /notify, likewise */
-    struct http_scrape *scrape;             /* of /metrics, likewise */
-    struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
-    struct dpop_proof proof;                /* that came with the token */
-    struct session_wait *awaiting;          /* of CONN_ADOPTING */
-    struct deadline whole;                  /* in hw->whole, on the listener of --metrics */
-    struct http_conn *conn;                 /* … its owner */
-    char *origin;                           /* to be echoed; NULL: none */
-    char traceparent[TRACE_PARENT_LEN + 1]; /* of its header; empty: none */
-    struct log_context context;             /* what the log says of the request … */
+    const struct http_page *page;            /* NULL: none */
+    void *work;                              /* what answers the request later, and … */
+    void (*abandon)(struct http_conn *conn); /* … the end of it when the connection goes first */
+    struct pending_token *pending_token;     /* of CONN_AUTHENTICATING */
+    struct dpop_proof proof;                 /* that came with the token */
+    struct deadline whole;                   /* in hw->whole, on the listener of --metrics */
+    struct http_conn *conn;                  /* … its owner */
+    char *origin;                            /* to be echoed; NULL: none */
+    char traceparent[TRACE_PARENT_LEN + 1];  /* of its header; empty: none */
+    struct log_context context;              /* what the log says of the request … */
     uint64_t begun_ns;  /* … and since when it is here; 0: nobody wants to know */
     const char *method; /* "GET"; lives for ever */
     enum http_after after : 8;
@@ -220,6 +218,14 @@ static inline bool conn_is_monitoring(const struct http_conn *conn)
     return http_worker_of(conn)->config->scrape != NULL;
 }
 
+/* `work` NULL: it is done. */
+static inline void conn_set_work(struct http_conn *conn, void *work,
+                                 void (*abandon)(struct http_conn *conn))
+{
+    conn->r->work = work;
+    conn->r->abandon = work ? abandon : NULL;
+}
+
 /* The body of the request that is handled. */
 static inline struct tidings_str conn_body(const struct http_conn *conn)
 {
@@ -290,11 +296,9 @@ struct tidings_str conn_session_id(const struct http_page *page, const struct ht
 struct tidings_str conn_session_named(const struct http_page *page, const struct http_request *req);
 /* Returns true if the session has to be brought here first: the request waits, or was refused. */
 bool conn_awaits_session(struct http_conn *conn, const struct http_request *req);
-/* The connection goes, or its time is up, while it waits for a session or a token. */
-void conn_forget_session(struct http_conn *conn);
-void conn_give_up_session(struct http_conn *conn);
-void conn_forget_pending_token(struct http_conn *conn);
-void conn_give_up_pending_token(struct http_conn *conn);
+/* The time to wait for a session or a token is over. */
+void http_give_up_session(struct connection *c);
+void http_give_up_token(struct connection *c);
 /* The challenge to a client that lacks these scopes; nothing without tokens. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
 /* Ends what began with tokens or keys that were removed since the last call. Call it before
@@ -310,7 +314,6 @@ bool resource_check_method(struct http_conn *conn, const struct http_request *re
 void conn_run_resource(struct http_conn *conn, const struct http_request *req);
 /* A refusal as JSON: {"error": "a sentence"}. */
 void resource_refuse(struct http_conn *conn, int status, const char *text);
-void resource_abandon(struct http_conn *conn); /* the connection goes before the answer */
 
 /* ---- http_pages.c ---------------------------------------------------------------------------- */
 
@@ -318,7 +321,5 @@ const struct http_page *page_find(const struct http_conn *conn, struct tidings_s
 /* The methods of the page of a request here; as the text of Allow, until the next call. */
 unsigned page_methods(const struct http_conn *conn);
 struct tidings_str page_allows(struct http_conn *conn, unsigned methods);
-void http_notify_abandon(struct http_conn *conn); /* the connection goes before the answer */
-void http_scrape_abandon(struct http_conn *conn); /* likewise */
 
 #endif

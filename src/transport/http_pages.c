@@ -99,6 +99,13 @@ static void http_scrape_free(struct http_scrape *x)
     mem_free(x);
 }
 
+static void http_scrape_abandon(struct http_conn *conn)
+{
+    struct http_scrape *x = conn->r->work;
+    x->conn = NULL;
+    conn_set_work(conn, NULL, NULL);
+}
+
 static void http_scrape_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
@@ -108,7 +115,7 @@ static void http_scrape_deliver(struct letter *letter, void *owner)
         .extra = STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n")};
     if (conn) {
         const char *type = http_worker_of(conn)->config->scrape_types[x->is_openmetrics];
-        conn->r->scrape = NULL;
+        conn_set_work(conn, NULL, NULL);
         if (x->text.len > 0) {
             conn_answer(conn, 200, &headers, tidings_str(type), &x->text);
         } else {
@@ -140,12 +147,6 @@ static void http_scrape_done(void *user, struct buf *text)
     mailbox_send(x->reply_to, &x->letter);
 }
 
-void http_scrape_abandon(struct http_conn *conn)
-{
-    conn->r->scrape->conn = NULL;
-    conn->r->scrape = NULL;
-}
-
 static bool metrics_are_on(const struct http_config *config)
 {
     return config->scrape != NULL;
@@ -163,7 +164,7 @@ static void metrics_run(struct http_conn *conn, const struct http_request *req)
     x->conn = conn;
     x->reply_to = mailbox_ref(hw->base.inbox.mailbox);
     x->is_openmetrics = accept.ptr && http_list_has(accept, "application/openmetrics-text");
-    conn->r->scrape = x;
+    conn_set_work(conn, x, http_scrape_abandon);
     hw->config->scrape(hw->config->scrape_user, x->is_openmetrics, http_scrape_done, x);
 }
 
@@ -215,6 +216,13 @@ static void http_notify_free(struct http_notifying *x)
     }
 }
 
+static void http_notify_abandon(struct http_conn *conn)
+{
+    struct http_notifying *x = conn->r->work;
+    x->conn = NULL;
+    conn_set_work(conn, NULL, NULL);
+}
+
 static void http_notify_done(void *user, const struct notify_outcome *outcome, struct buf *answer)
 {
     struct http_notifying *x = user;
@@ -226,7 +234,7 @@ static void http_notify_done(void *user, const struct notify_outcome *outcome, s
     }
     const struct notify n = {.worker = conn->base.channel.worker,
                              .principal = conn->base.channel.principal};
-    conn->r->notifying = NULL;
+    conn_set_work(conn, NULL, NULL);
     buf_putc(answer, '\n');
     if (buf_check(answer, NOTIFY_ANSWER, "send fewer changes at a time", &err) == 0) {
         http_notify_answer(conn, &n, outcome, answer);
@@ -235,12 +243,6 @@ static void http_notify_done(void *user, const struct notify_outcome *outcome, s
     }
     http_notify_free(x);
     conn_want(conn);
-}
-
-void http_notify_abandon(struct http_conn *conn)
-{
-    conn->r->notifying->conn = NULL;
-    conn->r->notifying = NULL;
 }
 
 static bool notify_is_on(const struct http_config *config)
@@ -266,12 +268,12 @@ static void notify_run(struct http_conn *conn, const struct http_request *req)
                : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     if (rc == 0) {
         x->conn = conn;
-        conn->r->notifying = x;
+        conn_set_work(conn, x, http_notify_abandon);
         rc = notify_begin(&n, x->said, http_notify_done, x, &err);
     }
     allowance_release(n.account); /* announcements hold it themselves */
     if (rc < 0) {
-        conn->r->notifying = NULL;
+        conn_set_work(conn, NULL, NULL);
         http_notify_free(x);
         resource_refuse(conn, error_http_status(rc), err.text);
     }

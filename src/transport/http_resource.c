@@ -439,7 +439,7 @@ static void http_exchange_done(struct resource_io *p)
         http_exchange_read_again(ex, whole);
         return;
     }
-    conn->r->exchange = NULL;
+    conn_set_work(conn, NULL, NULL);
     if (p->code >= 0 && p->op == RESOURCE_IO_READ && holds_back(ex)) {
         p->options.etag_count = ex->held;
         p->unchanged = read_options_holds(&p->options, p->etag, NULL);
@@ -479,10 +479,10 @@ static void http_exchange_done(struct resource_io *p)
     conn_want(conn);
 }
 
-void resource_abandon(struct http_conn *conn)
+static void resource_abandon(struct http_conn *conn)
 {
-    struct http_exchange *ex = conn->r->exchange;
-    conn->r->exchange = NULL;
+    struct http_exchange *ex = conn->r->work;
+    conn_set_work(conn, NULL, NULL);
     ex->conn = NULL;
     ex->request = conn->r->in;
     buf_init(&conn->r->in, 0);
@@ -578,7 +578,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         http_exchange_free(ex);
         return;
     }
-    conn->r->exchange = ex;
+    conn_set_work(conn, ex, resource_abandon);
     resource_io_start(p, !writes                     ? RESOURCE_IO_READ
                          : req->method == HTTP_PUT   ? RESOURCE_IO_WRITE
                          : req->method == HTTP_PATCH ? RESOURCE_IO_PATCH
