@@ -637,7 +637,7 @@ void connection_cut(struct connection *c, const char *what, const char *reason)
     struct worker *worker = c->channel.worker;
     worker->stats.cut++;
     limit_hit(worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&c->channel, c->out.pending, 0, what);
+    delivery_log_cut(&c->channel, c->out.pending, c->all->stalled.after_ms, what);
     connection_close(c, reason);
 }
 

@@ -11,6 +11,7 @@ import { test } from 'node:test';
 import { request } from './lib/http.mjs';
 import { call, listen, meta, modern, post, Session } from './lib/rpc.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
+import { COUNT, read, start, WAYS } from './lib/slow.mjs';
 import { Pipe } from './lib/stdio.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -336,6 +337,24 @@ test('no secret is in the log, whatever its level', async (t) => {
     for (const secret of [ann, session.id, cookie, 'query-secret', 'not-a-session-secret', 'bad-bearer-secret', 'argument-secret', 'content-of-a-file']) {
         assert.ok(!server.stderr.includes(secret), `the log has ${secret}:\n${server.stderr}`);
     }
+});
+
+for (const [way, { open, encode, secure }] of Object.entries(WAYS)) {
+    test(`the warning of a cut says for how long nothing was taken: ${way}`, async (t) => {
+        const server = await start(t, { args: ['--stall-timeout', '1s'], secure });
+        const slow = await open(t, server);
+        Array.from({ length: COUNT }, (_, id) => slow.write(encode(read(server, id), server)));
+        const line = fields(await said(server, 'slow reader cut', 'takes nothing'));
+        assert.ok(Number(line.lag_ms) >= 1000, JSON.stringify(line));
+    });
+}
+
+test('a WebSocket that answers no ping is cut with the time since the ping', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--keepalive', '1s', '--stall-timeout', '1s'] });
+    const socket = await WebSocketRaw.open(server);
+    const line = fields(await said(server, 'slow reader cut', 'answers no ping'));
+    assert.ok(Number(line.lag_ms) >= 1000, JSON.stringify(line));
+    socket.close();
 });
 
 test('a reader that takes nothing is warned of and cut', async (t) => {
