@@ -844,7 +844,7 @@ static void client_on_closed(void *client)
 {
     struct tidings_client *c = client;
     struct client_host host = c->host;
-    connection_close(c);
+    connection_disconnect(c);
     client_free(c);
     if (host.on_closed) {
         host.on_closed(host.user);

@@ -673,7 +673,7 @@ bool connection_has_left(struct tidings_client *c)
            clock_monotonic_ms() >= c->leave_until;
 }
 
-void connection_close(struct tidings_client *c)
+void connection_disconnect(struct tidings_client *c)
 {
     c->is_open = false;
     c->transport->ops->close(c->transport);
@@ -686,5 +686,5 @@ void connection_leave(struct tidings_client *c)
         loop_turn_for(c->loop, 100); /* also of a client that was stopped */
     }
     client_show_stop(c);
-    connection_close(c);
+    connection_disconnect(c);
 }

@@ -23,11 +23,11 @@ void connection_give_up(struct tidings_client *c, const struct tidings_error *wh
 /* It has turned out not to be modern after all. */
 void connection_fall_back(struct tidings_client *c);
 /* End cleanly, and be as before the first attempt: in turns of the loop, or in turns to come, with
- * connection_close once it has left. */
+ * connection_disconnect once it has left. */
 void connection_leave(struct tidings_client *c);
 void connection_begin_leave(struct tidings_client *c);
 bool connection_has_left(struct tidings_client *c);
-void connection_close(struct tidings_client *c);
+void connection_disconnect(struct tidings_client *c);
 
 /* ---- what the transport tells (struct transport_events) -------------------------------------- */
 
