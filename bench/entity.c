@@ -134,10 +134,10 @@ static double ours(unsigned long count, unsigned long in_flight)
 {
     char path[BENCH_PATH_MAX];
     struct tidings_error err;
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     static struct slot slots[64];
     (void)snprintf(path, sizeof path, "%s/ours.db", scratch);
-    if (entity_sqlite_open(path, &rows, &err) < 0 || keeper_open(rows, &run.keeper, &err) < 0) {
+    if (sqlite_store_open(path, &store, &err) < 0 || keeper_open(store, &run.keeper, &err) < 0) {
         bench_die("%s", err.text);
     }
     begin_run(1, 1);
@@ -164,11 +164,11 @@ static void measure_past(double *ret_as_of, double *ret_patch)
 {
     char path[BENCH_PATH_MAX], value[2048];
     struct tidings_error err;
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     struct entities *e = NULL;
     struct arena arena;
     (void)snprintf(path, sizeof path, "%s/past.db", scratch);
-    if (entity_sqlite_open(path, &rows, &err) < 0 || rows->ops->begin(rows, &err) < 0) {
+    if (sqlite_store_open(path, &store, &err) < 0 || store->ops->begin(store, &err) < 0) {
         bench_die("%s", err.text);
     }
     for (unsigned long i = 0; i < versions; i++) {
@@ -178,12 +178,12 @@ static void measure_past(double *ret_as_of, double *ret_patch)
                                          .type_version = STR("1"),
                                          .value = tidings_str(value),
                                          .from = 1000 + (int64_t)i * 10};
-        if (rows->ops->put(rows, &v, false, &err) < 0) {
+        if (store->ops->put(store, &v, false, &err) < 0) {
             bench_die("%s", err.text);
         }
     }
-    if (rows->ops->commit(rows, &err) < 0 || rows->ops->idle(rows, &err) < 0 ||
-        entities_open(rows, &e, &err) < 0) {
+    if (store->ops->commit(store, &err) < 0 || store->ops->idle(store, &err) < 0 ||
+        entities_open(store, &e, &err) < 0) {
         bench_die("%s", err.text);
     }
     arena_init(&arena, 1u << 20);

@@ -63,7 +63,7 @@ static struct tidings_change change_at_new_uri(const struct tidings_change *chan
     return copy;
 }
 
-static int announce_write(struct announcing *a, struct entity_rows *rows, struct tidings_error *err)
+static int announce_write(struct announcing *a, struct store *store, struct tidings_error *err)
 {
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
@@ -72,13 +72,13 @@ static int announce_write(struct announcing *a, struct entity_rows *rows, struct
         return 0;
     }
     int rc = a->change.kind == TIDINGS_CHANGE_MOVED
-                 ? rows->shared->announce(rows, a->kind, &left, &a->left_at, err)
+                 ? store->shared->announce(store, a->kind, &left, &a->left_at, err)
                  : 0;
-    return rc == 0 ? rows->shared->announce(rows, a->kind, &came, &a->position, err) : rc;
+    return rc == 0 ? store->shared->announce(store, a->kind, &came, &a->position, err) : rc;
 }
 
 /* Those that wait were said before anything that comes now: whichever job is next takes them. */
-static int announce_waiting(struct cluster *c, struct list *taken, struct entity_rows *rows,
+static int announce_waiting(struct cluster *c, struct list *taken, struct store *store,
                             struct tidings_error *err)
 {
     int rc = 0;
@@ -86,7 +86,7 @@ static int announce_waiting(struct cluster *c, struct list *taken, struct entity
         struct announcing *a = list_entry(c->announcing.next, struct announcing, link);
         list_remove(&a->link);
         list_append(taken, &a->link);
-        rc = announce_write(a, rows, err);
+        rc = announce_write(a, store, err);
     }
     return rc;
 }
@@ -94,9 +94,9 @@ static int announce_waiting(struct cluster *c, struct list *taken, struct entity
 static int run_announce(struct keeper_job *job, struct entities *e)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
-    struct entity_rows *rows = entities_rows(e);
-    int rc = announce_waiting(a->cluster, &a->taken, rows, &job->err);
-    rc = rc == 0 ? announce_write(a, rows, &job->err) : rc;
+    struct store *store = entities_store(e);
+    int rc = announce_waiting(a->cluster, &a->taken, store, &job->err);
+    rc = rc == 0 ? announce_write(a, store, &job->err) : rc;
     job->is_lost = rc < 0;
     return rc;
 }
@@ -237,7 +237,7 @@ static void announcing_submit(struct announcing *a)
 static int run_again(struct keeper_job *job, struct entities *e)
 {
     struct cluster *c = list_entry(job, struct cluster, announce_again);
-    int rc = announce_waiting(c, &c->announce_taken, entities_rows(e), &job->err);
+    int rc = announce_waiting(c, &c->announce_taken, entities_store(e), &job->err);
     job->is_lost = rc < 0;
     return rc;
 }

@@ -281,10 +281,10 @@ static bool cluster_follow_change(void *user, const struct kept_change *k)
 }
 
 /* Before anybody reads it again: they were told to when they followed that. */
-static int cluster_follow_reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+static int cluster_follow_reread(void *user, struct store *store, struct tidings_error *err)
 {
     struct cluster *c = user;
-    return published_reread(c->with.published, rows, c->with.ops->may_serve, c->with.user, err);
+    return published_reread(c->with.published, store, c->with.ops->may_serve, c->with.user, err);
 }
 
 static void cluster_follow_reached(void *user, uint64_t position)
@@ -306,9 +306,9 @@ static void cluster_follow_unreachable(void *user, bool is_unreachable)
 static int follow_run_newest(struct keeper_job *job, struct entities *e)
 {
     struct cluster *c = list_entry(job, struct cluster, newest_job);
-    struct entity_rows *rows = entities_rows(e);
-    int rc = rows->shared->newest(rows, &c->newest, &job->err);
-    return rc == 0 && c->newest > rows->shared->followed(rows)
+    struct store *store = entities_store(e);
+    int rc = store->shared->newest(store, &c->newest, &job->err);
+    return rc == 0 && c->newest > store->shared->followed(store)
                ? keeper_follow_now(c->keeper, &job->err)
                : rc;
 }

@@ -269,7 +269,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
 
 /* Somebody else wrote an entity that may be known here as current: values are read from now on, and
  * told with the change. */
-static void renew_head(struct postgres_rows *s, struct followed_row *row)
+static void renew_head(struct postgres_store *s, struct followed_row *row)
 {
     struct entity_version *told = &row->change.version, v = *told;
     entity_ids_add(&s->ids, v.id);
@@ -290,7 +290,8 @@ static void renew_head(struct postgres_rows *s, struct followed_row *row)
 
 /* What the store itself has to know of it. After a loss, of what is there, all is read again: some
  * has positions below what was followed. */
-static int note_change(struct postgres_rows *s, struct followed_row *row, struct tidings_error *err)
+static int note_change(struct postgres_store *s, struct followed_row *row,
+                       struct tidings_error *err)
 {
     const struct kept_change *c = &row->change;
     if (c->kind == KEPT_ENTITY) {
@@ -313,12 +314,12 @@ static int note_change(struct postgres_rows *s, struct followed_row *row, struct
         const struct run_break b = {
             .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
         runs_add_break(s->log->runs, &b);
-        return b.is_lossy ? postgres_rows_read_runs(s, s->log->runs, err) : 0;
+        return b.is_lossy ? postgres_store_read_runs(s, s->log->runs, err) : 0;
     }
     return 0;
 }
 
-void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable)
+void postgres_store_note_followed(struct postgres_store *s, uint64_t position, bool is_durable)
 {
     s->followed = position > s->followed ? position : s->followed;
     if (s->log) {
@@ -327,21 +328,21 @@ void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, boo
 }
 
 /* All of what was published there. 0: it was published again since, and that comes later. */
-static int fill_published(struct postgres_rows *s, struct followed_row *row, struct pg_result **r,
+static int fill_published(struct postgres_store *s, struct followed_row *row, struct pg_result **r,
                           struct tidings_error *err)
 {
-    int rc = postgres_rows_ask_int(s, PG_PUBLISHED_ONE, (int64_t)row->change.position, r, err);
+    int rc = postgres_store_ask_int(s, PG_PUBLISHED_ONE, (int64_t)row->change.position, r, err);
     if (rc < 0 || postgres_rows(*r) == 0) {
         return rc;
     }
-    postgres_rows_read_published(*r, 0, &row->published);
+    postgres_store_read_published(*r, 0, &row->published);
     row->change.published = &row->published;
     return 1;
 }
 
 /* 1: go on; 0: `fn` has enough. */
-static int postgres_rows_hand_on(struct postgres_rows *s, struct followed_row *row,
-                                 kept_change_fn fn, void *user, struct tidings_error *err)
+static int postgres_store_hand_on(struct postgres_store *s, struct followed_row *row,
+                                  kept_change_fn fn, void *user, struct tidings_error *err)
 {
     struct pg_result *content = NULL;
     struct kept_change *c = &row->change;
@@ -360,33 +361,33 @@ static int postgres_rows_hand_on(struct postgres_rows *s, struct followed_row *r
     }
     rc = fn(user, c) ? 1 : 0;
     bool is_durable = !kept_is_announced(c->kind) && c->kind != KEPT_SESSION;
-    postgres_rows_note_followed(s, c->position, is_durable);
+    postgres_store_note_followed(s, c->position, is_durable);
     postgres_free(content);
     return rc;
 }
 
 /* Some of it was forgotten before it was followed here: told in the place of the newest of those,
  * when what comes next has the position `next`. */
-static bool tell_missed(struct postgres_rows *s, uint64_t next, uint64_t *missed, kept_change_fn fn,
-                        void *user)
+static bool tell_missed(struct postgres_store *s, uint64_t next, uint64_t *missed,
+                        kept_change_fn fn, void *user)
 {
     if (*missed == 0 || next <= *missed) {
         return true;
     }
     const struct kept_change broken = {.kind = KEPT_BROKEN, .position = *missed};
     bool goes_on = fn(user, &broken);
-    postgres_rows_note_followed(s, *missed, false);
+    postgres_store_note_followed(s, *missed, false);
     *missed = 0;
     return goes_on;
 }
 
 /* What happened up to there may be forgotten. */
-static uint64_t postgres_rows_floor(const struct postgres_rows *s)
+static uint64_t postgres_store_floor(const struct postgres_store *s)
 {
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
-static enum postgres_statement page_statement(const struct postgres_rows *s)
+static enum postgres_statement page_statement(const struct postgres_store *s)
 {
     return PG_CHANGES + (enum postgres_statement)s->page.tables;
 }
@@ -397,20 +398,20 @@ static void put_page(struct postgres_values *v, uint64_t after, int64_t value_by
     postgres_put_int(v, value_bytes);
 }
 
-int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
-    return postgres_rows_send(s, page_statement(s), &v, err);
+    return postgres_store_send(s, page_statement(s), &v, err);
 }
 
 /* The counter first: what it covers is in the snapshot of the statement after it. */
-static int ask_for_page(struct postgres_rows *s, bool with_state, struct pg_result *results[2],
+static int ask_for_page(struct postgres_store *s, bool with_state, struct pg_result *results[2],
                         struct tidings_error *err)
 {
-    int rc = postgres_rows_ready(s, READY_MS, err);
-    rc = rc == 0 && with_state ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
-    rc = rc == 0 ? postgres_rows_send_page(s, err) : rc;
+    int rc = postgres_store_ready(s, READY_MS, err);
+    rc = rc == 0 && with_state ? postgres_store_send(s, PG_STATE, NULL, err) : rc;
+    rc = rc == 0 ? postgres_store_send_page(s, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, with_state ? results : results + 1,
                                      with_state ? 2 : 1, err)
@@ -418,7 +419,7 @@ static int ask_for_page(struct postgres_rows *s, bool with_state, struct pg_resu
 }
 
 /* A page of what comes after `followed`; *ret_newest: where the store is at least. */
-static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *ret_newest,
+static int read_page(struct postgres_store *s, struct pg_result **ret, uint64_t *ret_newest,
                      struct tidings_error *err)
 {
     struct pg_result *results[2] = {NULL, NULL};
@@ -431,7 +432,7 @@ static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *
         return 0;
     }
     if (s->is_in_batch) {
-        int rc = postgres_rows_send_page(s, err);
+        int rc = postgres_store_send_page(s, err);
         rc = rc == 0 ? postgres_end(s->db, err) : rc;
         return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
     }
@@ -444,9 +445,9 @@ static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *
         rc = ask_for_page(s, with_state, results, err);
     }
     if (rc == 0 && with_state) {
-        rc = postgres_rows_read_counters(s, results[0], &s->now, err);
+        rc = postgres_store_read_counters(s, results[0], &s->now, err);
         if (rc == 0) {
-            postgres_rows_hear_clock(s, results[0], asked_ms);
+            postgres_store_hear_clock(s, results[0], asked_ms);
         }
     }
     postgres_free(results[0]);
@@ -465,7 +466,7 @@ static enum postgres_statement statement_of(enum kept_kind kind)
 }
 
 /* `least` would have given all of the page. */
-static void choose_statement(struct postgres_rows *s, enum postgres_statement least)
+static void choose_statement(struct postgres_store *s, enum postgres_statement least)
 {
     page_choose(&s->page, (enum page_tables)(least - PG_CHANGES));
     s->value_pages -= s->value_pages > 0;
@@ -482,7 +483,7 @@ static uint64_t change_position(void *rows, size_t i)
 }
 
 /* How many rows of a page can be followed. *is_last: and that is all there is. */
-static int count_followable(struct postgres_rows *s, struct pg_result *rows, uint64_t newest,
+static int count_followable(struct postgres_store *s, struct pg_result *rows, uint64_t newest,
                             bool is_missed, bool *is_last)
 {
     const struct page page = {
@@ -498,13 +499,13 @@ static int count_followable(struct postgres_rows *s, struct pg_result *rows, uin
 
 /* Others took this node's run for ended: nobody is told of what comes after that before they know
  * better, or they would refuse its cursors. */
-static bool must_revive(const struct postgres_rows *s, bool was_tried)
+static bool must_revive(const struct postgres_store *s, bool was_tried)
 {
     return s->is_run_ended && !s->is_in_batch && !was_tried;
 }
 
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
-static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn fn, void *user,
+static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn fn, void *user,
                        struct tidings_error *err)
 {
     struct pg_result *page = NULL;
@@ -514,7 +515,7 @@ static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn f
     if (rc < 0) {
         return rc;
     }
-    uint64_t missed = s->followed < postgres_rows_floor(s) ? postgres_rows_floor(s) : 0;
+    uint64_t missed = s->followed < postgres_store_floor(s) ? postgres_store_floor(s) : 0;
     bool is_last = false, goes_on = true;
     int n = count_followable(s, page, newest, missed > 0, &is_last);
     rc = 1;
@@ -526,7 +527,7 @@ static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn f
         /* Several runs have one position. */
         goes_on = !(must_revive(s, was_tried) && row.change.position > s->followed) &&
                   tell_missed(s, row.change.position, &missed, fn, user);
-        rc = goes_on ? postgres_rows_hand_on(s, &row, fn, user, err) : rc;
+        rc = goes_on ? postgres_store_hand_on(s, &row, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
     }
     postgres_free(page);
@@ -536,27 +537,27 @@ static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn f
     }
     if (is_last) {
         choose_statement(s, least);
-        postgres_rows_note_followed(s, newest, false); /* rows said what was durable */
+        postgres_store_note_followed(s, newest, false); /* rows said what was durable */
         s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
         s->is_behind = false;
     }
     return is_last ? 0 : 1;
 }
 
-static int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
-                                      struct tidings_error *err);
+static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn fn, void *user,
+                                       struct tidings_error *err);
 
-int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
-                         struct tidings_error *err)
+int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
+                          struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_release(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_release(s);
     if (s->is_in_batch && !s->is_behind) {
         return 0;
     }
     if (!s->is_in_batch) {
-        postgres_rows_listen(s);
-        int heard = postgres_rows_follow_heard(s, fn, user, err);
+        postgres_store_listen(s);
+        int heard = postgres_store_follow_heard(s, fn, user, err);
         if (heard != 0) {
             return heard < 0 ? heard : 0;
         }
@@ -568,21 +569,21 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
         if (rc == 0 && must_revive(s, was_tried)) {
             /* If it fails, it is tried again when the row of this node is written. */
             was_tried = true;
-            (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
+            (void)postgres_store_keep_run(s, POSTGRES_RUN_MS, NULL);
             rc = 1;
         }
     }
     return rc;
 }
 
-int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
-                              kept_change_fn fn, void *user, struct tidings_error *err)
+int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_floor,
+                               kept_change_fn fn, void *user, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     int64_t count = max > FLOOR_MAX ? FLOOR_MAX : (int64_t)max;
-    int rc = postgres_rows_ask_int(s, PG_FLOOR, count, &r, err);
+    int rc = postgres_store_ask_int(s, PG_FLOOR, count, &r, err);
     uint64_t floor = rc == 0 && postgres_rows(r) == 1 ? (uint64_t)postgres_int(r, 0, 0) : 0;
     postgres_free(r);
     floor = s->now.floor > floor ? s->now.floor : floor;
@@ -596,7 +597,7 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
     for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
         struct postgres_values v = {0};
         put_page(&v, after, NO_VALUES);
-        rc = postgres_rows_ask(s, PG_CHANGES, &v, &r, err);
+        rc = postgres_store_ask(s, PG_CHANGES, &v, &r, err);
         n = rc == 0 ? postgres_rows(r) : 0;
         for (int i = 0; more && i < n; i++) {
             struct followed_row row = {.published = {.created = false}};
@@ -626,7 +627,7 @@ static void notice_count(uint64_t *counter, uint64_t more)
     __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
 }
 
-void postgres_rows_notice_deinit(struct postgres_rows *s)
+void postgres_store_notice_deinit(struct postgres_store *s)
 {
     heard_clear(&s->heard);
     row_notice_deinit(&s->notice);
@@ -637,7 +638,7 @@ void postgres_rows_notice_deinit(struct postgres_rows *s)
 /* ---- where they are good --------------------------------------------------------------------- */
 
 /* Everything but the secret is no secret. */
-static void read_place(struct postgres_rows *s, struct pg_result *r)
+static void read_place(struct postgres_store *s, struct pg_result *r)
 {
     struct postgres_values v = {0};
     struct sha256 sum;
@@ -656,7 +657,7 @@ static void read_place(struct postgres_rows *s, struct pg_result *r)
 
 /* An engine that cannot say where this is goes on with positions alone; so does who has no OpenSSL.
  */
-int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     struct tidings_error why = {0};
@@ -674,7 +675,7 @@ int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err)
 /* ---- telling --------------------------------------------------------------------------------- */
 
 /* Does the newest position come after those of the rows that are there? */
-static bool notice_takes(struct postgres_rows *s)
+static bool notice_takes(struct postgres_store *s)
 {
     bool takes = s->has_place && s->has_notify && !s->notice.is_partial &&
                  s->now.position == s->before.position + s->notice.count + 1;
@@ -683,8 +684,8 @@ static bool notice_takes(struct postgres_rows *s)
 }
 
 /* What replaced a row of the same batch would be followed without that one: it is asked for. */
-void postgres_rows_tell_version(struct postgres_rows *s, const struct entity_version *v,
-                                int64_t sum, bool replaces_current)
+void postgres_store_tell_version(struct postgres_store *s, const struct entity_version *v,
+                                 int64_t sum, bool replaces_current)
 {
     s->notice.is_partial = s->notice.is_partial || (replaces_current && s->notice.count > 0);
     if (notice_takes(s)) {
@@ -692,15 +693,15 @@ void postgres_rows_tell_version(struct postgres_rows *s, const struct entity_ver
     }
 }
 
-void postgres_rows_tell_announced(struct postgres_rows *s, enum kept_kind kind,
-                                  const struct tidings_change *c)
+void postgres_store_tell_announced(struct postgres_store *s, enum kept_kind kind,
+                                   const struct tidings_change *c)
 {
     if (notice_takes(s)) {
         row_notice_add_announced(&s->notice, kind, c, s->now_ms);
     }
 }
 
-int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     char mark[POSTGRES_MARK];
@@ -711,13 +712,13 @@ int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err)
     postgres_put_int(&v, s->now.keys);
     postgres_put_int(&v, s->now.max_keys);
     if (is_marked) {
-        postgres_rows_mark(s, mark);
+        postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
     }
-    return postgres_rows_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
+    return postgres_store_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
 }
 
-unsigned postgres_rows_notify(struct postgres_rows *s)
+unsigned postgres_store_notify(struct postgres_store *s)
 {
     char channel[40], rows_channel[48], position[24], mark[POSTGRES_MARK];
     struct postgres_values v = {0};
@@ -739,7 +740,7 @@ unsigned postgres_rows_notify(struct postgres_rows *s)
     postgres_put_str(&v, tidings_str(channel));
     postgres_put_str(&v, tidings_str(position));
     if (has_rows || s->is_unlocked) {
-        postgres_rows_mark(s, mark);
+        postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
     }
     enum postgres_statement which = has_rows         ? PG_NOTIFY_ROWS
@@ -754,7 +755,7 @@ unsigned postgres_rows_notify(struct postgres_rows *s)
 /* ---- hearing --------------------------------------------------------------------------------- */
 
 /* Somebody else wrote it, or it is of before a restart. Said now and then. */
-static void notice_refuse(struct postgres_rows *s)
+static void notice_refuse(struct postgres_store *s)
 {
     notice_count(&s->heard_so_far.refused, 1);
     uint64_t now = clock_monotonic_ms();
@@ -767,13 +768,13 @@ static void notice_refuse(struct postgres_rows *s)
 
 static void on_notified(void *user, struct tidings_str payload)
 {
-    struct postgres_rows *s = user;
+    struct postgres_store *s = user;
     if (!heard_add(&s->heard, payload, s->followed)) {
         notice_refuse(s);
     }
 }
 
-int postgres_rows_hear(struct postgres_rows *s)
+int postgres_store_hear(struct postgres_store *s)
 {
     heard_clear(&s->heard);
     int rc = postgres_notified(s->db, on_notified, s);
@@ -785,7 +786,7 @@ int postgres_rows_hear(struct postgres_rows *s)
 /* ---- following ------------------------------------------------------------------------------- */
 
 /* 1: go on; 0: `fn` has enough. */
-static int apply_rows(struct postgres_rows *s, const struct row_notice_head *head,
+static int apply_rows(struct postgres_store *s, const struct row_notice_head *head,
                       struct tidings_str rows, kept_change_fn fn, void *user,
                       struct tidings_error *err)
 {
@@ -793,7 +794,7 @@ static int apply_rows(struct postgres_rows *s, const struct row_notice_head *hea
     int rc = 1;
     notice_count(&s->heard_so_far.told, 1);
     for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &row); at++) {
-        rc = postgres_rows_hand_on(s, &row, fn, user, err);
+        rc = postgres_store_hand_on(s, &row, fn, user, err);
         notice_count(&s->heard_so_far.changes, 1);
     }
     s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
@@ -801,14 +802,14 @@ static int apply_rows(struct postgres_rows *s, const struct row_notice_head *hea
 }
 
 /* What was forgotten before it was followed is told by who asks. */
-static bool heard_may_be_followed(const struct postgres_rows *s)
+static bool heard_may_be_followed(const struct postgres_store *s)
 {
     return s->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
-           postgres_rows_floor(s) <= s->followed;
+           postgres_store_floor(s) <= s->followed;
 }
 
-static int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
-                                      struct tidings_error *err)
+static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn fn, void *user,
+                                       struct tidings_error *err)
 {
     struct row_notice_head head;
     struct buf rows;
@@ -831,9 +832,9 @@ static int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn
     return rc < 0 ? rc : rc == 0 || s->followed >= s->notified ? 1 : 0;
 }
 
-void postgres_rows_heard(struct entity_rows *rows, struct shared_heard *ret)
+void postgres_store_heard(struct store *store, struct shared_heard *ret)
 {
-    struct shared_heard *h = &postgres_rows_of(rows)->heard_so_far;
+    struct shared_heard *h = &postgres_store_of(store)->heard_so_far;
     *ret = (struct shared_heard){
         .told = __atomic_load_n(&h->told, __ATOMIC_RELAXED),
         .changes = __atomic_load_n(&h->changes, __ATOMIC_RELAXED),

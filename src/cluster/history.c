@@ -37,7 +37,7 @@ struct observed {
     struct run_break breaks[RUNS_BREAKS_MAX];
 };
 
-bool postgres_rows_is_unsupported(const struct postgres_rows *s)
+bool postgres_store_is_unsupported(const struct postgres_store *s)
 {
     const char *state = postgres_state(s->db);
     return postgres_is_connected(s->db) &&
@@ -45,13 +45,13 @@ bool postgres_rows_is_unsupported(const struct postgres_rows *s)
 }
 
 /* A number of the server and its timeline. */
-static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error *err)
+static int identify(struct postgres_store *s, uint64_t *ret, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     struct tidings_error why = {0};
     int rc = postgres_ask(s->db, PG_SERVER, NULL, &r, &why);
     *ret = NO_IDENTITY;
-    if (rc < 0 && postgres_rows_is_unsupported(s)) {
+    if (rc < 0 && postgres_store_is_unsupported(s)) {
         return 0; /* it has no such functions, or they are not for us */
     }
     if (rc < 0) {
@@ -59,7 +59,7 @@ static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error
     }
     if (postgres_rows(r) == 1) {
         unsigned char digest[32];
-        postgres_rows_digest(postgres_str(r, 0, 0), digest);
+        postgres_store_digest(postgres_str(r, 0, 0), digest);
         memcpy(ret, digest, sizeof *ret);
         *ret = (*ret & INT64_MAX) | 2; /* fits the column, and is none of the others */
     }
@@ -67,19 +67,19 @@ static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error
     return 0;
 }
 
-static int observe_store(struct postgres_rows *s, struct observed *l, struct tidings_error *err)
+static int observe_store(struct postgres_store *s, struct observed *l, struct tidings_error *err)
 {
     struct pg_result *results[2];
     struct postgres_values v = {0};
     postgres_put_int(&v, RUNS_BREAKS_MAX);
-    int rc = postgres_rows_send(s, PG_STATE, NULL, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_BREAKS, &v, err) : rc;
+    int rc = postgres_store_send(s, PG_STATE, NULL, err);
+    rc = rc == 0 ? postgres_store_send(s, PG_BREAKS, &v, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
     if (rc < 0) {
         return rc;
     }
-    rc = postgres_rows_read_counters(s, results[0], &l->counters, err);
+    rc = postgres_store_read_counters(s, results[0], &l->counters, err);
     if (rc == 0) {
         l->state.position = l->counters.position;
         l->state.recorded = (uint64_t)postgres_int(results[0], 0, 6);
@@ -101,40 +101,40 @@ static int observe_store(struct postgres_rows *s, struct observed *l, struct tid
     return rc;
 }
 
-static int send_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
+static int send_int(struct postgres_store *s, enum postgres_statement which, int64_t n,
                     struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, n);
-    return postgres_rows_send(s, which, &v, err);
+    return postgres_store_send(s, which, &v, err);
 }
 
 /* Under the lock. NULL: none; the server is recorded. */
-static int write_down(struct postgres_rows *s, const struct observed *l, const struct run_break *b,
+static int write_down(struct postgres_store *s, const struct observed *l, const struct run_break *b,
                       struct tidings_error *err)
 {
     struct postgres_values counters = {0}, row = {0};
     int rc = send_int(s, PG_SET_SERVER, (int64_t)l->state.server, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_SET_MARK, NULL, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_SET_MARK, NULL, err) : rc;
     if (b) {
         postgres_put_int(&row, (int64_t)b->began);
         postgres_put_int(&row, (int64_t)b->kept);
         postgres_put_int(&row, b->is_lossy);
-        rc = rc == 0 ? postgres_rows_send(s, PG_ADD_BREAK, &row, err) : rc;
+        rc = rc == 0 ? postgres_store_send(s, PG_ADD_BREAK, &row, err) : rc;
         rc = rc == 0 ? send_int(s, PG_DROP_BREAKS, RUNS_BREAKS_MAX, err) : rc;
         postgres_put_int(&counters, (int64_t)b->began);
         postgres_put_int(&counters, (int64_t)l->counters.floor);
         postgres_put_int(&counters, (int64_t)l->counters.announced);
         postgres_put_int(&counters, l->counters.keys);
         postgres_put_int(&counters, l->counters.max_keys);
-        rc = rc == 0 ? postgres_rows_send(s, PG_SET_STATE, &counters, err) : rc;
+        rc = rc == 0 ? postgres_store_send(s, PG_SET_STATE, &counters, err) : rc;
     }
-    rc = rc == 0 ? postgres_rows_send(s, PG_COMMIT, NULL, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_COMMIT, NULL, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, NULL, 0, err) : rc;
 }
 
-static enum store_verdict judge_server(struct postgres_rows *s, const struct observed *l,
+static enum store_verdict judge_server(struct postgres_store *s, const struct observed *l,
                                        struct run_break *ret)
 {
     uint64_t random = 0;
@@ -146,12 +146,12 @@ static enum store_verdict judge_server(struct postgres_rows *s, const struct obs
 }
 
 /* With the lock, which is let go of at the end. */
-static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings_error *err)
+static int judge_locked(struct postgres_store *s, uint64_t server, struct tidings_error *err)
 {
     struct observed l = {.state = {.server = server}};
     struct run_break fresh;
     struct pg_result *r = NULL;
-    int rc = postgres_rows_send(s, PG_BEGIN, NULL, err);
+    int rc = postgres_store_send(s, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
     postgres_free(r);
     rc = rc == 0 ? observe_store(s, &l, err) : rc;
@@ -175,7 +175,7 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
     return write_down(s, &l, &fresh, err);
 }
 
-int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_check_server(struct postgres_store *s, struct tidings_error *err)
 {
     struct observed l = {.counters = {0}};
     struct run_break unused;
@@ -551,20 +551,20 @@ static const struct changelog_durable_ops log_ops = {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static int send_two(struct postgres_rows *s, enum postgres_statement which, uint64_t a, uint64_t b,
+static int send_two(struct postgres_store *s, enum postgres_statement which, uint64_t a, uint64_t b,
                     struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, (int64_t)a);
     postgres_put_int(&v, (int64_t)b);
-    return postgres_rows_send(s, which, &v, err);
+    return postgres_store_send(s, which, &v, err);
 }
 
 /* Runs whose nodes do not live any more came as far as the store is. */
-static int begin_run(struct postgres_rows *s, uint64_t epoch, struct tidings_error *err)
+static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_error *err)
 {
     struct postgres_values run = {0}, most = {0};
-    int rc = postgres_rows_begin(&s->base, err);
+    int rc = postgres_store_begin(&s->base, err);
     if (rc < 0) {
         return rc;
     }
@@ -575,16 +575,16 @@ static int begin_run(struct postgres_rows *s, uint64_t epoch, struct tidings_err
     postgres_put_int(&run, POSTGRES_RUN_MS);
     postgres_put_int(&most, RUNS_MAX);
     rc = send_two(s, PG_END_RUNS, last, s->now.position, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_ADD_RUN, &run, err) : rc;
-    rc = rc == 0 ? postgres_rows_send(s, PG_DROP_RUNS, &most, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_ADD_RUN, &run, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_DROP_RUNS, &most, err) : rc;
     if (rc < 0) {
-        postgres_rows_rollback(&s->base);
+        postgres_store_rollback(&s->base);
         return rc;
     }
-    return postgres_rows_commit(&s->base, err);
+    return postgres_store_commit(&s->base, err);
 }
 
-int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidings_error *err)
+int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     if (s->run == 0) {
@@ -593,7 +593,7 @@ int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidin
     struct postgres_values v = {0}, revived = {0};
     postgres_put_int(&v, (int64_t)s->run);
     postgres_put_int(&v, for_ms);
-    int rc = postgres_rows_ask(s, PG_KEEP_RUN, &v, &r, err);
+    int rc = postgres_store_ask(s, PG_KEEP_RUN, &v, &r, err);
     bool lives = postgres_rows(r) == 1;
     postgres_free(r);
     if (rc < 0 || lives) {
@@ -601,7 +601,7 @@ int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidin
         return rc;
     }
     /* Others took it for ended, or it is gone with what the store lost. */
-    rc = postgres_rows_begin(&s->base, err);
+    rc = postgres_store_begin(&s->base, err);
     if (rc < 0) {
         return rc;
     }
@@ -609,17 +609,17 @@ int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidin
     postgres_put_int(&revived, (int64_t)s->run);
     postgres_put_int(&revived, (int64_t)++s->now.position);
     postgres_put_int(&revived, for_ms);
-    rc = postgres_rows_send(s, PG_REVIVE_RUN, &revived, err);
+    rc = postgres_store_send(s, PG_REVIVE_RUN, &revived, err);
     if (rc < 0) {
-        postgres_rows_rollback(&s->base);
+        postgres_store_rollback(&s->base);
         return rc;
     }
-    rc = postgres_rows_commit(&s->base, err);
+    rc = postgres_store_commit(&s->base, err);
     s->is_run_ended = s->is_run_ended && rc < 0;
     return rc;
 }
 
-void postgres_rows_end_run(struct postgres_rows *s)
+void postgres_store_end_run(struct postgres_store *s)
 {
     if (s->run != 0 && postgres_is_connected(s->db) &&
         send_two(s, PG_END_RUN, s->run, s->now.position, NULL) == 0 &&
@@ -631,15 +631,15 @@ void postgres_rows_end_run(struct postgres_rows *s)
 /* ---- the log --------------------------------------------------------------------------------- */
 
 /* Oldest first. */
-int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err)
+int postgres_store_read_runs(struct postgres_store *s, struct runs *runs, struct tidings_error *err)
 {
     struct pg_result *r = NULL, *breaks = NULL;
-    int rc = postgres_rows_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
+    int rc = postgres_store_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
     for (int i = postgres_rows(r); rc == 0 && i-- > 0;) {
         int64_t last = postgres_int(r, i, 1);
         runs_add(runs, (uint64_t)postgres_int(r, i, 0), last < 0 ? RUN_LIVES : (uint64_t)last);
     }
-    rc = rc == 0 ? postgres_rows_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
+    rc = rc == 0 ? postgres_store_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
     for (int i = postgres_rows(breaks); rc == 0 && i-- > 0;) {
         const struct run_break b = {
             .kept = (uint64_t)postgres_int(breaks, i, 0),
@@ -654,13 +654,13 @@ int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct t
 }
 
 /* Its numbers begin where this node has followed to; what others did since is followed. */
-int postgres_rows_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
-                                   struct changelog **ret, struct tidings_error *err)
+int postgres_store_create_changelog(struct store *store, const struct changelog_limits *limits,
+                                    struct changelog **ret, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_log *shared = mem_zalloc(sizeof(*shared));
     struct changelog *log = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     if (!shared) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -674,7 +674,7 @@ int postgres_rows_create_changelog(struct entity_rows *rows, const struct change
     uint64_t epoch = log->ops->epoch(log);
     rc = runs_create(s->cluster_id, epoch, shared->first, &shared->runs, err);
     rc = rc == 0 ? begin_run(s, epoch, err) : rc;
-    rc = rc == 0 ? postgres_rows_read_runs(s, shared->runs, err) : rc;
+    rc = rc == 0 ? postgres_store_read_runs(s, shared->runs, err) : rc;
     if (rc < 0) {
         log->ops->destroy(log);
         return rc;

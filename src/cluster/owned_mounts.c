@@ -264,13 +264,13 @@ struct owned_answer {
 
 static void owned_go_on(struct owned_mount *m);
 
-static void owned_release(struct owned_mount *m, struct entity_rows *rows)
+static void owned_release(struct owned_mount *m, struct store *store)
 {
-    (void)rows->shared->release(rows, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
+    (void)store->shared->release(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
 }
 
 /* It is not watched here: others may try. */
-static void owned_fail(struct owned_mount *m, struct entity_rows *rows, const char *why)
+static void owned_fail(struct owned_mount *m, struct store *store, const char *why)
 {
     if (!m->has_failed) {
         log_warn(LOG_SERVER, "mount cannot be watched: left to other nodes",
@@ -279,7 +279,7 @@ static void owned_fail(struct owned_mount *m, struct entity_rows *rows, const ch
     m->has_failed = true;
     if (m->owner.stage != OWNER_WAITING) {
         owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
-        owned_release(m, rows);
+        owned_release(m, store);
     }
 }
 
@@ -290,7 +290,7 @@ static int run_armed(struct keeper_job *job, struct entities *e)
     struct owned_mount *m = a->mount;
     m->watch = a->code < 0 ? WATCH_NONE : WATCH_ARMED;
     if (a->code < 0) {
-        owned_fail(m, entities_rows(e), a->err.text);
+        owned_fail(m, entities_store(e), a->err.text);
     } else {
         m->has_failed = false;
     }
@@ -300,12 +300,12 @@ static int run_armed(struct keeper_job *job, struct entities *e)
 
 /* The provider has as long as for who subscribes; it goes on, and may be done when it is asked
  * again. */
-static void owned_check_armed(struct owned_mount *m, struct entity_rows *rows)
+static void owned_check_armed(struct owned_mount *m, struct store *store)
 {
     uint64_t limit = m->all->cluster->with.watch_timeout_ms;
     if (m->watch == WATCH_ARMING && m->owner.stage == OWNER_ARMING && limit > 0 &&
         clock_boot_ms() - m->armed_ms > limit) {
-        owned_fail(m, rows, "whoever provides it did not begin within watch-timeout");
+        owned_fail(m, store, "whoever provides it did not begin within watch-timeout");
     }
 }
 
@@ -364,12 +364,12 @@ static void owned_arm(struct owned_mount *m)
 static int run_enter(struct keeper_job *job, struct entities *e)
 {
     struct owned_mount *m = list_entry(job, struct owned_mount, enter);
-    struct entity_rows *rows = entities_rows(e);
+    struct store *store = entities_store(e);
     const struct tidings_change change = {.uri = tidings_str(m->scope)};
     m->is_void = !owner_may_enter(&m->owner, m->enter_term, clock_boot_ms());
     int rc = m->is_void
                  ? 0
-                 : rows->shared->announce(rows, KEPT_MOUNTED, &change, &m->position, &job->err);
+                 : store->shared->announce(store, KEPT_MOUNTED, &change, &m->position, &job->err);
     job->is_lost = rc < 0;
     return rc;
 }
@@ -445,12 +445,12 @@ static void owned_go_on(struct owned_mount *m)
     }
 }
 
-static int owned_ask(struct owned_mount *m, struct entity_rows *rows, struct tidings_error *err)
+static int owned_ask(struct owned_mount *m, struct store *store, struct tidings_error *err)
 {
     int64_t left = 0;
     uint64_t asked = clock_boot_ms();
-    int rc = rows->shared->lease(rows, tidings_str(m->lease), tidings_str(m->all->holder),
-                                 OWNER_LEASE_MS, &left, err);
+    int rc = store->shared->lease(store, tidings_str(m->lease), tidings_str(m->all->holder),
+                                  OWNER_LEASE_MS, &left, err);
     if (rc >= 0) {
         owner_answered(&m->owner, rc == 1, left, asked, clock_boot_ms());
     }
@@ -464,7 +464,7 @@ static int owned_run_check(struct keeper_job *job, struct entities *e)
     int rc = 0;
     for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
         owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
-        owned_check_armed(&all->mounts[i], entities_rows(e));
+        owned_check_armed(&all->mounts[i], entities_store(e));
         owned_go_on(&all->mounts[i]);
     }
     for (size_t i = 0; i < all->count; i++) {
@@ -472,7 +472,7 @@ static int owned_run_check(struct keeper_job *job, struct entities *e)
         if (!owner_must_ask(&m->owner, clock_boot_ms())) {
             continue;
         }
-        rc = rc == 0 ? owned_ask(m, entities_rows(e), &job->err) : rc;
+        rc = rc == 0 ? owned_ask(m, entities_store(e), &job->err) : rc;
         if (rc < 0) {
             owner_unanswered(&m->owner, clock_boot_ms());
         }
@@ -694,7 +694,7 @@ static int run_give_back(struct keeper_job *job, struct entities *e)
         struct owned_mount *m = &all->mounts[i];
         if (m->owner.stage != OWNER_WAITING) {
             owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
-            owned_release(m, entities_rows(e));
+            owned_release(m, entities_store(e));
         }
         __atomic_store_n(&m->is_watched, false, __ATOMIC_RELEASE);
     }

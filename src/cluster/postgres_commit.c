@@ -113,7 +113,7 @@ static void postgres_pending_put(struct postgres_pending *p, struct postgres_val
     }
 }
 
-static int pending_send(struct postgres_rows *s, struct postgres_pending *p,
+static int pending_send(struct postgres_store *s, struct postgres_pending *p,
                         struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -126,9 +126,9 @@ static int pending_send(struct postgres_rows *s, struct postgres_pending *p,
     return rc;
 }
 
-int postgres_rows_send_pending(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *err)
 {
-    int rc = postgres_rows_take_lock(s, err);
+    int rc = postgres_store_take_lock(s, err);
     rc = rc == 0 ? pending_send(s, &s->pending, err) : rc;
     return rc == 0 ? pending_send(s, &s->announcing, err) : rc;
 }
@@ -164,8 +164,8 @@ static void postgres_pending_drop_heads(const struct postgres_pending *p, struct
     }
 }
 
-int postgres_rows_add_pending(struct postgres_rows *s, struct postgres_pending *p,
-                              const struct postgres_values *v, struct tidings_error *err)
+int postgres_store_add_pending(struct postgres_store *s, struct postgres_pending *p,
+                               const struct postgres_values *v, struct tidings_error *err)
 {
     uint64_t hash = pending_hash(v);
     size_t bytes = 0;
@@ -173,7 +173,7 @@ int postgres_rows_add_pending(struct postgres_rows *s, struct postgres_pending *
         bytes += (size_t)v->lengths[i];
     }
     bool is_full = p->count == POSTGRES_PENDING_MAX || p->bytes + bytes > POSTGRES_PENDING_BYTES;
-    int rc = is_full || pending_has(p, hash) ? postgres_rows_send_pending(s, err) : 0;
+    int rc = is_full || pending_has(p, hash) ? postgres_store_send_pending(s, err) : 0;
     if (rc < 0 || bytes > POSTGRES_PENDING_BYTES) {
         return rc < 0 ? rc : postgres_send(s->db, (int)p->table->put[0], v, err);
     }
@@ -190,17 +190,17 @@ int postgres_rows_add_pending(struct postgres_rows *s, struct postgres_pending *
 #define BEGIN_WAIT_MS 1000 /* for a connection */
 #define UNKNOWN "whether it was kept is not known; read before you try again"
 
-static void postgres_rows_drop_next(struct postgres_rows *s)
+static void postgres_store_drop_next(struct postgres_store *s)
 {
     postgres_free(s->next_page);
     s->next_page = NULL;
 }
 
 /* Nothing of the batch is left here. */
-static void postgres_rows_forget_batch(struct postgres_rows *s)
+static void postgres_store_forget_batch(struct postgres_store *s)
 {
-    postgres_rows_release(s);
-    postgres_rows_drop_next(s);
+    postgres_store_release(s);
+    postgres_store_drop_next(s);
     if (s->is_unlocked) { /* all that it wrote is there yet */
         postgres_pending_drop_heads(&s->pending, &s->heads);
     } else {
@@ -217,35 +217,35 @@ static void postgres_rows_forget_batch(struct postgres_rows *s)
 
 /* Where others wrote between the last two batches they will have again: what there is to follow
  * comes with the lock, not by a question while it is held. */
-static int postgres_rows_lock(struct postgres_rows *s, struct pg_result *results[2],
-                              struct tidings_error *err)
+static int postgres_store_lock(struct postgres_store *s, struct pg_result *results[2],
+                               struct tidings_error *err)
 {
-    int rc = postgres_rows_ready(s, BEGIN_WAIT_MS, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_BEGIN, NULL, err) : rc;
-    rc = rc == 0 ? postgres_rows_send(s, PG_LOCK, NULL, err) : rc;
+    int rc = postgres_store_ready(s, BEGIN_WAIT_MS, err);
+    rc = rc == 0 ? postgres_store_send(s, PG_BEGIN, NULL, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_LOCK, NULL, err) : rc;
     s->next_after = s->followed;
-    rc = rc == 0 && s->reads_ahead ? postgres_rows_send_page(s, err) : rc;
+    rc = rc == 0 && s->reads_ahead ? postgres_store_send_page(s, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }
 
-static int postgres_rows_begin_locked(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_store_begin_locked(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r[2] = {NULL, NULL};
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = postgres_rows_lock(s, r, err);
+    int rc = postgres_store_lock(s, r, err);
     /* It was lost while nobody used it (a restart, a failover): another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
-        rc = postgres_rows_lock(s, r, err);
+        rc = postgres_store_lock(s, r, err);
     }
     s->before = s->now;
     row_notice_clear(&s->notice);
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
-    rc = rc == 0 ? postgres_rows_read_counters(s, r[0], &s->now, err) : rc;
+    rc = rc == 0 ? postgres_store_read_counters(s, r[0], &s->now, err) : rc;
     if (rc == 0) {
-        s->now_ms = postgres_rows_hear_clock(s, r[0], asked_ms);
+        s->now_ms = postgres_store_hear_clock(s, r[0], asked_ms);
     }
     postgres_free(r[0]);
     s->next_page = r[1];
@@ -259,36 +259,36 @@ static int postgres_rows_begin_locked(struct postgres_rows *s, struct tidings_er
     return rc;
 }
 
-static void postgres_rows_note_locked(struct postgres_rows *s, bool is_behind);
+static void postgres_store_note_locked(struct postgres_store *s, bool is_behind);
 
-int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
+int postgres_store_begin(struct store *store, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     bool was_in_doubt = s->is_in_doubt;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     if (s->is_in_batch) {
         return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
     }
     s->is_overtaken = false;
-    int rc = postgres_rows_begin_locked(s, err);
+    int rc = postgres_store_begin_locked(s, err);
     if (rc == 0 && was_in_doubt && s->now.position != s->doubted) {
         rc = tidings_fail(err, TIDINGS_E_UNKNOWN, "%s: the connection was lost",
                           postgres_name(s->db));
     }
     if (rc < 0) {
-        postgres_rows_rollback(rows);
+        postgres_store_rollback(store);
         return was_in_doubt ? error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN) : rc;
     }
     s->is_behind = s->reads_ahead = s->now.position > s->followed;
     s->is_settled = true;
     s->before = s->now;
-    postgres_rows_note_locked(s, s->is_behind);
+    postgres_store_note_locked(s, s->is_behind);
     return 0;
 }
 
-void postgres_rows_rollback(struct entity_rows *rows)
+void postgres_store_rollback(struct store *store)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     if (!s->is_in_batch) {
         return;
     }
@@ -298,69 +298,69 @@ void postgres_rows_rollback(struct entity_rows *rows)
         /* Nobody waits for it; the next answer comes after it. What was sent and not ended is
          * skipped if it fails, and rolled back if not. */
         int rc = postgres_end(s->db, NULL);
-        rc = rc == 0 ? postgres_rows_send(s, PG_ROLLBACK, NULL, NULL) : rc;
+        rc = rc == 0 ? postgres_store_send(s, PG_ROLLBACK, NULL, NULL) : rc;
         (void)(rc == 0 ? postgres_end(s->db, NULL) : rc);
     }
-    postgres_rows_forget_batch(s);
+    postgres_store_forget_batch(s);
 }
 
-void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK])
+void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_MARK])
 {
     (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
 }
 
 /* After it was sent. Was it certainly refused, when the connection is gone? */
-static bool postgres_rows_is_refused(const struct postgres_rows *s)
+static bool postgres_store_is_refused(const struct postgres_store *s)
 {
     return postgres_is_connected(s->db) || strcmp(postgres_state(s->db), "25P03") == 0;
 }
 
-static int postgres_rows_send_commit(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_store_send_commit(struct postgres_store *s, struct tidings_error *err)
 {
-    int rc = s->has_keys ? postgres_rows_bound_keys(s, err) : 0;
+    int rc = s->has_keys ? postgres_store_bound_keys(s, err) : 0;
     s->now.position += s->is_in_doubt && s->now.position == s->before.position;
     rc = rc == 0 && s->now.position != s->before.position && !s->is_durable
-             ? postgres_rows_send(s, PG_LAZY, NULL, err)
+             ? postgres_store_send(s, PG_LAZY, NULL, err)
              : rc;
     bool is_changed = memcmp(&s->now, &s->before, sizeof s->now) != 0;
-    rc = rc == 0 && is_changed ? postgres_rows_send_state(s, err) : rc;
-    return rc == 0 ? postgres_rows_send(s, PG_COMMIT, NULL, err) : rc;
+    rc = rc == 0 && is_changed ? postgres_store_send_state(s, err) : rc;
+    return rc == 0 ? postgres_store_send(s, PG_COMMIT, NULL, err) : rc;
 }
 
-static int postgres_rows_commit_unlocked(struct postgres_rows *s, struct tidings_error *err);
+static int postgres_store_commit_unlocked(struct postgres_store *s, struct tidings_error *err);
 
-int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
+int postgres_store_commit(struct store *store, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_release(s);
-    postgres_rows_drop_next(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_release(s);
+    postgres_store_drop_next(s);
     if (s->is_unlocked && (s->pending.count == 0 || s->announcing.count == 0)) {
-        return postgres_rows_commit_unlocked(s, err);
+        return postgres_store_commit_unlocked(s, err);
     }
-    int rc = postgres_rows_take_lock(s, err);
-    rc = rc == 0 ? postgres_rows_send_commit(s, err) : rc;
+    int rc = postgres_store_take_lock(s, err);
+    rc = rc == 0 ? postgres_store_send_commit(s, err) : rc;
     if (rc < 0) {
-        postgres_rows_rollback(rows); /* it was not sent as a whole */
+        postgres_store_rollback(store); /* it was not sent as a whole */
         return rc;
     }
     bool notifies = s->now.position != s->before.position;
     rc = postgres_end(s->db, err);
-    unsigned unwaited = rc == 0 && notifies ? postgres_rows_notify(s) : 0;
+    unsigned unwaited = rc == 0 && notifies ? postgres_store_notify(s) : 0;
     rc = rc == 0 ? postgres_finish(s->db, unwaited, NULL, 0, err) : rc;
     if (rc == 0 && strcmp(postgres_tag(s->db), "COMMIT") != 0) {
         rc = tidings_fail(err, TIDINGS_E_IO, "%s: it did not commit", postgres_name(s->db));
     }
-    if (rc < 0 && postgres_rows_is_refused(s)) {
-        postgres_rows_rollback(rows);
+    if (rc < 0 && postgres_store_is_refused(s)) {
+        postgres_store_rollback(store);
         return rc;
     }
     if (rc < 0) {
-        postgres_rows_forget_batch(s);
+        postgres_store_forget_batch(s);
         return error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN);
     }
     if (s->followed == s->before.position) {
         /* else ours are told with the others' */
-        postgres_rows_note_followed(s, s->now.position, s->is_durable);
+        postgres_store_note_followed(s, s->now.position, s->is_durable);
     } else {
         heads_clear(&s->heads);
     }
@@ -380,7 +380,7 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
 #define LOCKED_MAX 64u
 
 /* One began with the lock, or was committed without: when the next may do without. */
-static void postgres_rows_note_locked(struct postgres_rows *s, bool is_behind)
+static void postgres_store_note_locked(struct postgres_store *s, bool is_behind)
 {
     if (is_behind) {
         s->locked_left = s->locked_after;
@@ -389,12 +389,12 @@ static void postgres_rows_note_locked(struct postgres_rows *s, bool is_behind)
     }
 }
 
-bool postgres_rows_begin_unlocked(struct entity_rows *rows)
+bool postgres_store_begin_unlocked(struct store *store)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_release(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_release(s);
     if (s->is_in_batch || s->is_target || !s->is_settled || s->locked_left > 0 ||
-        (s->is_listening && postgres_rows_hear(s) == 1) || !postgres_is_connected(s->db) ||
+        (s->is_listening && postgres_store_hear(s) == 1) || !postgres_is_connected(s->db) ||
         s->now.position != s->followed) {
         return false;
     }
@@ -406,13 +406,13 @@ bool postgres_rows_begin_unlocked(struct entity_rows *rows)
     return true;
 }
 
-bool postgres_rows_must_run_again(struct entity_rows *rows)
+bool postgres_store_must_run_again(struct store *store)
 {
-    return postgres_rows_of(rows)->is_overtaken;
+    return postgres_store_of(store)->is_overtaken;
 }
 
 /* Others have committed since: the batch, of which nothing was committed, is to be run again. */
-static int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_store_overtaken(struct postgres_store *s, struct tidings_error *err)
 {
     s->is_overtaken = true;
     s->locked_after = s->locked_after < LOCKED_MIN       ? LOCKED_MIN
@@ -425,7 +425,7 @@ static int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error
 
 /* From here on it is a batch like others. Counters besides the position may have changed without
  * it; in this batch they have not. */
-int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     struct postgres_counters counters = {0};
@@ -438,15 +438,15 @@ int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err)
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
     if (rc < 0) {
         /* It was lost while nobody used it: another may do. */
-        return postgres_is_connected(s->db) ? rc : postgres_rows_overtaken(s, NULL);
+        return postgres_is_connected(s->db) ? rc : postgres_store_overtaken(s, NULL);
     }
-    rc = postgres_rows_read_counters(s, r, &counters, err);
+    rc = postgres_store_read_counters(s, r, &counters, err);
     if (rc == 0) {
-        (void)postgres_rows_hear_clock(s, r, asked_ms);
+        (void)postgres_store_hear_clock(s, r, asked_ms);
     }
     postgres_free(r);
     if (rc == 0 && counters.position != s->before.position) {
-        rc = postgres_rows_overtaken(s, err);
+        rc = postgres_store_overtaken(s, err);
     }
     if (rc < 0) {
         return rc;
@@ -458,28 +458,29 @@ int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err)
 }
 
 /* May that be read without the lock, and without what the batch writes itself? */
-static bool unlocked_may_look(const struct postgres_rows *s, enum postgres_statement which,
+static bool unlocked_may_look(const struct postgres_store *s, enum postgres_statement which,
                               const struct postgres_values *values)
 {
     bool is_of_entity = which == PG_FIND || which == PG_FIND_AT || which == PG_NTH;
     return is_of_entity && !postgres_pending_may_have(&s->pending, values);
 }
 
-int postgres_rows_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
-                               const struct postgres_values *values, struct pg_result **ret,
-                               struct tidings_error *err)
+int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statement which,
+                                const struct postgres_values *values, struct pg_result **ret,
+                                struct tidings_error *err)
 {
     bool looks = s->is_unlocked && unlocked_may_look(s, which, values);
-    int rc = looks ? 0 : postgres_rows_send_pending(s, err);
+    int rc = looks ? 0 : postgres_store_send_pending(s, err);
     rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
     /* It was lost while nobody used it, and nothing was sent: another may do. */
-    return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_rows_overtaken(s, NULL) : rc;
+    return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_store_overtaken(s, NULL)
+                                                            : rc;
 }
 
 /* ---- committing ------------------------------------------------------------------------------ */
 
 /* All of it as one statement. 0: what came back of it, if anything, is in *ret. */
-static int unlocked_send(struct postgres_rows *s, bool *ret_sent, struct pg_result **ret,
+static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_result **ret,
                          struct tidings_error *err)
 {
     struct postgres_pending *p = s->pending.count > 0 ? &s->pending : &s->announcing;
@@ -494,7 +495,7 @@ static int unlocked_send(struct postgres_rows *s, bool *ret_sent, struct pg_resu
     }
     postgres_put_int(&v, (int64_t)s->before.position);
     if (p->count > 0) {
-        postgres_rows_mark(s, mark);
+        postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
     }
     int rc = postgres_send(s->db, (int)which, &v, err);
@@ -504,23 +505,24 @@ static int unlocked_send(struct postgres_rows *s, bool *ret_sent, struct pg_resu
     *ret_sent = true;
     rc = postgres_end(s->db, err);
     if (rc == 0 && p->count > 0) {
-        unwaited = postgres_rows_notify(s);
+        unwaited = postgres_store_notify(s);
     }
     return rc == 0 ? postgres_finish(s->db, unwaited, ret, 1, err) : rc;
 }
 
 /* Nothing of it is known to be kept. */
-static int unlocked_failed(struct postgres_rows *s, bool is_sent, int rc, struct tidings_error *err)
+static int unlocked_failed(struct postgres_store *s, bool is_sent, int rc,
+                           struct tidings_error *err)
 {
     bool is_lost = !postgres_is_connected(s->db);
     bool writes = s->pending.count + s->announcing.count > 0;
     bool is_raced = strncmp(postgres_state(s->db), "40", 2) == 0; /* where all is serializable */
     uint64_t before = s->before.position;
-    postgres_rows_forget_batch(s);
+    postgres_store_forget_batch(s);
     if (!is_lost && !is_raced) {
         return rc;
     }
-    (void)postgres_rows_overtaken(s, NULL);
+    (void)postgres_store_overtaken(s, NULL);
     if (!is_lost || !is_sent || !writes) {
         return rc;
     }
@@ -530,7 +532,7 @@ static int unlocked_failed(struct postgres_rows *s, bool is_sent, int rc, struct
                       "whether it was kept is not known; read before you try again");
 }
 
-static int postgres_rows_commit_unlocked(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_store_commit_unlocked(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     bool is_sent = false;
@@ -541,15 +543,15 @@ static int postgres_rows_commit_unlocked(struct postgres_rows *s, struct tidings
     }
     if (postgres_rows(r) != 1) {
         postgres_free(r);
-        postgres_rows_forget_batch(s);
-        return postgres_rows_overtaken(s, err);
+        postgres_store_forget_batch(s);
+        return postgres_store_overtaken(s, err);
     }
-    (void)postgres_rows_read_counters(s, r, &s->now, NULL);
-    (void)postgres_rows_hear_clock(s, r, asked_ms);
+    (void)postgres_store_read_counters(s, r, &s->now, NULL);
+    (void)postgres_store_hear_clock(s, r, asked_ms);
     postgres_free(r);
     postgres_pending_clear(&s->pending);
     postgres_pending_clear(&s->announcing);
-    postgres_rows_note_followed(s, s->now.position, s->is_durable);
+    postgres_store_note_followed(s, s->now.position, s->is_durable);
     s->locked_after -= s->locked_after > 0;
     s->is_in_batch = s->is_unlocked = false;
     return 0;

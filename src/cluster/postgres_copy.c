@@ -25,10 +25,10 @@ struct postgres_transfer {
     unsigned count; /* of the page */
 };
 
-static int transfer_check_unused(struct postgres_rows *s, struct tidings_error *err)
+static int transfer_check_unused(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_rows_ask(s, PG_LIVE_NODE, NULL, &r, err);
+    int rc = postgres_store_ask(s, PG_LIVE_NODE, NULL, &r, err);
     if (rc == 0 && postgres_rows(r) > 0) {
         struct tidings_str name = postgres_str(r, 0, 0);
         rc = tidings_fail(err, TIDINGS_E_BUSY,
@@ -92,7 +92,7 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
         row.version.from = postgres_int(r, 0, 5);
         break;
     case TRANSFER_PUBLISHED:
-        postgres_rows_read_published(r, 0, &row.published);
+        postgres_store_read_published(r, 0, &row.published);
         row.at_ms = postgres_int(r, 0, 17);
         row.removed = postgres_int(r, 0, 18) != 0;
         break;
@@ -103,7 +103,7 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
         row.last = postgres_int(r, 0, 3);
         break;
     case TRANSFER_TASK:
-        row.task = postgres_rows_read_task(r, 0, 1);
+        row.task = postgres_store_read_task(r, 0, 1);
         break;
     }
     t->after = row.number;
@@ -111,7 +111,7 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
     return rc == 0 ? t->fn(t->user, &row, err) : rc;
 }
 
-static int transfer_each_of(struct postgres_rows *s, struct postgres_transfer *t,
+static int transfer_each_of(struct postgres_store *s, struct postgres_transfer *t,
                             struct tidings_error *err)
 {
     static const enum postgres_statement reading[TRANSFER_KINDS] = {
@@ -129,13 +129,13 @@ static int transfer_each_of(struct postgres_rows *s, struct postgres_transfer *t
     return rc;
 }
 
-static int postgres_transfer_each(struct entity_rows *rows, struct transfer_mark after,
+static int postgres_transfer_each(struct store *store, struct transfer_mark after,
                                   transfer_row_fn fn, void *user, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_transfer t = {.fn = fn, .user = user};
-    postgres_rows_release(s);
-    int rc = postgres_rows_ready(s, POSTGRES_DEADLINE_MS, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ready(s, POSTGRES_DEADLINE_MS, err);
     rc = rc == 0 ? transfer_check_unused(s, err) : rc;
     for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
         t.kind = (enum transfer_kind)kind;
@@ -145,15 +145,15 @@ static int postgres_transfer_each(struct entity_rows *rows, struct transfer_mark
     return rc;
 }
 
-static int postgres_transfer_state(struct entity_rows *rows, struct transfer_state *ret,
+static int postgres_transfer_state(struct store *store, struct transfer_state *ret,
                                    struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
     struct postgres_counters counters = {0};
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
-    rc = rc == 0 ? postgres_rows_read_counters(s, r, &counters, err) : rc;
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_STATE, NULL, &r, err);
+    rc = rc == 0 ? postgres_store_read_counters(s, r, &counters, err) : rc;
     postgres_free(r);
     *ret = (struct transfer_state){.position = counters.position, .floor = counters.floor};
     return rc;
@@ -162,11 +162,11 @@ static int postgres_transfer_state(struct entity_rows *rows, struct transfer_sta
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* 1: a copy from there was begun; 0: there is nothing here. */
-static int transfer_find(struct postgres_rows *s, struct tidings_str source,
+static int transfer_find(struct postgres_store *s, struct tidings_str source,
                          struct transfer_mark *ret, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_rows_ask(s, PG_TRANSFER_FIND, NULL, &r, err);
+    int rc = postgres_store_ask(s, PG_TRANSFER_FIND, NULL, &r, err);
     if (rc < 0 || postgres_rows(r) != 1) {
         postgres_free(r);
         return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_INVALID, "the store is not whole");
@@ -192,14 +192,14 @@ static int transfer_find(struct postgres_rows *s, struct tidings_str source,
     return rc;
 }
 
-static int postgres_transfer_begin(struct entity_rows *rows, struct tidings_str source,
+static int postgres_transfer_begin(struct store *store, struct tidings_str source,
                                    struct transfer_mark *ret, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
-    postgres_rows_release(s);
+    postgres_store_release(s);
     *ret = TRANSFER_BEGINNING;
-    int rc = postgres_rows_ready(s, POSTGRES_DEADLINE_MS, err);
+    int rc = postgres_store_ready(s, POSTGRES_DEADLINE_MS, err);
     rc = rc == 0 ? transfer_check_unused(s, err) : rc;
     rc = rc == 0 ? transfer_find(s, source, ret, err) : rc;
     if (rc != 0) {
@@ -207,12 +207,12 @@ static int postgres_transfer_begin(struct entity_rows *rows, struct tidings_str 
     }
     struct pg_result *r = NULL;
     postgres_put_str(&v, source);
-    rc = postgres_rows_ask(s, PG_TRANSFER_BEGIN, &v, &r, err);
+    rc = postgres_store_ask(s, PG_TRANSFER_BEGIN, &v, &r, err);
     postgres_free(r);
     return rc;
 }
 
-static int transfer_put_moved(struct postgres_rows *s, const struct transfer_row *r,
+static int transfer_put_moved(struct postgres_store *s, const struct transfer_row *r,
                               struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -222,10 +222,10 @@ static int transfer_put_moved(struct postgres_rows *s, const struct transfer_row
     postgres_put_str(&v, r->version.old_type_version);
     postgres_put_str(&v, r->version.type_version);
     postgres_put_int(&v, r->version.from);
-    return postgres_rows_send(s, PG_ADD_MOVED, &v, err);
+    return postgres_store_send(s, PG_ADD_MOVED, &v, err);
 }
 
-static int transfer_put_run(struct postgres_rows *s, const struct transfer_row *r,
+static int transfer_put_run(struct postgres_store *s, const struct transfer_row *r,
                             struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -236,13 +236,13 @@ static int transfer_put_run(struct postgres_rows *s, const struct transfer_row *
     } else {
         postgres_put_null(&v);
     }
-    return postgres_rows_send(s, PG_TRANSFER_PUT_RUN, &v, err);
+    return postgres_store_send(s, PG_TRANSFER_PUT_RUN, &v, err);
 }
 
-static int postgres_transfer_put(struct entity_rows *rows, const struct transfer_row *r,
+static int postgres_transfer_put(struct store *store, const struct transfer_row *r,
                                  struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values mark = {0};
     uint64_t highest = s->now.position, position = 0;
     int64_t now_ms = s->now_ms;
@@ -251,17 +251,17 @@ static int postgres_transfer_put(struct entity_rows *rows, const struct transfer
     s->now_ms = r->at_ms;
     switch (r->kind) {
     case TRANSFER_TYPE:
-        rc = rows->ops->put_type(rows, &r->type, err);
+        rc = store->ops->put_type(store, &r->type, err);
         break;
     case TRANSFER_VERSION:
-        rc = rows->ops->put(rows, &r->version, false, err);
+        rc = store->ops->put(store, &r->version, false, err);
         break;
     case TRANSFER_MOVED:
         rc = transfer_put_moved(s, r, err);
         break;
     case TRANSFER_PUBLISHED:
-        rc = postgres_rows_write_published(s, &r->published,
-                                           r->removed ? NULL : &r->published.content, err);
+        rc = postgres_store_write_published(s, &r->published,
+                                            r->removed ? NULL : &r->published.content, err);
         break;
     case TRANSFER_RUN:
     case TRANSFER_KINDS:
@@ -269,7 +269,7 @@ static int postgres_transfer_put(struct entity_rows *rows, const struct transfer
         break;
     case TRANSFER_TASK:
         s->now_ms = now_ms;
-        rc = postgres_rows_put_task(rows, &r->task, err);
+        rc = postgres_store_put_task(store, &r->task, err);
         rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
         break;
     }
@@ -279,16 +279,16 @@ static int postgres_transfer_put(struct entity_rows *rows, const struct transfer
     s->is_durable = true;
     postgres_put_int(&mark, r->kind);
     postgres_put_int(&mark, r->kind >= TRANSFER_RUN ? INT64_MIN : r->number);
-    return rc == 0 ? postgres_rows_send(s, PG_TRANSFER_MARK, &mark, err) : rc;
+    return rc == 0 ? postgres_store_send(s, PG_TRANSFER_MARK, &mark, err) : rc;
 }
 
 /* What was announced and not kept is not here, as after a crash of the database. */
-static int postgres_transfer_end(struct entity_rows *rows, const struct transfer_state *state,
+static int postgres_transfer_end(struct store *store, const struct transfer_state *state,
                                  struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     char sql[384];
-    postgres_rows_release(s);
+    postgres_store_release(s);
     (void)snprintf(
         sql, sizeof sql,
         "BEGIN;UPDATE tidings_state SET position=%" PRIu64 ", floor=%" PRIu64
@@ -302,7 +302,7 @@ static int postgres_transfer_end(struct entity_rows *rows, const struct transfer
     return rc;
 }
 
-const struct transfer_ops postgres_rows_transfer = {
+const struct transfer_ops postgres_store_transfer = {
     .each = postgres_transfer_each,
     .state = postgres_transfer_state,
     .begin = postgres_transfer_begin,

@@ -164,8 +164,8 @@ struct postgres_pending {
     size_t bytes;
 };
 
-struct postgres_rows {
-    struct entity_rows base;
+struct postgres_store {
+    struct store base;
     struct postgres *db;
     struct page_reader page;     /* of which tables what others wrote is read next */
     struct pg_result *next_page; /* of that, read with the lock; or NULL … */
@@ -220,30 +220,30 @@ struct postgres_rows {
     unsigned value_pages; /* to be read yet with values, for the heads */
 };
 
-struct postgres_rows *postgres_rows_of(struct entity_rows *rows);
+struct postgres_store *postgres_store_of(struct store *store);
 /* Free what was handed out last, before anything else is asked. */
-void postgres_rows_release(struct postgres_rows *s);
+void postgres_store_release(struct postgres_store *s);
 /* Connected, and the database is the one it was; else TIDINGS_E_BUSY, within `wait_ms` and what
  * its answers take. Outside of batches. */
-int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err);
+int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_error *err);
 /* Of what failed just now: does this engine not know it, or not let us (history.c)? */
-bool postgres_rows_is_unsupported(const struct postgres_rows *s);
+bool postgres_store_is_unsupported(const struct postgres_store *s);
 /* A statement of a batch, without an answer. */
-int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
-                       const struct postgres_values *values, struct tidings_error *err);
+int postgres_store_send(struct postgres_store *s, enum postgres_statement which,
+                        const struct postgres_values *values, struct tidings_error *err);
 /* One that is read, inside of batches or outside. */
-int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
-                      const struct postgres_values *values, struct pg_result **ret,
-                      struct tidings_error *err);
+int postgres_store_ask(struct postgres_store *s, enum postgres_statement which,
+                       const struct postgres_values *values, struct pg_result **ret,
+                       struct tidings_error *err);
 /* The same without parameters or with one number. */
-int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
-                          struct pg_result **ret, struct tidings_error *err);
+int postgres_store_ask_int(struct postgres_store *s, enum postgres_statement which, int64_t n,
+                           struct pg_result **ret, struct tidings_error *err);
 /* What PG_LOCK and PG_STATE give (TIDINGS_E_INVALID: it cannot be); and its clock, when it was
  * asked at that time (monotonic). */
-int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
-                                struct postgres_counters *ret, struct tidings_error *err);
-int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms);
-void postgres_rows_digest(struct tidings_str text, unsigned char out[32]);
+int postgres_store_read_counters(struct postgres_store *s, struct pg_result *r,
+                                 struct postgres_counters *ret, struct tidings_error *err);
+int64_t postgres_store_hear_clock(struct postgres_store *s, struct pg_result *r, uint64_t asked_ms);
+void postgres_store_digest(struct tidings_str text, unsigned char out[32]);
 
 /* cluster/postgres_schema.c: the tables, made or brought up to date; which cluster it is. */
 struct postgres_layout {
@@ -252,19 +252,19 @@ struct postgres_layout {
     const char *const *steps; /* `made` of them: from no tables to 1, from 1 to 2, … */
 };
 extern const struct postgres_layout postgres_layout;
-int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout *l,
-                          struct tidings_error *err);
+int postgres_store_lay_out(struct postgres_store *s, const struct postgres_layout *l,
+                           struct tidings_error *err);
 /* cluster/history.c: has the store lost something since? Then that is written down. */
-int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_check_server(struct postgres_store *s, struct tidings_error *err);
 
-/* cluster/postgres_commit.c: operations of struct entity_rows_ops. */
-int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err);
-int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err);
-void postgres_rows_rollback(struct entity_rows *rows);
+/* cluster/postgres_commit.c: operations of struct store_ops. */
+int postgres_store_begin(struct store *store, struct tidings_error *err);
+int postgres_store_commit(struct store *store, struct tidings_error *err);
+void postgres_store_rollback(struct store *store);
 /* What a commit leaves in the session, and its notification looks for; it is rolled back with it.
  * The position, which no two batches have that a session commits. */
 #define POSTGRES_MARK 24
-void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK]);
+void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_MARK]);
 /* cluster/postgres_commit.c: a row with the parameters of PG_PUT or PG_ANNOUNCE, sent with
  * others or by itself, at the latest before anything else is. */
 extern const struct postgres_pending_table postgres_pending_versions,
@@ -272,81 +272,82 @@ extern const struct postgres_pending_table postgres_pending_versions,
 void postgres_pending_init(struct postgres_pending *p, const struct postgres_pending_table *table);
 void postgres_pending_deinit(struct postgres_pending *p);
 /* Of versions: they are not the newest of their entities, since they are taken back. */
-int postgres_rows_add_pending(struct postgres_rows *s, struct postgres_pending *p,
-                              const struct postgres_values *v, struct tidings_error *err);
+int postgres_store_add_pending(struct postgres_store *s, struct postgres_pending *p,
+                               const struct postgres_values *v, struct tidings_error *err);
 /* Takes the lock, when the batch does not have it yet. */
-int postgres_rows_send_pending(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *err);
 /* cluster/postgres_commit.c: batches without the lock; of struct shared_ops. */
-bool postgres_rows_begin_unlocked(struct entity_rows *rows);
-bool postgres_rows_must_run_again(struct entity_rows *rows);
+bool postgres_store_begin_unlocked(struct store *store);
+bool postgres_store_must_run_again(struct store *store);
 /* The batch, if it is without, has the lock from now on. */
-int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err);
-/* postgres_rows_ask in a batch, with the lock or without. */
-int postgres_rows_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
-                               const struct postgres_values *values, struct pg_result **ret,
-                               struct tidings_error *err);
+int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err);
+/* postgres_store_ask in a batch, with the lock or without. */
+int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statement which,
+                                const struct postgres_values *values, struct pg_result **ret,
+                                struct tidings_error *err);
 /* cluster/postgres_store.c: likewise; before a commit, those that are too many. */
-int postgres_rows_bound_keys(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_bound_keys(struct postgres_store *s, struct tidings_error *err);
 /* `content` NULL: removed. */
-int postgres_rows_write_published(struct postgres_rows *s, const struct published_row *row,
-                                  const struct tidings_str *content, struct tidings_error *err);
-void postgres_rows_read_published(struct pg_result *r, int row, struct published_row *ret);
+int postgres_store_write_published(struct postgres_store *s, const struct published_row *row,
+                                   const struct tidings_str *content, struct tidings_error *err);
+void postgres_store_read_published(struct pg_result *r, int row, struct published_row *ret);
 /* cluster/history.c: likewise. */
-int postgres_rows_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
-                                   struct changelog **ret, struct tidings_error *err);
+int postgres_store_create_changelog(struct store *store, const struct changelog_limits *limits,
+                                    struct changelog **ret, struct tidings_error *err);
 void postgres_log_unref(struct postgres_log *log); /* NULL is fine */
 /* The run of the change log goes on for so long; it came to its end. */
-int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidings_error *err);
-void postgres_rows_end_run(struct postgres_rows *s);
+int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tidings_error *err);
+void postgres_store_end_run(struct postgres_store *s);
 /* The runs and breaks there are. */
-int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err);
+int postgres_store_read_runs(struct postgres_store *s, struct runs *runs,
+                             struct tidings_error *err);
 /* cluster/follow.c: likewise, and of struct shared_ops. */
-int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
-                              kept_change_fn fn, void *user, struct tidings_error *err);
-int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
-                         struct tidings_error *err);
+int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_floor,
+                               kept_change_fn fn, void *user, struct tidings_error *err);
+int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
+                          struct tidings_error *err);
 /* The statement of what comes after `followed`, into the pipeline. */
-int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
-void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);
+void postgres_store_note_followed(struct postgres_store *s, uint64_t position, bool is_durable);
 /* cluster/postgres_store.c: likewise. */
-int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *task,
-                           struct tidings_error *err);
-/* A row of the statements that read tasks, from that column on. */
-struct kept_task postgres_rows_read_task(struct pg_result *r, int row, int first);
-int postgres_rows_find_task(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
+int postgres_store_put_task(struct store *store, const struct kept_task *task,
                             struct tidings_error *err);
-int postgres_rows_put_task_answers(struct entity_rows *rows, struct tidings_str id,
-                                   struct tidings_str answers, struct tidings_error *err);
-int postgres_rows_has_stale_tasks(struct entity_rows *rows, struct tidings_error *err);
-int postgres_rows_end_stale_tasks(struct entity_rows *rows, const struct kept_task *end,
-                                  void (*fn)(void *user, struct tidings_str id, bool is_gone),
-                                  void *user, struct tidings_error *err);
+/* A row of the statements that read tasks, from that column on. */
+struct kept_task postgres_store_read_task(struct pg_result *r, int row, int first);
+int postgres_store_find_task(struct store *store, struct tidings_str id, struct kept_task *ret,
+                             struct tidings_error *err);
+int postgres_store_put_task_answers(struct store *store, struct tidings_str id,
+                                    struct tidings_str answers, struct tidings_error *err);
+int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *err);
+int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
+                                   void (*fn)(void *user, struct tidings_str id, bool is_gone),
+                                   void *user, struct tidings_error *err);
 /* cluster/follow.c: notices (cluster/log_record.h) of what is written here. */
-void postgres_rows_notice_deinit(struct postgres_rows *s);
+void postgres_store_notice_deinit(struct postgres_store *s);
 /* After a connection was made: where they are good. */
-int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err);
 /* Inside a batch: a row was written at the newest position. Those of a kind that is not told of
  * need not be said. */
-void postgres_rows_tell_version(struct postgres_rows *s, const struct entity_version *v,
-                                int64_t sum, bool replaces_current);
-void postgres_rows_tell_announced(struct postgres_rows *s, enum kept_kind kind,
-                                  const struct tidings_change *c);
+void postgres_store_tell_version(struct postgres_store *s, const struct entity_version *v,
+                                 int64_t sum, bool replaces_current);
+void postgres_store_tell_announced(struct postgres_store *s, enum kept_kind kind,
+                                   const struct tidings_change *c);
 /* The counters, before the commit, with the mark of the batch if its rows are told. */
-int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err);
+int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err);
 /* Into the pipeline, with an end of its own: that something was committed up to `now.position`, and
  * the rows, if the database finds the mark that the commit leaves. How many ends need not be waited
  * for. */
-unsigned postgres_rows_notify(struct postgres_rows *s);
+unsigned postgres_store_notify(struct postgres_store *s);
 /* Of others: what has arrived. 1: there may be something to follow, which is to be done at once. */
-int postgres_rows_hear(struct postgres_rows *s);
+int postgres_store_hear(struct postgres_store *s);
 /* Outside of batches: follow what was heard. 1: there is nothing else to ask for. */
-void postgres_rows_heard(struct entity_rows *rows, struct shared_heard *ret);
+void postgres_store_heard(struct store *store, struct shared_heard *ret);
 /* cluster/postgres_copy.c */
-extern const struct transfer_ops postgres_rows_transfer;
+extern const struct transfer_ops postgres_store_transfer;
 /* cluster/postgres_nodes.c */
-extern const struct shared_ops postgres_rows_shared;
+extern const struct shared_ops postgres_store_shared;
 /* Listen, if that is possible now. */
-void postgres_rows_listen(struct postgres_rows *s);
+void postgres_store_listen(struct postgres_store *s);
 
 #endif

@@ -75,12 +75,12 @@ static int check_text(struct tidings_str text, size_t max, const char *what,
 }
 
 /* 1: the statement gave a row. */
-static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
+static int ask_for_row(struct postgres_store *s, enum postgres_statement which,
                        const struct postgres_values *v, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, which, v, &r, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, which, v, &r, err);
     rc = rc == 0 && postgres_rows(r) > 0 ? 1 : rc;
     postgres_free(r);
     return rc;
@@ -88,7 +88,7 @@ static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
 
 /* ---- being woken ----------------------------------------------------------------------------- */
 
-void postgres_rows_listen(struct postgres_rows *s)
+void postgres_store_listen(struct postgres_store *s)
 {
     char sql[128];
     s->wants_to_listen = true;
@@ -102,55 +102,55 @@ void postgres_rows_listen(struct postgres_rows *s)
                    s->cluster_id, s->cluster_id);
     if (postgres_exec(s->db, sql, NULL) < 0) {
         /* An engine that knows no such thing is asked every so often; else it is tried again. */
-        s->has_notify = !postgres_rows_is_unsupported(s);
+        s->has_notify = !postgres_store_is_unsupported(s);
         s->is_listening = false;
     }
 }
 
-static uint64_t shared_followed(struct entity_rows *rows)
+static uint64_t shared_followed(struct store *store)
 {
-    return postgres_rows_of(rows)->followed;
+    return postgres_store_of(store)->followed;
 }
 
-static int shared_descriptor(struct entity_rows *rows)
+static int shared_descriptor(struct store *store)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     bool is_new = s->is_listener_new;
     s->is_listener_new = false;
     return s->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
 }
 
-static int shared_wake(struct entity_rows *rows)
+static int shared_wake(struct store *store)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    return postgres_rows_hear(s);
+    struct postgres_store *s = postgres_store_of(store);
+    return postgres_store_hear(s);
 }
 
-static bool shared_has_news(struct entity_rows *rows)
+static bool shared_has_news(struct store *store)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    return s->is_listening && postgres_is_connected(s->db) && postgres_rows_hear(s) == 1;
+    struct postgres_store *s = postgres_store_of(store);
+    return s->is_listening && postgres_is_connected(s->db) && postgres_store_hear(s) == 1;
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-static int forget_announced(struct postgres_rows *s, struct tidings_error *err)
+static int forget_announced(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_rows_ask_int(s, PG_OLD_ANNOUNCED, POSTGRES_ANNOUNCED, &r, err);
+    int rc = postgres_store_ask_int(s, PG_OLD_ANNOUNCED, POSTGRES_ANNOUNCED, &r, err);
     if (rc == 0 && postgres_rows(r) == 1) {
         uint64_t oldest = (uint64_t)postgres_int(r, 0, 0);
         struct postgres_values v = {0};
         postgres_put_int(&v, (int64_t)oldest);
-        rc = postgres_rows_send(s, PG_FORGET_ANNOUNCED, &v, err);
+        rc = postgres_store_send(s, PG_FORGET_ANNOUNCED, &v, err);
         s->now.announced = oldest;
     }
     postgres_free(r);
     return rc;
 }
 
-static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struct tidings_change *c,
-                       struct tidings_error *err)
+static int announce_as(struct postgres_store *s, enum kept_kind kind,
+                       const struct tidings_change *c, struct tidings_error *err)
 {
     const struct tidings_str texts[] = {c->uri,      c->etag,     c->from,  c->target,
                                         c->metadata, c->checksum, c->origin};
@@ -165,19 +165,19 @@ static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struc
         postgres_put_str(&v, texts[i]);
     }
     postgres_put_int(&v, !c->not_subscribable);
-    int rc = postgres_rows_add_pending(s, &s->announcing, &v, err);
+    int rc = postgres_store_add_pending(s, &s->announcing, &v, err);
     if (rc == 0) {
-        postgres_rows_tell_announced(s, kind, c);
+        postgres_store_tell_announced(s, kind, c);
     }
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
-static int shared_announce(struct entity_rows *rows, enum kept_kind kind,
+static int shared_announce(struct store *store, enum kept_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_release(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_release(s);
     int rc = announce_as(s, kind, change, err);
     *ret_position = s->now.position;
     return rc;
@@ -185,11 +185,10 @@ static int shared_announce(struct entity_rows *rows, enum kept_kind kind,
 
 /* ---- leases ---------------------------------------------------------------------------------- */
 
-static int shared_lease(struct entity_rows *rows, struct tidings_str name,
-                        struct tidings_str holder, int64_t for_ms, int64_t *ret_left_ms,
-                        struct tidings_error *err)
+static int shared_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0}, of = {0};
     struct pg_result *r = NULL;
     int rc = check_text(name, SHARED_NAME_MAX, "the name of a lease", err);
@@ -207,7 +206,7 @@ static int shared_lease(struct entity_rows *rows, struct tidings_str name,
         return rc;
     }
     postgres_put_str(&of, name);
-    rc = postgres_rows_ask(s, PG_LEASE_OF, &of, &r, err);
+    rc = postgres_store_ask(s, PG_LEASE_OF, &of, &r, err);
     int64_t left = rc == 0 && postgres_rows(r) == 1 ? postgres_int(r, 0, 0) : 0;
     if (ret_left_ms) {
         *ret_left_ms = left > 0 ? left : 0;
@@ -216,10 +215,10 @@ static int shared_lease(struct entity_rows *rows, struct tidings_str name,
     return rc;
 }
 
-static int shared_release(struct entity_rows *rows, struct tidings_str name,
-                          struct tidings_str holder, struct tidings_error *err)
+static int shared_release(struct store *store, struct tidings_str name, struct tidings_str holder,
+                          struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     int rc = check_text(name, SHARED_NAME_MAX, "the name of a lease", err);
     rc = rc == 0 ? check_text(holder, SHARED_NAME_MAX, "the holder of a lease", err) : rc;
@@ -231,33 +230,33 @@ static int shared_release(struct entity_rows *rows, struct tidings_str name,
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void shared_conceal(struct entity_rows *rows)
+static void shared_conceal(struct store *store)
 {
-    postgres_conceal(postgres_rows_of(rows)->db);
+    postgres_conceal(postgres_store_of(store)->db);
 }
 
-static const char *shared_explain(struct entity_rows *rows, const struct tidings_error *err)
+static const char *shared_explain(struct store *store, const struct tidings_error *err)
 {
-    return postgres_explain(postgres_rows_of(rows)->db, err);
+    return postgres_explain(postgres_store_of(store)->db, err);
 }
 
-static int shared_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
+static int shared_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_counters counters = {0};
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
-    rc = rc == 0 ? postgres_rows_read_counters(s, r, &counters, err) : rc;
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_STATE, NULL, &r, err);
+    rc = rc == 0 ? postgres_store_read_counters(s, r, &counters, err) : rc;
     postgres_free(r);
     *ret = counters.position;
     return rc;
 }
 
-static int shared_put_node(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+static int shared_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
                            struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     int rc = check_text(row->name, SHARED_NAME_MAX, "the name of a node", err);
     rc = rc == 0 ? check_text(row->version, SHARED_NAME_MAX, "a version", err) : rc;
@@ -277,14 +276,13 @@ static int shared_put_node(struct entity_rows *rows, const struct node_row *row,
                             "(--node)",
                             STR_ARG(row->name));
     }
-    rc = rc == 1 ? postgres_rows_keep_run(s, for_ms, err) : rc;
+    rc = rc == 1 ? postgres_store_keep_run(s, for_ms, err) : rc;
     return rc == 0 ? ask_for_row(s, PG_AGE_NODES, NULL, err) : rc;
 }
 
-static int shared_drop_node(struct entity_rows *rows, struct tidings_str name,
-                            struct tidings_error *err)
+static int shared_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     int rc = check_text(name, SHARED_NAME_MAX, "the name of a node", err);
     postgres_put_str(&v, name);
@@ -292,13 +290,13 @@ static int shared_drop_node(struct entity_rows *rows, struct tidings_str name,
     return rc == 0 ? ask_for_row(s, PG_DROP_NODE, &v, err) : rc;
 }
 
-static int shared_each_node(struct entity_rows *rows, node_row_fn fn, void *user,
+static int shared_each_node(struct store *store, node_row_fn fn, void *user,
                             struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_NODES, NULL, &r, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_NODES, NULL, &r, err);
     bool more = true;
     for (int i = 0; rc == 0 && more && i < postgres_rows(r); i++) {
         const struct node_row row = {
@@ -320,14 +318,14 @@ static int shared_each_node(struct entity_rows *rows, node_row_fn fn, void *user
 
 /* ---- the clock ------------------------------------------------------------------------------- */
 
-static int64_t shared_now(struct entity_rows *rows)
+static int64_t shared_now(struct store *store)
 {
-    return store_clock_now(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
+    return store_clock_now(&postgres_store_of(store)->clock, clock_monotonic_ms(), clock_wall_ms());
 }
 
-static int64_t shared_clock_off(struct entity_rows *rows)
+static int64_t shared_clock_off(struct store *store)
 {
-    return store_clock_off(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
+    return store_clock_off(&postgres_store_of(store)->clock, clock_monotonic_ms(), clock_wall_ms());
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -337,10 +335,10 @@ static int check_session(struct tidings_str id, struct tidings_error *err)
     return check_text(id, SHARED_NAME_MAX, "the id of a session", err);
 }
 
-static int shared_put_session(struct entity_rows *rows, const struct session_row *row,
+static int shared_put_session(struct store *store, const struct session_row *row,
                               struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     int rc = check_session(row->id, err);
     rc = rc == 0 ? check_text(row->node, SHARED_NAME_MAX, "the name of a node", err) : rc;
@@ -361,32 +359,31 @@ static int shared_put_session(struct entity_rows *rows, const struct session_row
 }
 
 /* Under the lock: who had it has to follow that. */
-static int shared_take_session(struct entity_rows *rows, struct tidings_str id,
-                               struct tidings_str node, struct session_row *ret,
-                               struct tidings_error *err)
+static int shared_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                               struct session_row *ret, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
     int rc = check_session(id, err);
     rc = rc == 0 ? check_text(node, SHARED_NAME_MAX, "the name of a node", err) : rc;
-    rc = rc == 0 ? postgres_rows_begin(rows, err) : rc;
+    rc = rc == 0 ? postgres_store_begin(store, err) : rc;
     if (rc < 0) {
         return rc;
     }
     postgres_put_str(&v, id);
     postgres_put_str(&v, node);
-    rc = postgres_rows_ask(s, PG_TAKE_SESSION, &v, &r, err);
+    rc = postgres_store_ask(s, PG_TAKE_SESSION, &v, &r, err);
     bool is_there = postgres_rows(r) == 1;
     const struct tidings_change moved = {.uri = id, .target = node};
     rc = rc == 0 && is_there ? announce_as(s, KEPT_SESSION, &moved, err) : rc;
     if (rc < 0 || !is_there) {
         postgres_free(r);
-        postgres_rows_rollback(rows);
+        postgres_store_rollback(store);
         return rc;
     }
     s->is_durable = true;
-    rc = postgres_rows_commit(rows, err);
+    rc = postgres_store_commit(store, err);
     if (rc < 0) {
         postgres_free(r);
         return rc;
@@ -402,28 +399,28 @@ static int shared_take_session(struct entity_rows *rows, struct tidings_str id,
     return 1;
 }
 
-static int shared_drop_session(struct entity_rows *rows, struct tidings_str id,
+static int shared_drop_session(struct store *store, struct tidings_str id,
                                struct tidings_error *err)
 {
     struct postgres_values v = {0};
     int rc = check_session(id, err);
     postgres_put_str(&v, id);
-    return rc == 0 ? ask_for_row(postgres_rows_of(rows), PG_DROP_SESSION, &v, err) : rc;
+    return rc == 0 ? ask_for_row(postgres_store_of(store), PG_DROP_SESSION, &v, err) : rc;
 }
 
-static int shared_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err)
+static int shared_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, idle_ms);
-    return ask_for_row(postgres_rows_of(rows), PG_AGE_SESSIONS, &v, err);
+    return ask_for_row(postgres_store_of(store), PG_AGE_SESSIONS, &v, err);
 }
 
-static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err)
+static int shared_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_SECRET, NULL, &r, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_SECRET, NULL, &r, err);
     if (rc == 0 && (postgres_rows(r) != 1 || postgres_str(r, 0, 0).len != 32)) {
         rc =
             tidings_fail(err, TIDINGS_E_INVALID, "%s: its secret is damaged", postgres_name(s->db));
@@ -435,8 +432,8 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
     return rc;
 }
 
-const struct shared_ops postgres_rows_shared = {
-    .follow = postgres_rows_follow,
+const struct shared_ops postgres_store_shared = {
+    .follow = postgres_store_follow,
     .followed = shared_followed,
     .conceal = shared_conceal,
     .explain = shared_explain,
@@ -444,9 +441,9 @@ const struct shared_ops postgres_rows_shared = {
     .descriptor = shared_descriptor,
     .wake = shared_wake,
     .has_news = shared_has_news,
-    .begin_unlocked = postgres_rows_begin_unlocked,
-    .must_run_again = postgres_rows_must_run_again,
-    .heard = postgres_rows_heard,
+    .begin_unlocked = postgres_store_begin_unlocked,
+    .must_run_again = postgres_store_must_run_again,
+    .heard = postgres_store_heard,
     .announce = shared_announce,
     .now = shared_now,
     .clock_off = shared_clock_off,
@@ -459,9 +456,9 @@ const struct shared_ops postgres_rows_shared = {
     .take_session = shared_take_session,
     .drop_session = shared_drop_session,
     .age_sessions = shared_age_sessions,
-    .find_task = postgres_rows_find_task,
-    .put_task_answers = postgres_rows_put_task_answers,
-    .has_stale_tasks = postgres_rows_has_stale_tasks,
-    .end_stale_tasks = postgres_rows_end_stale_tasks,
+    .find_task = postgres_store_find_task,
+    .put_task_answers = postgres_store_put_task_answers,
+    .has_stale_tasks = postgres_store_has_stale_tasks,
+    .end_stale_tasks = postgres_store_end_stale_tasks,
     .secret = shared_secret,
 };

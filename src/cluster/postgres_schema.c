@@ -553,20 +553,20 @@ static const char *const steps[LAYOUT] = {
 
 const struct postgres_layout postgres_layout = {.made = LAYOUT, .oldest = OLDEST, .steps = steps};
 
-static bool has_state(const struct postgres_rows *s, const char *state)
+static bool has_state(const struct postgres_store *s, const char *state)
 {
     return strcmp(postgres_state(s->db), state) == 0;
 }
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
-static int not_ours(const struct postgres_rows *s, int code, struct tidings_error *err)
+static int not_ours(const struct postgres_store *s, int code, struct tidings_error *err)
 {
     return postgres_refuse(s->db, code, err);
 }
 
 /* 1: there is a cluster; its layout. 0: there are no tables. */
-static int read_cluster(struct postgres_rows *s, const struct postgres_layout *l,
+static int read_cluster(struct postgres_store *s, const struct postgres_layout *l,
                         int64_t *ret_layout, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -639,7 +639,7 @@ static void layout_put_quoted(struct buf *out, const char *text)
     buf_putc(out, '\'');
 }
 
-static int put_cluster(struct postgres_rows *s, const struct postgres_layout *l, struct buf *sql,
+static int put_cluster(struct postgres_store *s, const struct postgres_layout *l, struct buf *sql,
                        struct tidings_error *err)
 {
     unsigned char random[8 + 32];
@@ -662,7 +662,7 @@ static int put_cluster(struct postgres_rows *s, const struct postgres_layout *l,
 
 /* Nodes that could not go on beside it must be gone. After the steps: then each row says what its
  * node knows, or that it is too old to say so. */
-static int refuse_older(struct postgres_rows *s, const struct postgres_layout *l,
+static int refuse_older(struct postgres_store *s, const struct postgres_layout *l,
                         struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -686,7 +686,7 @@ static int refuse_older(struct postgres_rows *s, const struct postgres_layout *l
 }
 
 /* The steps from `from` on, and that they were taken. */
-static int take_steps(struct postgres_rows *s, const struct postgres_layout *l, int64_t from,
+static int take_steps(struct postgres_store *s, const struct postgres_layout *l, int64_t from,
                       struct tidings_error *err)
 {
     struct buf sql;
@@ -711,14 +711,14 @@ struct lock_name {
     char text[sizeof(ADVISORY_NAME) + POSTGRES_CLUSTER_MAX];
 };
 
-static struct lock_name lock_name(const struct postgres_rows *s)
+static struct lock_name lock_name(const struct postgres_store *s)
 {
     struct lock_name name;
     (void)snprintf(name.text, sizeof name.text, "%s%s", ADVISORY_NAME, s->cluster);
     return name;
 }
 
-static int begin_with_lock(struct postgres_rows *s, struct tidings_error *err)
+static int begin_with_lock(struct postgres_store *s, struct tidings_error *err)
 {
     struct buf sql;
     buf_init(&sql, 4096);
@@ -733,7 +733,7 @@ static int begin_with_lock(struct postgres_rows *s, struct tidings_error *err)
 }
 
 /* The wait for the lock was in vain: log its holder. */
-static void say_holder(struct postgres_rows *s)
+static void say_holder(struct postgres_store *s)
 {
     struct lock_name name = lock_name(s);
     struct postgres_values v = {0};
@@ -749,7 +749,7 @@ static void say_holder(struct postgres_rows *s)
 }
 
 /* Layout `from` (0: no tables) becomes ours. */
-static int migrate(struct postgres_rows *s, const struct postgres_layout *l, int64_t from,
+static int migrate(struct postgres_store *s, const struct postgres_layout *l, int64_t from,
                    bool with_lock, struct tidings_error *err)
 {
     int64_t layout = 0;
@@ -783,14 +783,14 @@ static int migrate(struct postgres_rows *s, const struct postgres_layout *l, int
 }
 
 /* "Exists", conflicts, and who was in the way: another made them meanwhile, or will be done. */
-static bool is_race(const struct postgres_rows *s, int rc)
+static bool is_race(const struct postgres_store *s, int rc)
 {
     return rc == TIDINGS_E_EXISTS || has_state(s, "42P07") || has_state(s, "42701") ||
            has_state(s, "40001") || has_state(s, "40P01") || has_state(s, "55P03");
 }
 
-int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout *l,
-                          struct tidings_error *err)
+int postgres_store_lay_out(struct postgres_store *s, const struct postgres_layout *l,
+                           struct tidings_error *err)
 {
     const char *encoding = postgres_parameter(s->db, "server_encoding");
     if (encoding[0] != '\0' && strcmp(encoding, "UTF8") != 0 && strcmp(encoding, "utf8") != 0) {

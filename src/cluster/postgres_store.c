@@ -27,28 +27,28 @@
  */
 
 /* All that an owner has but the newest. */
-static int postgres_drop_but(struct postgres_rows *s, struct tidings_str digest, int64_t newest,
+static int postgres_drop_but(struct postgres_store *s, struct tidings_str digest, int64_t newest,
                              struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_str(&v, digest);
     postgres_put_int(&v, newest);
-    return postgres_rows_send(s, PG_DROP_OLDER_KEYS, &v, err);
+    return postgres_store_send(s, PG_DROP_OLDER_KEYS, &v, err);
 }
 
-static struct tidings_str owner_digest(const struct postgres_rows *s)
+static struct tidings_str owner_digest(const struct postgres_store *s)
 {
     return tidings_strn((const char *)s->owner, sizeof s->owner);
 }
 
-static int postgres_rows_put_key(struct entity_rows *rows, const struct entity_key *key,
-                                 struct tidings_error *err)
+static int postgres_store_put_key(struct store *store, const struct entity_key *key,
+                                  struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     unsigned char owner[32];
-    postgres_rows_release(s);
-    postgres_rows_digest(key->owner, owner);
-    int rc = postgres_rows_take_lock(s, err); /* which says how many there are */
+    postgres_store_release(s);
+    postgres_store_digest(key->owner, owner);
+    int rc = postgres_store_take_lock(s, err); /* which says how many there are */
     rc = rc == 0 && s->has_keys && memcmp(owner, s->owner, sizeof owner) != 0
              ? postgres_drop_but(s, owner_digest(s), ENTITY_KEYS_OF_ONE, err)
              : rc;
@@ -64,21 +64,21 @@ static int postgres_rows_put_key(struct entity_rows *rows, const struct entity_k
     postgres_put_int(&v, key->at);
     postgres_put_str(&v, key->digest);
     postgres_put_str(&v, key->text);
-    return rc == 0 ? postgres_rows_send(s, PG_PUT_KEY, &v, err) : rc;
+    return rc == 0 ? postgres_store_send(s, PG_PUT_KEY, &v, err) : rc;
 }
 
-static int postgres_rows_find_key(struct entity_rows *rows, struct tidings_str owner,
-                                  struct tidings_str key, struct entity_key *ret,
-                                  struct tidings_error *err)
+static int postgres_store_find_key(struct store *store, struct tidings_str owner,
+                                   struct tidings_str key, struct entity_key *ret,
+                                   struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     unsigned char digest[32];
     struct postgres_values v = {0};
-    postgres_rows_release(s);
-    postgres_rows_digest(owner, digest);
+    postgres_store_release(s);
+    postgres_store_digest(owner, digest);
     postgres_put_str(&v, tidings_strn((const char *)digest, sizeof digest));
     postgres_put_str(&v, key);
-    int rc = postgres_rows_ask(s, PG_FIND_KEY, &v, &s->handed_out, err);
+    int rc = postgres_store_ask(s, PG_FIND_KEY, &v, &s->handed_out, err);
     if (rc < 0 || postgres_rows(s->handed_out) == 0) {
         return rc;
     }
@@ -92,10 +92,10 @@ static int postgres_rows_find_key(struct entity_rows *rows, struct tidings_str o
     return 1;
 }
 
-static int postgres_drop_of_largest(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_drop_of_largest(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_rows_ask(s, PG_MOST_KEYS, NULL, &r, err);
+    int rc = postgres_store_ask(s, PG_MOST_KEYS, NULL, &r, err);
     if (rc == 0 && postgres_rows(r) == 1) {
         int64_t count = postgres_int(r, 0, 1);
         rc = postgres_drop_but(s, postgres_str(r, 0, 0), count - ENTITY_KEYS_DROPPED(count), err);
@@ -104,15 +104,15 @@ static int postgres_drop_of_largest(struct postgres_rows *s, struct tidings_erro
     return rc;
 }
 
-int postgres_rows_bound_keys(struct postgres_rows *s, struct tidings_error *err)
+int postgres_store_bound_keys(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, s->newest_key_ms - ENTITY_KEY_AGE_MS);
-    int rc = postgres_rows_send(s, PG_DROP_AGED_KEYS, &v, err);
+    int rc = postgres_store_send(s, PG_DROP_AGED_KEYS, &v, err);
     rc = rc == 0 ? postgres_drop_but(s, owner_digest(s), ENTITY_KEYS_OF_ONE, err) : rc;
     while (rc == 0 && s->now.max_keys > (int64_t)ENTITY_KEYS) {
         struct pg_result *r = NULL;
-        rc = postgres_rows_ask(s, PG_KEY_COUNT, NULL, &r, err);
+        rc = postgres_store_ask(s, PG_KEY_COUNT, NULL, &r, err);
         s->now.max_keys = rc == 0 ? postgres_int(r, 0, 0) : s->now.max_keys;
         postgres_free(r);
         rc = rc == 0 && s->now.max_keys > (int64_t)ENTITY_KEYS ? postgres_drop_of_largest(s, err)
@@ -128,8 +128,8 @@ int postgres_rows_bound_keys(struct postgres_rows *s, struct tidings_error *err)
 
 #define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
 
-int postgres_rows_write_published(struct postgres_rows *s, const struct published_row *row,
-                                  const struct tidings_str *content, struct tidings_error *err)
+int postgres_store_write_published(struct postgres_store *s, const struct published_row *row,
+                                   const struct tidings_str *content, struct tidings_error *err)
 {
     const struct tidings_resource *about = &row->about;
     const struct tidings_str texts[] = {about->name,      about->title, about->description,
@@ -137,8 +137,8 @@ int postgres_rows_write_published(struct postgres_rows *s, const struct publishe
                                         about->meta,      row->metadata};
     unsigned char digest[32];
     struct postgres_values v = {0};
-    postgres_rows_release(s);
-    postgres_rows_digest(about->uri, digest);
+    postgres_store_release(s);
+    postgres_store_digest(about->uri, digest);
     postgres_put_str(&v, tidings_strn((const char *)digest, sizeof digest));
     postgres_put_str(&v, about->uri);
     postgres_put_int(&v, (int64_t)++s->now.position);
@@ -158,53 +158,53 @@ int postgres_rows_write_published(struct postgres_rows *s, const struct publishe
         postgres_put_null(&v);
     }
     s->is_durable = true;
-    return postgres_rows_send(s, PG_PUBLISH, &v, err);
+    return postgres_store_send(s, PG_PUBLISH, &v, err);
 }
 
-static int postgres_rows_publish(struct entity_rows *rows, const struct published_row *row,
-                                 uint64_t *ret_position, struct tidings_error *err)
+static int postgres_store_publish(struct store *store, const struct published_row *row,
+                                  uint64_t *ret_position, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     if (row->content.len > KEPT_MAX_CONTENT) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "content has at most %u bytes", KEPT_MAX_CONTENT);
     }
-    int rc = postgres_rows_write_published(s, row, &row->content, err);
+    int rc = postgres_store_write_published(s, row, &row->content, err);
     *ret_position = s->now.position;
     return rc;
 }
 
 /* Of the removed only the newest are remembered; who comes back from before that must look again.
  */
-static int postgres_forget_removed(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_forget_removed(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_rows_ask_int(s, PG_OLD_REMOVED, KEPT_MAX_REMOVED, &r, err);
+    int rc = postgres_store_ask_int(s, PG_OLD_REMOVED, KEPT_MAX_REMOVED, &r, err);
     if (rc == 0 && postgres_rows(r) == 1) {
         uint64_t oldest = (uint64_t)postgres_int(r, 0, 0);
         struct postgres_values v = {0};
         postgres_put_int(&v, (int64_t)oldest);
-        rc = postgres_rows_send(s, PG_FORGET_REMOVED, &v, err);
+        rc = postgres_store_send(s, PG_FORGET_REMOVED, &v, err);
         s->now.floor = s->now.floor > oldest ? s->now.floor : oldest;
     }
     postgres_free(r);
     return rc;
 }
 
-static int postgres_rows_unpublish(struct entity_rows *rows, const struct published_row *gone,
-                                   uint64_t *ret_position, struct tidings_error *err)
+static int postgres_store_unpublish(struct store *store, const struct published_row *gone,
+                                    uint64_t *ret_position, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     const struct tidings_resource *about = &gone->about;
     const struct published_row row = {
         .about = {.uri = about->uri, .not_subscribable = about->not_subscribable},
         .metadata = gone->metadata,
     };
-    int rc = postgres_rows_write_published(s, &row, NULL, err);
+    int rc = postgres_store_write_published(s, &row, NULL, err);
     *ret_position = s->now.position;
     return rc == 0 && ++s->n_removed % FORGET_EVERY == 0 ? postgres_forget_removed(s, err) : rc;
 }
 
-void postgres_rows_read_published(struct pg_result *r, int row, struct published_row *ret)
+void postgres_store_read_published(struct pg_result *r, int row, struct published_row *ret)
 {
     *ret = (struct published_row){
         .about =
@@ -243,20 +243,20 @@ static int postgres_read_published(void *user, struct pg_result *r, struct tidin
 {
     struct reading *reading = user;
     struct published_row row;
-    postgres_rows_read_published(r, 0, &row);
+    postgres_store_read_published(r, 0, &row);
     reading->after = postgres_int(r, 0, 0);
     reading->count++;
     return reading->fn(reading->user, &row, err);
 }
 
 /* cluster/postgres_store.c: operations of struct kept_ops. */
-static int postgres_rows_each_published(struct entity_rows *rows, published_row_fn fn, void *user,
-                                        struct tidings_error *err)
+static int postgres_store_each_published(struct store *store, published_row_fn fn, void *user,
+                                         struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct reading reading = {.fn = fn, .user = user};
-    postgres_rows_release(s);
-    int rc = s->is_in_batch ? 0 : postgres_rows_ready(s, POSTGRES_DEADLINE_MS, err);
+    postgres_store_release(s);
+    int rc = s->is_in_batch ? 0 : postgres_store_ready(s, POSTGRES_DEADLINE_MS, err);
     while (rc == 0) {
         struct postgres_values v = {0};
         postgres_put_int(&v, reading.after);
@@ -273,18 +273,18 @@ static int postgres_rows_each_published(struct entity_rows *rows, published_row_
 
 #define READY_MS 1000 /* that an operation waits for a connection */
 
-static const struct entity_rows_ops postgres_ops;
+static const struct store_ops postgres_ops;
 static const struct kept_ops postgres_kept;
 
-struct postgres_rows *postgres_rows_of(struct entity_rows *rows)
+struct postgres_store *postgres_store_of(struct store *store)
 {
-    assert(rows->ops == &postgres_ops);
-    return (struct postgres_rows *)(void *)rows;
+    assert(store->ops == &postgres_ops);
+    return (struct postgres_store *)(void *)store;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-void postgres_rows_release(struct postgres_rows *s)
+void postgres_store_release(struct postgres_store *s)
 {
     postgres_free(s->handed_out);
     s->handed_out = NULL;
@@ -305,7 +305,7 @@ static const char planning[] = "SET enable_seqscan=off;SET enable_bitmapscan=off
  * until there is no room for anybody's. Not over sockets in the file system; as above. */
 static const char standing_still[] = "SET tcp_user_timeout=5000";
 
-int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err)
+int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_error *err)
 {
     int rc = postgres_ready(s->db, wait_ms, err);
     if (rc <= 0) {
@@ -324,34 +324,34 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     if (planned == TIDINGS_E_NOMEM || (planned < 0 && !postgres_is_connected(s->db))) {
         rc = planned;
     }
-    rc = rc == 0 ? postgres_rows_lay_out(s, &postgres_layout, &why) : rc;
-    rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;
-    rc = rc == 0 ? postgres_rows_read_place(s, &why) : rc;
+    rc = rc == 0 ? postgres_store_lay_out(s, &postgres_layout, &why) : rc;
+    rc = rc == 0 ? postgres_store_check_server(s, &why) : rc;
+    rc = rc == 0 ? postgres_store_read_place(s, &why) : rc;
     if (rc < 0) {
         postgres_put_off(s->db, &why);
         return tidings_fail(err, rc, "%s", why.text);
     }
     if (s->wants_to_listen) {
-        postgres_rows_listen(s); /* before anything is read: what comes later is heard */
+        postgres_store_listen(s); /* before anything is read: what comes later is heard */
     }
     return 0;
 }
 
-int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
-                       const struct postgres_values *values, struct tidings_error *err)
+int postgres_store_send(struct postgres_store *s, enum postgres_statement which,
+                        const struct postgres_values *values, struct tidings_error *err)
 {
-    int rc = postgres_rows_send_pending(s, err);
+    int rc = postgres_store_send_pending(s, err);
     return rc == 0 ? postgres_send(s->db, which, values, err) : rc;
 }
 
-int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
-                      const struct postgres_values *values, struct pg_result **ret,
-                      struct tidings_error *err)
+int postgres_store_ask(struct postgres_store *s, enum postgres_statement which,
+                       const struct postgres_values *values, struct pg_result **ret,
+                       struct tidings_error *err)
 {
     if (s->is_in_batch) {
-        return postgres_rows_ask_in_batch(s, which, values, ret, err);
+        return postgres_store_ask_in_batch(s, which, values, ret, err);
     }
-    int rc = postgres_rows_ready(s, READY_MS, err);
+    int rc = postgres_store_ready(s, READY_MS, err);
     if (rc < 0) {
         return rc;
     }
@@ -359,18 +359,18 @@ int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
     /* The connection was lost while nobody used it (a restart, a failover): another may do. What
      * is asked outside of batches may be asked twice. */
     if (rc == TIDINGS_E_BUSY && !postgres_is_connected(s->db) &&
-        postgres_rows_ready(s, READY_MS, NULL) == 0) {
+        postgres_store_ready(s, READY_MS, NULL) == 0) {
         rc = postgres_ask(s->db, which, values, ret, err);
     }
     return rc;
 }
 
-int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
-                          struct pg_result **ret, struct tidings_error *err)
+int postgres_store_ask_int(struct postgres_store *s, enum postgres_statement which, int64_t n,
+                           struct pg_result **ret, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, n);
-    return postgres_rows_ask(s, which, &v, ret, err);
+    return postgres_store_ask(s, which, &v, ret, err);
 }
 
 static uint64_t postgres_read_floor(struct pg_result *r, int column, uint64_t position)
@@ -379,8 +379,8 @@ static uint64_t postgres_read_floor(struct pg_result *r, int column, uint64_t po
     return floor < 0 ? 0 : (uint64_t)floor > position ? position : (uint64_t)floor;
 }
 
-int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
-                                struct postgres_counters *ret, struct tidings_error *err)
+int postgres_store_read_counters(struct postgres_store *s, struct pg_result *r,
+                                 struct postgres_counters *ret, struct tidings_error *err)
 {
     int64_t position = postgres_int(r, 0, 0);
     if (postgres_rows(r) != 1) {
@@ -405,14 +405,14 @@ int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
     return 0;
 }
 
-int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms)
+int64_t postgres_store_hear_clock(struct postgres_store *s, struct pg_result *r, uint64_t asked_ms)
 {
     int64_t at_ms = postgres_int(r, 0, 5);
     store_clock_hear(&s->clock, at_ms, asked_ms, clock_monotonic_ms());
     return at_ms;
 }
 
-void postgres_rows_digest(struct tidings_str text, unsigned char out[32])
+void postgres_store_digest(struct tidings_str text, unsigned char out[32])
 {
     struct sha256 sum;
     sha256_init(&sum);
@@ -420,9 +420,9 @@ void postgres_rows_digest(struct tidings_str text, unsigned char out[32])
     sha256_end(&sum, out);
 }
 
-static uint64_t postgres_position(struct entity_rows *rows)
+static uint64_t postgres_position(struct store *store)
 {
-    return postgres_rows_of(rows)->now.position;
+    return postgres_store_of(store)->now.position;
 }
 
 /* ---- versions -------------------------------------------------------------------------------- */
@@ -466,14 +466,14 @@ static int postgres_check_version(struct pg_result *r, int row, const struct ent
                               STR_ARG(v->id));
 }
 
-static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+static int postgres_find(struct store *store, struct tidings_str id, int64_t at,
                          struct entity_version *ret, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     bool is_current = at == TIMELINE_FOREVER;
     const struct entity_version *head =
         is_current && !s->is_behind ? heads_find(&s->heads, id) : NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     if (head) {
         *ret = *head;
         return 1;
@@ -486,7 +486,7 @@ static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_
     if (!is_current) {
         postgres_put_int(&v, at);
     }
-    int rc = postgres_rows_ask(s, is_current ? PG_FIND : PG_FIND_AT, &v, &s->handed_out, err);
+    int rc = postgres_store_ask(s, is_current ? PG_FIND : PG_FIND_AT, &v, &s->handed_out, err);
     if (rc < 0 || postgres_rows(s->handed_out) == 0) {
         return rc;
     }
@@ -498,17 +498,17 @@ static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_
     return whole;
 }
 
-static int postgres_nth(struct entity_rows *rows, struct tidings_str id, int64_t n,
-                        int64_t *ret_from, struct tidings_error *err)
+static int postgres_nth(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
+                        struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     *ret_from = 0;
     postgres_put_str(&v, id);
     postgres_put_int(&v, n - 1);
-    int rc = n < 1 ? 0 : postgres_rows_ask(s, PG_NTH, &v, &r, err);
+    int rc = n < 1 ? 0 : postgres_store_ask(s, PG_NTH, &v, &r, err);
     if (rc == 0 && postgres_rows(r) == 1) {
         *ret_from = postgres_int(r, 0, 0);
         rc = 1;
@@ -517,17 +517,17 @@ static int postgres_nth(struct entity_rows *rows, struct tidings_str id, int64_t
     return rc;
 }
 
-static int postgres_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+static int postgres_history(struct store *store, struct tidings_str id, int64_t first,
                             entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_release(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_release(s);
     for (int n = 1; n > 0;) {
         struct postgres_values v = {0};
         struct pg_result *r = NULL;
         postgres_put_str(&v, id);
         postgres_put_int(&v, first);
-        int rc = postgres_rows_ask(s, PG_HISTORY, &v, &r, err);
+        int rc = postgres_store_ask(s, PG_HISTORY, &v, &r, err);
         n = postgres_rows(r);
         for (int i = 0; rc >= 0 && i < n; i++) {
             struct entity_version version;
@@ -546,17 +546,17 @@ static int postgres_history(struct entity_rows *rows, struct tidings_str id, int
     return 0;
 }
 
-static int postgres_list(struct entity_rows *rows, const struct entity_scope *scope,
+static int postgres_list(struct store *store, const struct entity_scope *scope,
                          struct tidings_str after, entity_version_fn fn, void *user,
                          struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     enum postgres_statement which = scope->type.len == 0           ? PG_LIST_ALL
                                     : scope->type_version.len == 0 ? PG_LIST_TYPE
                                                                    : PG_LIST_VERSION;
     which += scope->by_parent ? PG_LIST_PARENT - PG_LIST_ALL : 0;
     struct pg_result *page = NULL; /* `after` is in the one before */
-    postgres_rows_release(s);
+    postgres_store_release(s);
     int rc = 0;
     for (bool more = true; rc == 0 && more;) {
         struct postgres_values v = {0};
@@ -572,7 +572,7 @@ static int postgres_list(struct entity_rows *rows, const struct entity_scope *sc
         if (scope->by_parent) {
             postgres_put_str(&v, scope->parent);
         }
-        rc = postgres_rows_ask(s, which, &v, &next, err);
+        rc = postgres_store_ask(s, which, &v, &next, err);
         postgres_free(page);
         page = next;
         more = postgres_rows(page) > 0;
@@ -587,7 +587,7 @@ static int postgres_list(struct entity_rows *rows, const struct entity_scope *sc
     return rc;
 }
 
-static int postgres_put_moved(struct postgres_rows *s, const struct entity_version *version,
+static int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
                               struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -597,13 +597,13 @@ static int postgres_put_moved(struct postgres_rows *s, const struct entity_versi
     postgres_put_str(&v, version->old_type_version);
     postgres_put_str(&v, version->type_version);
     postgres_put_int(&v, version->from);
-    return postgres_rows_send(s, PG_ADD_MOVED, &v, err);
+    return postgres_store_send(s, PG_ADD_MOVED, &v, err);
 }
 
-static int postgres_put_version(struct entity_rows *rows, const struct entity_version *version,
+static int postgres_put_version(struct store *store, const struct entity_version *version,
                                 bool replaces_current, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     s->is_durable = true;
     int rc = version->old_type_version.len > 0 ? postgres_put_moved(s, version, err) : 0;
@@ -626,39 +626,39 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_str(&v, version->principal);
     postgres_put_str(&v, version->previous);
     postgres_put_str(&v, version->value);
-    rc = replaces_current ? postgres_rows_send(s, PG_PUT_REPLACING, &v, err)
-                          : postgres_rows_add_pending(s, &s->pending, &v, err);
+    rc = replaces_current ? postgres_store_send(s, PG_PUT_REPLACING, &v, err)
+                          : postgres_store_add_pending(s, &s->pending, &v, err);
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
-        postgres_rows_tell_version(s, version, sum, replaces_current);
+        postgres_store_tell_version(s, version, sum, replaces_current);
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
     }
-    postgres_rows_release(s);
+    postgres_store_release(s);
     return rc;
 }
 
-static int postgres_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+static int postgres_forget(struct store *store, struct tidings_str id, int64_t end,
                            struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     postgres_put_str(&v, id);
     postgres_put_int(&v, end);
     s->is_durable = true;
-    int rc = postgres_rows_send(s, PG_FORGET, &v, err);
-    postgres_rows_release(s);
+    int rc = postgres_store_send(s, PG_FORGET, &v, err);
+    postgres_store_release(s);
     return rc;
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static int postgres_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+static int postgres_put_type(struct store *store, const struct entity_type_row *row,
                              struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     postgres_put_int(&v, (int64_t)s->now.position + 1);
     postgres_put_str(&v, row->name);
     postgres_put_str(&v, row->version);
@@ -666,7 +666,7 @@ static int postgres_put_type(struct entity_rows *rows, const struct entity_type_
     postgres_put_str(&v, row->description);
     postgres_put_str(&v, row->options);
     postgres_put_int(&v, s->now_ms);
-    int rc = postgres_rows_ask(s, PG_PUT_TYPE, &v, &r, err);
+    int rc = postgres_store_ask(s, PG_PUT_TYPE, &v, &r, err);
     bool is_new = postgres_rows(r) == 1;
     postgres_free(r);
     if (rc == 0 && !is_new) {
@@ -678,13 +678,13 @@ static int postgres_put_type(struct entity_rows *rows, const struct entity_type_
     return rc;
 }
 
-static int postgres_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+static int postgres_types(struct store *store, entity_type_fn fn, void *user,
                           struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_TYPES, NULL, &r, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_TYPES, NULL, &r, err);
     bool more = true;
     for (int i = 0; rc == 0 && more && i < postgres_rows(r); i++) {
         const struct entity_type_row row = {
@@ -704,17 +704,17 @@ static int postgres_types(struct entity_rows *rows, entity_type_fn fn, void *use
 
 /* The ids of the entities there are, some at a time. Those that come meanwhile are followed, or
  * written here. */
-static int postgres_idle(struct entity_rows *rows, struct tidings_error *err)
+static int postgres_idle(struct store *store, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     if (s->ids.is_complete || s->ids.is_too_many) {
         return 0;
     }
     postgres_put_str(&v, s->ids_after ? tidings_str(s->ids_after) : STR_EMPTY);
-    int rc = postgres_rows_ask(s, PG_IDS, &v, &r, err);
+    int rc = postgres_store_ask(s, PG_IDS, &v, &r, err);
     int count = postgres_rows(r);
     for (int i = 0; i < count; i++) {
         entity_ids_add(&s->ids, postgres_str(r, i, 0));
@@ -728,19 +728,19 @@ static int postgres_idle(struct entity_rows *rows, struct tidings_error *err)
     return rc < 0 ? rc : count > 0 && s->ids_after ? 1 : 0;
 }
 
-static void postgres_rows_destroy(struct entity_rows *rows)
+static void postgres_store_destroy(struct store *store)
 {
-    if (!rows) {
+    if (!store) {
         return;
     }
-    struct postgres_rows *s = postgres_rows_of(rows);
-    postgres_rows_rollback(rows);
-    postgres_rows_release(s);
-    postgres_rows_end_run(s);
+    struct postgres_store *s = postgres_store_of(store);
+    postgres_store_rollback(store);
+    postgres_store_release(s);
+    postgres_store_end_run(s);
     postgres_log_unref(s->log);
     postgres_pending_deinit(&s->pending);
     postgres_pending_deinit(&s->announcing);
-    postgres_rows_notice_deinit(s);
+    postgres_store_notice_deinit(s);
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
@@ -749,28 +749,28 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     mem_free(s);
 }
 
-bool entity_postgres_is_url(struct tidings_str url)
+bool postgres_store_is_url(struct tidings_str url)
 {
     return str_starts(url, STR("postgres://")) || str_starts(url, STR("postgresql://"));
 }
 
 /* Where it is, before anything is followed. */
-static int postgres_read_start(struct postgres_rows *s, struct tidings_error *err)
+static int postgres_read_start(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
-    rc = rc == 0 ? postgres_rows_read_counters(s, r, &s->now, err) : rc;
+    int rc = postgres_store_ask(s, PG_STATE, NULL, &r, err);
+    rc = rc == 0 ? postgres_store_read_counters(s, r, &s->now, err) : rc;
     if (rc == 0) {
-        postgres_rows_hear_clock(s, r, asked_ms);
+        postgres_store_hear_clock(s, r, asked_ms);
         s->followed = s->now.position;
     }
     postgres_free(r);
     return rc;
 }
 
-static int postgres_rows_open(const char *url, struct tidings_str cluster, bool is_target,
-                              struct entity_rows **ret, struct tidings_error *err)
+static int postgres_store_open_as(const char *url, struct tidings_str cluster, bool is_target,
+                                  struct store **ret, struct tidings_error *err)
 {
     if (cluster.len == 0 || cluster.len > POSTGRES_CLUSTER_MAX || !str_is_utf8(cluster) ||
         str_find(cluster, '\0') >= 0 || str_find(cluster, ';') >= 0) {
@@ -778,13 +778,13 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
                             "the name of a cluster has 1 to %u bytes, without ';' and NUL",
                             POSTGRES_CLUSTER_MAX);
     }
-    struct postgres_rows *s = mem_zalloc(sizeof(*s));
+    struct postgres_store *s = mem_zalloc(sizeof(*s));
     if (!s) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->base.ops = &postgres_ops;
     s->base.kept = &postgres_kept;
-    s->base.shared = &postgres_rows_shared;
+    s->base.shared = &postgres_store_shared;
     postgres_pending_init(&s->pending, &postgres_pending_versions);
     postgres_pending_init(&s->announcing, &postgres_pending_announcements);
     row_notice_init(&s->notice);
@@ -795,34 +795,34 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
     (void)!random_bytes(&s->instance, sizeof s->instance);
     int rc = s->cluster ? postgres_create(url, postgres_statements, &s->db, err)
                         : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    rc = rc == 0 ? postgres_rows_ready(s, POSTGRES_DEADLINE_MS, err) : rc;
+    rc = rc == 0 ? postgres_store_ready(s, POSTGRES_DEADLINE_MS, err) : rc;
     rc = rc == 0 ? postgres_read_start(s, err) : rc;
     if (rc < 0) {
-        postgres_rows_destroy(&s->base);
+        postgres_store_destroy(&s->base);
         return rc;
     }
     *ret = &s->base;
     return 0;
 }
 
-int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
-                         struct tidings_error *err)
+int postgres_store_open(const char *url, struct tidings_str cluster, struct store **ret,
+                        struct tidings_error *err)
 {
-    return postgres_rows_open(url, cluster, false, ret, err);
+    return postgres_store_open_as(url, cluster, false, ret, err);
 }
 
-int entity_postgres_open_target(const char *url, struct tidings_str cluster,
-                                struct entity_rows **ret, struct tidings_error *err)
+int postgres_store_open_target(const char *url, struct tidings_str cluster, struct store **ret,
+                               struct tidings_error *err)
 {
-    return postgres_rows_open(url, cluster, true, ret, err);
+    return postgres_store_open_as(url, cluster, true, ret, err);
 }
 
-static const struct entity_rows_ops postgres_ops = {
+static const struct store_ops postgres_ops = {
     .name = "postgres",
-    .destroy = postgres_rows_destroy,
-    .begin = postgres_rows_begin,
-    .commit = postgres_rows_commit,
-    .rollback = postgres_rows_rollback,
+    .destroy = postgres_store_destroy,
+    .begin = postgres_store_begin,
+    .commit = postgres_store_commit,
+    .rollback = postgres_store_rollback,
     .position = postgres_position,
     .put = postgres_put_version,
     .forget = postgres_forget,
@@ -832,27 +832,27 @@ static const struct entity_rows_ops postgres_ops = {
     .list = postgres_list,
     .put_type = postgres_put_type,
     .types = postgres_types,
-    .put_key = postgres_rows_put_key,
-    .find_key = postgres_rows_find_key,
+    .put_key = postgres_store_put_key,
+    .find_key = postgres_store_find_key,
     .idle = postgres_idle,
 };
 
-static int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, void *user,
-                                   struct tidings_error *err);
+static int postgres_store_each_task(struct store *store, kept_task_fn fn, void *user,
+                                    struct tidings_error *err);
 
-static int postgres_rows_sweep_tasks(struct entity_rows *rows, int64_t now_ms,
-                                     struct tidings_error *err);
+static int postgres_store_sweep_tasks(struct store *store, int64_t now_ms,
+                                      struct tidings_error *err);
 
 static const struct kept_ops postgres_kept = {
-    .publish = postgres_rows_publish,
-    .unpublish = postgres_rows_unpublish,
-    .each_published = postgres_rows_each_published,
-    .each_change = postgres_rows_each_change,
-    .create_changelog = postgres_rows_create_changelog,
-    .transfer = &postgres_rows_transfer,
-    .put_task = postgres_rows_put_task,
-    .sweep_tasks = postgres_rows_sweep_tasks,
-    .each_task = postgres_rows_each_task,
+    .publish = postgres_store_publish,
+    .unpublish = postgres_store_unpublish,
+    .each_published = postgres_store_each_published,
+    .each_change = postgres_store_each_change,
+    .create_changelog = postgres_store_create_changelog,
+    .transfer = &postgres_store_transfer,
+    .put_task = postgres_store_put_task,
+    .sweep_tasks = postgres_store_sweep_tasks,
+    .each_task = postgres_store_each_task,
 };
 
 /* -------------------------------------------------------------------------------------------------
@@ -890,7 +890,7 @@ static int tasks_check_id(struct tidings_str id, struct tidings_error *err)
 }
 
 /* A time of this machine's clock by that of the database, inside a batch. */
-static int64_t tasks_to_database(const struct postgres_rows *s, int64_t wall_ms)
+static int64_t tasks_to_database(const struct postgres_store *s, int64_t wall_ms)
 {
     return s->now_ms + (wall_ms - clock_wall_ms());
 }
@@ -898,14 +898,14 @@ static int64_t tasks_to_database(const struct postgres_rows *s, int64_t wall_ms)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Is there room for one more? */
-static int tasks_check_room(struct postgres_rows *s, const unsigned char owner[32],
+static int tasks_check_room(struct postgres_store *s, const unsigned char owner[32],
                             const struct kept_task *task, struct tidings_error *err)
 {
     struct kept_task_room *room = task->room;
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
     postgres_put_str(&v, tidings_strn((const char *)owner, 32));
-    int rc = postgres_rows_ask(s, PG_TASK_ROOM, &v, &r, err);
+    int rc = postgres_store_ask(s, PG_TASK_ROOM, &v, &r, err);
     if (rc < 0) {
         return rc;
     }
@@ -924,20 +924,20 @@ static int tasks_check_room(struct postgres_rows *s, const unsigned char owner[3
                : tidings_fail(err, TIDINGS_E_LIMIT, "there is no room for one more task");
 }
 
-int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *task,
-                           struct tidings_error *err)
+int postgres_store_put_task(struct store *store, const struct kept_task *task,
+                            struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
     unsigned char owner[32];
-    postgres_rows_release(s);
+    postgres_store_release(s);
     int rc = tasks_check_id(task->id, err);
     rc = rc == 0 ? tasks_check(task->client, SHARED_TASK_CLIENT_MAX, "the client", err) : rc;
     rc = rc == 0 ? tasks_check(task->message, SHARED_TASK_MESSAGE_MAX, "the message", err) : rc;
     rc = rc == 0 ? tasks_check(task->payload, SHARED_TASK_PAYLOAD_MAX, "the result", err) : rc;
     rc = rc == 0 ? tasks_check(task->questions, SHARED_TASK_ASKED_MAX, "the questions", err) : rc;
-    postgres_rows_digest(task->client, owner);
+    postgres_store_digest(task->client, owner);
     rc = rc == 0 && task->room ? tasks_check_room(s, owner, task, err) : rc;
     if (rc < 0) {
         return rc;
@@ -955,7 +955,7 @@ int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *tas
     postgres_put_str(&v, task->message);
     postgres_put_str(&v, task->payload);
     postgres_put_str(&v, task->questions);
-    rc = postgres_rows_ask(s, PG_PUT_TASK, &v, &r, err);
+    rc = postgres_store_ask(s, PG_PUT_TASK, &v, &r, err);
     bool is_kept = postgres_rows(r) == 1;
     postgres_free(r);
     s->is_durable = true;
@@ -963,23 +963,23 @@ int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *tas
                              : tidings_fail(err, TIDINGS_E_CONFLICT, "the task has ended already");
 }
 
-int postgres_rows_put_task_answers(struct entity_rows *rows, struct tidings_str id,
-                                   struct tidings_str answers, struct tidings_error *err)
+int postgres_store_put_task_answers(struct store *store, struct tidings_str id,
+                                    struct tidings_str answers, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
-    postgres_rows_release(s);
+    postgres_store_release(s);
     int rc = tasks_check_id(id, err);
     rc = rc == 0 ? tasks_check(answers, SHARED_TASK_ASKED_MAX, "the answers", err) : rc;
     postgres_put_str(&v, id);
     postgres_put_str(&v, answers);
     s->is_durable = true;
-    return rc == 0 ? postgres_rows_send(s, PG_TASK_ANSWERS, &v, err) : rc;
+    return rc == 0 ? postgres_store_send(s, PG_TASK_ANSWERS, &v, err) : rc;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct kept_task postgres_rows_read_task(struct pg_result *r, int row, int first)
+struct kept_task postgres_store_read_task(struct pg_result *r, int row, int first)
 {
     struct tidings_str status = postgres_str(r, row, first + 2);
     bool runs = str_eq(status, STR("working")) || str_eq(status, STR("input_required"));
@@ -998,41 +998,41 @@ struct kept_task postgres_rows_read_task(struct pg_result *r, int row, int first
     };
 }
 
-int postgres_rows_find_task(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
-                            struct tidings_error *err)
+int postgres_store_find_task(struct store *store, struct tidings_str id, struct kept_task *ret,
+                             struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     int rc = tasks_check_id(id, err);
     postgres_put_str(&v, id);
-    postgres_put_int(&v, s->is_in_batch ? s->now_ms : rows->shared->now(rows));
-    rc = rc == 0 ? postgres_rows_ask(s, PG_FIND_TASK, &v, &r, err) : rc;
+    postgres_put_int(&v, s->is_in_batch ? s->now_ms : store->shared->now(store));
+    rc = rc == 0 ? postgres_store_ask(s, PG_FIND_TASK, &v, &r, err) : rc;
     if (rc < 0 || postgres_rows(r) != 1) {
         postgres_free(r);
         return rc;
     }
-    *ret = postgres_rows_read_task(r, 0, 0);
+    *ret = postgres_store_read_task(r, 0, 0);
     s->handed_out = r;
     return 1;
 }
 
-static int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, void *user,
-                                   struct tidings_error *err)
+static int postgres_store_each_task(struct store *store, kept_task_fn fn, void *user,
+                                    struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     char after[SHARED_TASK_ID_MAX + 1] = "";
     int rc = 0, count = 0;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     do {
         struct postgres_values v = {0};
         struct pg_result *r = NULL;
         postgres_put_str(&v, tidings_str(after));
-        rc = postgres_rows_ask(s, PG_TASKS, &v, &r, err);
+        rc = postgres_store_ask(s, PG_TASKS, &v, &r, err);
         count = rc == 0 ? postgres_rows(r) : 0;
         for (int i = 0; i < count; i++) {
-            const struct kept_task task = postgres_rows_read_task(r, i, 0);
+            const struct kept_task task = postgres_store_read_task(r, i, 0);
             memcpy(after, task.id.ptr, task.id.len); /* the statement bounds it */
             after[task.id.len] = '\0';
             fn(user, &task);
@@ -1044,39 +1044,39 @@ static int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, vo
 
 /* ---- those that are over --------------------------------------------------------------------- */
 
-static int postgres_rows_sweep_tasks(struct entity_rows *rows, int64_t now_ms,
-                                     struct tidings_error *err)
+static int postgres_store_sweep_tasks(struct store *store, int64_t now_ms,
+                                      struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
-    postgres_rows_release(s);
+    postgres_store_release(s);
     postgres_put_int(&v, tasks_to_database(s, now_ms));
     s->is_durable = true;
-    return postgres_rows_send(s, PG_SWEEP_TASKS, &v, err);
+    return postgres_store_send(s, PG_SWEEP_TASKS, &v, err);
 }
 
-int postgres_rows_has_stale_tasks(struct entity_rows *rows, struct tidings_error *err)
+int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
-    postgres_rows_release(s);
-    int rc = postgres_rows_ask(s, PG_STALE_TASKS, NULL, &r, err);
+    postgres_store_release(s);
+    int rc = postgres_store_ask(s, PG_STALE_TASKS, NULL, &r, err);
     rc = rc == 0 && postgres_rows(r) > 0 ? 1 : rc;
     postgres_free(r);
     return rc;
 }
 
-int postgres_rows_end_stale_tasks(struct entity_rows *rows, const struct kept_task *end,
-                                  void (*fn)(void *user, struct tidings_str id, bool is_gone),
-                                  void *user, struct tidings_error *err)
+int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
+                                   void (*fn)(void *user, struct tidings_str id, bool is_gone),
+                                   void *user, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_store *s = postgres_store_of(store);
     struct postgres_values old = {0}, lost = {0};
     struct pg_result *gone = NULL, *failed = NULL;
-    postgres_rows_release(s);
+    postgres_store_release(s);
     postgres_put_int(&old, s->now_ms);
     postgres_put_int(&old, SHARED_TASKS_AT_ONCE);
-    int rc = postgres_rows_ask(s, PG_OLD_TASKS, &old, &gone, err);
+    int rc = postgres_store_ask(s, PG_OLD_TASKS, &old, &gone, err);
     int left = (int)SHARED_TASKS_AT_ONCE - postgres_rows(gone);
     postgres_put_str(&lost, end->status);
     postgres_put_str(&lost, end->message);
@@ -1084,7 +1084,7 @@ int postgres_rows_end_stale_tasks(struct entity_rows *rows, const struct kept_ta
     postgres_put_int(&lost, s->now_ms);
     postgres_put_int(&lost, s->now_ms + TASK_KEPT_LOST_MS);
     postgres_put_int(&lost, left);
-    rc = rc == 0 && left > 0 ? postgres_rows_ask(s, PG_LOST_TASKS, &lost, &failed, err) : rc;
+    rc = rc == 0 && left > 0 ? postgres_store_ask(s, PG_LOST_TASKS, &lost, &failed, err) : rc;
     s->is_durable = true;
     for (int i = 0; rc == 0 && i < postgres_rows(gone); i++) {
         fn(user, postgres_str(gone, i, 0), true);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store in a database of PostgreSQL that several nodes share: entity rows, what is kept beside
- * them, and what nodes know of each other (store/store.h, store/store.h, store/store.h).
+ * A store in a PostgreSQL database that several nodes share (store/store.h).
  *
  * The tables (`tidings_…`) are in the schema that the connection finds first; they are made when
  * they are missing, and brought up to date when they are older. One schema holds one cluster, which
@@ -17,14 +16,14 @@
 /* Connects, and fails where that is not possible now (TIDINGS_E_BUSY). TIDINGS_E_UNSUPPORTED: libpq
  * is missing, or the tables are too new. TIDINGS_E_INVALID: no URL of PostgreSQL, or a schema that
  * is not this cluster's. Messages never hold the password. */
-int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
-                         struct tidings_error *err);
+int postgres_store_open(const char *url, struct tidings_str cluster, struct store **ret,
+                        struct tidings_error *err);
 
 /* The same for a copy into it (store/copy.h), which may have been begun before. */
-int entity_postgres_open_target(const char *url, struct tidings_str cluster,
-                                struct entity_rows **ret, struct tidings_error *err);
+int postgres_store_open_target(const char *url, struct tidings_str cluster, struct store **ret,
+                               struct tidings_error *err);
 
 /* Is that a URL of such a store? */
-bool entity_postgres_is_url(struct tidings_str url);
+bool postgres_store_is_url(struct tidings_str url);
 
 #endif

@@ -35,7 +35,7 @@ struct sessions_job {
     struct session_job *asked;
 };
 
-static int sessions_put(const struct sessions_job *j, struct entity_rows *rows, const char *state,
+static int sessions_put(const struct sessions_job *j, struct store *store, const char *state,
                         struct tidings_error *err)
 {
     const struct session_row row = {
@@ -44,15 +44,15 @@ static int sessions_put(const struct sessions_job *j, struct entity_rows *rows, 
         .state = state ? tidings_str(state) : buf_str(&j->asked->state),
         .generation = j->asked->generation,
     };
-    return rows->shared->put_session(rows, &row, err);
+    return store->shared->put_session(store, &row, err);
 }
 
-static int sessions_take(struct session_job *asked, struct entity_rows *rows, const char *node,
+static int sessions_take(struct session_job *asked, struct store *store, const char *node,
                          struct tidings_error *err)
 {
     struct session_row row = {.generation = 0};
     int rc =
-        rows->shared->take_session(rows, tidings_str(asked->key), tidings_str(node), &row, err);
+        store->shared->take_session(store, tidings_str(asked->key), tidings_str(node), &row, err);
     if (rc != 1) {
         return rc;
     }
@@ -63,48 +63,48 @@ static int sessions_take(struct session_job *asked, struct entity_rows *rows, co
 }
 
 /* Only one of its own (whoever has taken it has another generation), unless it ends everywhere. */
-static int sessions_drop(const struct sessions_job *j, struct entity_rows *rows,
+static int sessions_drop(const struct sessions_job *j, struct store *store,
                          struct tidings_error *err)
 {
     struct tidings_str key = tidings_str(j->asked->key);
     struct session_row row;
-    int rc = sessions_put(j, rows, "{}", err);
+    int rc = sessions_put(j, store, "{}", err);
     if (rc == TIDINGS_E_CONFLICT &&
         j->asked->op == SESSION_END) { /* so that who has it hears of it */
-        rc = rows->shared->take_session(rows, key, tidings_str(j->owner->node), &row, err);
+        rc = store->shared->take_session(store, key, tidings_str(j->owner->node), &row, err);
     }
-    return rc < 0 ? rc : rows->shared->drop_session(rows, key, err);
+    return rc < 0 ? rc : store->shared->drop_session(store, key, err);
 }
 
 /* Whoever died with sessions that nobody came back for. */
-static void sessions_age(struct cluster_sessions *o, struct entity_rows *rows)
+static void sessions_age(struct cluster_sessions *o, struct store *store)
 {
     uint64_t now = clock_monotonic_ms();
     if (o->aged_ms == 0 || now - o->aged_ms >= AGE_MS) {
         o->aged_ms = now;
-        (void)rows->shared->age_sessions(rows, o->idle_ms, NULL); /* the next minute, then */
+        (void)store->shared->age_sessions(store, o->idle_ms, NULL); /* the next minute, then */
     }
 }
 
 static int sessions_run(struct keeper_job *job, struct entities *entities)
 {
     struct sessions_job *j = list_entry(job, struct sessions_job, job);
-    struct entity_rows *rows = entities_rows(entities);
+    struct store *store = entities_store(entities);
     int rc = 0;
     switch (j->asked->op) {
     case SESSION_PUT:
-        rc = sessions_put(j, rows, NULL, &job->err);
+        rc = sessions_put(j, store, NULL, &job->err);
         break;
     case SESSION_TAKE:
-        rc = sessions_take(j->asked, rows, j->owner->node, &job->err);
+        rc = sessions_take(j->asked, store, j->owner->node, &job->err);
         break;
     case SESSION_DROP:
     case SESSION_END:
-        rc = sessions_drop(j, rows, &job->err);
+        rc = sessions_drop(j, store, &job->err);
         break;
     }
     if (rc >= 0) {
-        sessions_age(j->owner, rows);
+        sessions_age(j->owner, store);
     }
     return rc;
 }

@@ -606,7 +606,7 @@ const char *config_store(const struct config *c)
 bool config_store_is_shared(const struct config *c)
 {
     const char *store = config_store(c);
-    return store && entity_postgres_is_url(tidings_str(store));
+    return store && postgres_store_is_url(tidings_str(store));
 }
 
 bool config_wants_http(const struct config *c)

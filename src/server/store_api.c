@@ -48,12 +48,12 @@ static bool store_on_progress(void *user, const struct transfer_figures *done)
 }
 
 static int store_open(const struct tidings_store_copying *copy, const char *name, bool is_target,
-                      struct entity_rows **ret, struct tidings_error *err)
+                      struct store **ret, struct tidings_error *err)
 {
     struct tidings_str cluster = tidings_str(copy->cluster ? copy->cluster : "tidings");
-    if (entity_postgres_is_url(tidings_str(name))) {
-        return is_target ? entity_postgres_open_target(name, cluster, ret, err)
-                         : entity_postgres_open(name, cluster, ret, err);
+    if (postgres_store_is_url(tidings_str(name))) {
+        return is_target ? postgres_store_open_target(name, cluster, ret, err)
+                         : postgres_store_open(name, cluster, ret, err);
     }
     if (!is_target && access(name, F_OK) < 0) { /* opening would make it */
         char shown[URL_REDACTED_MAX];
@@ -62,14 +62,13 @@ static int store_open(const struct tidings_store_copying *copy, const char *name
                             "postgres:// URL",
                             url_redact(name, shown), strerror(errno));
     }
-    return is_target ? entity_sqlite_open_target(name, ret, err)
-                     : entity_sqlite_open(name, ret, err);
+    return is_target ? sqlite_store_open_target(name, ret, err) : sqlite_store_open(name, ret, err);
 }
 
-static void store_close(struct entity_rows *rows)
+static void store_close(struct store *store)
 {
-    if (rows) {
-        rows->ops->destroy(rows);
+    if (store) {
+        store->ops->destroy(store);
     }
 }
 
@@ -78,7 +77,7 @@ static void store_close(struct entity_rows *rows)
 #define SOURCE_MAX 320u
 static struct tidings_str store_source(const char *name, char out[SOURCE_MAX])
 {
-    if (!entity_postgres_is_url(tidings_str(name))) {
+    if (!postgres_store_is_url(tidings_str(name))) {
         return tidings_str(name);
     }
     struct sha256 digest;
@@ -93,7 +92,7 @@ static struct tidings_str store_source(const char *name, char out[SOURCE_MAX])
     return tidings_str(out);
 }
 
-static int store_compare(struct entity_rows *from, struct entity_rows *to, struct store_copying *c,
+static int store_compare(struct store *from, struct store *to, struct store_copying *c,
                          struct tidings_error *err)
 {
     struct transfer_figures one, other;
@@ -113,7 +112,7 @@ static int store_compare(struct entity_rows *from, struct entity_rows *to, struc
 int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_store_figures *ret,
                        struct tidings_error *err)
 {
-    struct entity_rows *from = NULL, *to = NULL;
+    struct store *from = NULL, *to = NULL;
     if (!copy || !copy->from || !copy->to || !copy->from[0] || !copy->to[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a copy needs the names of two stores");
     }
@@ -152,7 +151,7 @@ static int store_care_begin(const char *store, const char *instead, struct tidin
     if (!store || !store[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID, "the file of the store must be named");
     }
-    if (entity_postgres_is_url(tidings_str(store))) {
+    if (postgres_store_is_url(tidings_str(store))) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "this is for stores in a file; for a database of PostgreSQL use %s",
                             instead);

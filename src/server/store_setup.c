@@ -227,7 +227,7 @@ static int take_changes(struct server_files *f, struct file_part *part)
 static int part_run(struct keeper_job *job, struct entities *e)
 {
     struct file_part *part = list_entry(job, struct file_part, job);
-    int rc = sqlite_files_write(entities_rows(e), part, &job->err);
+    int rc = sqlite_files_write(entities_store(e), part, &job->err);
     job->is_lost = rc < 0;
     return rc < 0 ? error_wrap(&job->err, rc, "the store cannot be written") : 0;
 }
@@ -291,7 +291,7 @@ struct files_opening {
 static int run_set_mounts(struct keeper_job *job, struct entities *e)
 {
     struct files_opening *o = list_entry(job, struct files_opening, job);
-    int rc = sqlite_files_set_mounts(entities_rows(e), o->rows, o->count, &job->err);
+    int rc = sqlite_files_set_mounts(entities_store(e), o->rows, o->count, &job->err);
     job->is_lost = rc < 0;
     return rc;
 }
@@ -299,7 +299,7 @@ static int run_set_mounts(struct keeper_job *job, struct entities *e)
 static int run_read_history(struct keeper_job *job, struct entities *e)
 {
     struct files_opening *o = list_entry(job, struct files_opening, job);
-    return file_history_read(entities_rows(e), hub_epoch(o->files->hub), &o->files->history,
+    return file_history_read(entities_store(e), hub_epoch(o->files->hub), &o->files->history,
                              &job->err);
 }
 
@@ -555,16 +555,16 @@ static bool add_kept(void *user, const struct kept_change *k)
 static int server_store_rebuild(struct keeper_job *job, struct entities *e)
 {
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
-    struct entity_rows *rows = entities_rows(e);
+    struct store *store = entities_store(e);
     uint64_t floor = 0;
     r->now_ms = entities_now(e);
     /* The log begins with what was followed. */
     int rc = keeper_follow_now(r->store->keeper, &job->err);
-    rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
-    rc = rc == 0
-             ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
-             : rc;
-    rc = rc == 0 && rows->shared ? rows->shared->secret(rows, r->seal.secret, &job->err) : rc;
+    rc = rc == 0 ? store->kept->create_changelog(store, r->limits, &r->log, &job->err) : rc;
+    rc = rc == 0 ? store->kept->each_change(store, r->limits->max_entries, &floor, add_kept, r,
+                                            &job->err)
+                 : rc;
+    rc = rc == 0 && store->shared ? store->shared->secret(store, r->seal.secret, &job->err) : rc;
     if (rc < 0) {
         if (r->log) {
             r->log->ops->destroy(r->log);
@@ -572,7 +572,7 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
         return rc;
     }
     r->log->ops->lost(r->log, floor);
-    if (rows->shared) {
+    if (store->shared) {
         cluster_log_is_there(r->store->cluster);
     }
     log_info(LOG_STORE, "store", KV("changes", r->log->ops->count(r->log)),
@@ -622,13 +622,13 @@ static int server_store_open_file(struct server_store *s, const struct changelog
 }
 
 /* Whoever starts it may accept that something is lost; it is said either way. */
-static int server_store_open_sqlite(struct server_store *s, const char *path,
-                                    struct entity_rows **ret, struct tidings_error *err)
+static int server_store_open_sqlite(struct server_store *s, const char *path, struct store **ret,
+                                    struct tidings_error *err)
 {
     struct tidings_error loss = {0};
     bool accepts = s->config->accept_data_loss;
-    int rc = accepts ? entity_sqlite_open_lossy(path, &loss, ret, err)
-                     : entity_sqlite_open(path, ret, err);
+    int rc = accepts ? sqlite_store_open_lossy(path, &loss, ret, err)
+                     : sqlite_store_open(path, ret, err);
     s->has_lost_data = loss.code < 0;
     if (s->has_lost_data) {
         log_error(LOG_STORE, "data loss accepted", KV("lost", loss.text), KV("store", path));
@@ -642,21 +642,21 @@ static int server_store_open_sqlite(struct server_store *s, const char *path,
     return rc;
 }
 
-static int server_store_connect(struct server_store *s, const char *path, struct entity_rows **ret,
+static int server_store_connect(struct server_store *s, const char *path, struct store **ret,
                                 struct tidings_error *err)
 {
-    if (s->given_rows) {
-        *ret = s->given_rows;
-        s->given_rows = NULL;
+    if (s->given_store) {
+        *ret = s->given_store;
+        s->given_store = NULL;
         return 0;
     }
     if (config_store_is_shared(s->config)) {
-        return entity_postgres_open(path, tidings_str(s->config->cluster), ret, err);
+        return postgres_store_open(path, tidings_str(s->config->cluster), ret, err);
     }
     if (strcmp(path, IN_MEMORY) != 0) {
         return server_store_open_sqlite(s, path, ret, err);
     }
-    *ret = entity_memory_create(err);
+    *ret = memory_store_create(err);
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
@@ -689,14 +689,14 @@ int server_store_open(struct server_store *s, const struct changelog_limits *lim
                       struct changelog **ret, struct tidings_error *err)
 {
     const char *path = config_store(s->config);
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     *ret = NULL;
     if (!path) {
         return 0;
     }
-    int rc = server_store_connect(s, path, &rows, err);
-    s->has_file = rc == 0 && rows->kept;
-    rc = rc == 0 ? keeper_open(rows, &s->keeper, err) : rc;
+    int rc = server_store_connect(s, path, &store, err);
+    s->has_file = rc == 0 && store->kept;
+    rc = rc == 0 ? keeper_open(store, &s->keeper, err) : rc;
     rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, err) : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
     rc = rc == 0 && keeper_is_shared(s->keeper) ? cluster_join(s->cluster, err) : rc;

@@ -16,7 +16,7 @@ struct changelog_limits;
 struct cluster;
 struct cluster_ops;
 struct config;
-struct entity_rows;
+struct store;
 struct server_files;
 struct shared;
 struct server_publishing;
@@ -31,7 +31,7 @@ struct server_store {
     struct server_publishing *publishing;
     const struct cluster_ops *cluster_ops; /* the server's … */
     void *cluster_user;                    /* … for the cluster */
-    struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
+    struct store *given_store; /* of a test: taken instead of the store that is configured */
 
     struct keeper *keeper;      /* NULL: there is no store */
     struct cluster *cluster;    /* of the nodes that share it; NULL: none do */

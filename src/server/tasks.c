@@ -67,7 +67,7 @@ static struct tidings_change server_tasks_change(struct tidings_str uri, bool is
 }
 
 /* Inside a batch: all nodes hear of it, this one when it is committed. */
-static int server_tasks_announce(struct entity_rows *rows, struct tidings_str id, bool is_gone,
+static int server_tasks_announce(struct store *store, struct tidings_str id, bool is_gone,
                                  uint64_t *ret_position, struct tidings_error *err)
 {
     char uri[sizeof(OWNED_URI_PREFIX) + SHARED_TASK_ID_MAX] = OWNED_URI_PREFIX;
@@ -75,7 +75,7 @@ static int server_tasks_announce(struct entity_rows *rows, struct tidings_str id
     memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, len);
     const struct tidings_change change =
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + len), is_gone);
-    return rows->shared->announce(rows, KEPT_ANNOUNCED, &change, ret_position, err);
+    return store->shared->announce(store, KEPT_ANNOUNCED, &change, ret_position, err);
 }
 
 /* A refusal leaves no trace in its batch; any other failure loses the batch. */
@@ -104,52 +104,52 @@ struct server_task_job {
 
 /* TIDINGS_E_CONFLICT if the task has already ended; server_tasks_done follows that end after the
  * commit. A row that no tidings wrote does not count. */
-static int server_tasks_check_end(struct server_task_job *j, struct entity_rows *rows)
+static int server_tasks_check_end(struct server_task_job *j, struct store *store)
 {
     struct kept_task kept;
     struct task_row row;
-    int rc = rows->shared->find_task(rows, j->row.id, &kept, &j->job.err);
+    int rc = store->shared->find_task(store, j->row.id, &kept, &j->job.err);
     bool is_good = rc == 1 && server_tasks_read_row(&kept, &row) && row.status >= TASK_COMPLETED;
     return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
 }
 
 /* What other nodes wrote of one that runs here: its end, or answers, which are taken once. */
-static int server_tasks_follow(struct tasks *tasks, struct entity_rows *rows, struct tidings_str id,
+static int server_tasks_follow(struct tasks *tasks, struct store *store, struct tidings_str id,
                                struct tidings_error *err)
 {
     struct kept_task kept;
     struct task_row row;
-    int rc = rows->shared->find_task(rows, id, &kept, err);
+    int rc = store->shared->find_task(store, id, &kept, err);
     bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
     if (is_whole && tasks_follow(tasks, &row)) {
-        rc = rows->shared->put_task_answers(rows, id, STR_EMPTY, err);
+        rc = store->shared->put_task_answers(store, id, STR_EMPTY, err);
     }
     return rc < 0 ? rc : 0;
 }
 
 /* Of one that asks, answers may be there that this node did not hear of: while the store was away,
  * or when it could not look. It writes the state again then (tasks_doubt). */
-static int server_tasks_put_state(struct server_task_job *j, struct entity_rows *rows)
+static int server_tasks_put_state(struct server_task_job *j, struct store *store)
 {
     bool asks = j->row.questions.len > 0;
-    int rc = server_tasks_announce(rows, j->row.id, false, &j->position, &j->job.err);
-    return rc == 0 && asks ? server_tasks_follow(j->owner->tasks, rows, j->row.id, &j->job.err)
+    int rc = server_tasks_announce(store, j->row.id, false, &j->position, &j->job.err);
+    return rc == 0 && asks ? server_tasks_follow(j->owner->tasks, store, j->row.id, &j->job.err)
                            : rc;
 }
 
 static int server_tasks_run(struct keeper_job *job, struct entities *entities)
 {
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
-    struct entity_rows *rows = entities_rows(entities);
+    struct store *store = entities_store(entities);
     if (j->is_sweep) {
-        return server_tasks_judge(job, rows->kept->sweep_tasks(rows, j->now_ms, &job->err));
+        return server_tasks_judge(job, store->kept->sweep_tasks(store, j->now_ms, &job->err));
     }
     j->position = 0;
-    int rc = rows->kept->put_task(rows, &j->row, &job->err);
+    int rc = store->kept->put_task(store, &j->row, &job->err);
     if (rc == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
-        rc = server_tasks_check_end(j, rows);
+        rc = server_tasks_check_end(j, store);
     } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
-        rc = server_tasks_put_state(j, rows);
+        rc = server_tasks_put_state(j, store);
     }
     return server_tasks_judge(job, rc);
 }
@@ -262,7 +262,7 @@ struct server_task_asking {
     uint64_t position; /* at which it was told; 0: it was not */
 };
 
-static int server_tasks_cancel_row(struct entity_rows *rows, const struct kept_task *found,
+static int server_tasks_cancel_row(struct store *store, const struct kept_task *found,
                                    struct tidings_error *err)
 {
     static const char message[] = "cancelled by the client";
@@ -277,16 +277,16 @@ static int server_tasks_cancel_row(struct entity_rows *rows, const struct kept_t
     row.message = tidings_str(message);
     row.payload = row.questions = row.answers = STR_EMPTY;
     row.updated_ms = clock_wall_ms();
-    return rows->kept->put_task(rows, &row, err);
+    return store->kept->put_task(store, &row, err);
 }
 
-static int server_tasks_answer_row(struct entity_rows *rows, struct task_asking *asking,
+static int server_tasks_answer_row(struct store *store, struct task_asking *asking,
                                    const struct task_row *row, struct tidings_error *err)
 {
     struct buf answers;
     int rc = task_merge_answers(row, asking->answers, &answers, err);
     int is_new = rc;
-    rc = rc == 1 ? rows->shared->put_task_answers(rows, asking->id, buf_str(&answers), err) : rc;
+    rc = rc == 1 ? store->shared->put_task_answers(store, asking->id, buf_str(&answers), err) : rc;
     buf_deinit(&answers);
     return rc < 0 ? rc : is_new;
 }
@@ -294,12 +294,12 @@ static int server_tasks_answer_row(struct entity_rows *rows, struct task_asking 
 static int server_tasks_run_asking(struct keeper_job *job, struct entities *entities)
 {
     struct server_task_asking *j = list_entry(job, struct server_task_asking, job);
-    struct entity_rows *rows = entities_rows(entities);
+    struct store *store = entities_store(entities);
     struct task_asking *a = j->asking;
     struct kept_task kept;
     struct task_row row;
     j->position = 0;
-    int rc = rows->shared->find_task(rows, a->id, &kept, &job->err);
+    int rc = store->shared->find_task(store, a->id, &kept, &job->err);
     if (rc == 0 || (rc == 1 && !server_tasks_read_row(&kept, &row))) {
         rc = tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no task of that id");
     }
@@ -313,14 +313,14 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     } else if (row.status >= TASK_COMPLETED) {
         rc = 0; /* and stays so */
     } else if (a->verb == TASK_CANCEL) {
-        rc = server_tasks_cancel_row(rows, &kept, &job->err);
+        rc = server_tasks_cancel_row(store, &kept, &job->err);
         is_new = rc == 0;
     } else {
-        is_new = server_tasks_answer_row(rows, a, &row, &job->err);
+        is_new = server_tasks_answer_row(store, a, &row, &job->err);
         rc = is_new < 0 ? is_new : 0;
     }
     if (rc == 0 && is_new > 0) {
-        rc = server_tasks_announce(rows, a->id, false, &j->position, &job->err);
+        rc = server_tasks_announce(store, a->id, false, &j->position, &job->err);
     }
     return server_tasks_judge(job, rc);
 }
@@ -363,9 +363,9 @@ struct server_task_following {
 static int server_tasks_run_following(struct keeper_job *job, struct entities *entities)
 {
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
-    struct entity_rows *rows = entities_rows(entities);
+    struct store *store = entities_store(entities);
     struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
-    return server_tasks_judge(job, server_tasks_follow(f->tasks, rows, id, &job->err));
+    return server_tasks_judge(job, server_tasks_follow(f->tasks, store, id, &job->err));
 }
 
 /* Whoever listens here was told when the other node wrote it, and may have looked too early. What
@@ -453,7 +453,7 @@ static void server_tasks_note_over(void *user, struct tidings_str id, bool is_go
 static int server_tasks_run_ending(struct keeper_job *job, struct entities *entities)
 {
     struct server_task_look *l = list_entry(job, struct server_task_look, job);
-    struct entity_rows *rows = entities_rows(entities);
+    struct store *store = entities_store(entities);
     const struct kept_task end = {
         .status = tidings_str(task_status_name(TASK_FAILED)),
         .message = tidings_str(tasks_lost_message),
@@ -463,9 +463,9 @@ static int server_tasks_run_ending(struct keeper_job *job, struct entities *enti
     if (!server_tasks_judges(l->owner)) {
         return 0;
     }
-    int rc = rows->shared->end_stale_tasks(rows, &end, server_tasks_note_over, l, &job->err);
+    int rc = store->shared->end_stale_tasks(store, &end, server_tasks_note_over, l, &job->err);
     for (unsigned i = 0; rc == 0 && i < l->count; i++) {
-        rc = server_tasks_announce(rows, tidings_strn(l->over[i].id, l->over[i].len),
+        rc = server_tasks_announce(store, tidings_strn(l->over[i].id, l->over[i].len),
                                    l->over[i].is_gone, &l->over[i].position, &job->err);
     }
     return server_tasks_judge(job, rc);
@@ -490,8 +490,8 @@ static void server_tasks_on_ended(struct keeper_job *job, int code)
 static int server_tasks_run_look(struct keeper_job *job, struct entities *entities)
 {
     const struct server_task_look *l = list_entry(job, struct server_task_look, job);
-    struct entity_rows *rows = entities_rows(entities);
-    return server_tasks_judges(l->owner) ? rows->shared->has_stale_tasks(rows, &job->err) : 0;
+    struct store *store = entities_store(entities);
+    return server_tasks_judges(l->owner) ? store->shared->has_stale_tasks(store, &job->err) : 0;
 }
 
 static void server_tasks_on_looked(struct keeper_job *job, int code)
@@ -547,11 +547,11 @@ static void server_tasks_restore(void *user, const struct kept_task *k)
 static int server_tasks_load(struct keeper_job *job, struct entities *entities)
 {
     struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
-    struct entity_rows *rows = entities_rows(entities);
-    l->is_shared = rows->shared && rows->shared->find_task;
-    l->is_kept = rows->kept && rows->kept->each_task && (l->is_shared || !rows->shared);
+    struct store *store = entities_store(entities);
+    l->is_shared = store->shared && store->shared->find_task;
+    l->is_kept = store->kept && store->kept->each_task && (l->is_shared || !store->shared);
     return l->is_kept && !l->is_shared
-               ? rows->kept->each_task(rows, server_tasks_restore, l, &job->err)
+               ? store->kept->each_task(store, server_tasks_restore, l, &job->err)
                : 0;
 }
 

@@ -316,8 +316,8 @@ static int keep_load_run(struct keeper_job *job, struct entities *e)
 {
     struct keep_loading *l = list_entry(job, struct keep_loading, job);
     struct file_watch *w = l->w;
-    struct entity_rows *rows = entities_rows(e);
-    int rc = sqlite_files_root(rows, tidings_provider_prefix(w->provider), &l->root, &job->err);
+    struct store *store = entities_store(e);
+    int rc = sqlite_files_root(store, tidings_provider_prefix(w->provider), &l->root, &job->err);
     if (rc < 0 || !l->root.is_known) {
         return rc;
     }
@@ -325,8 +325,8 @@ static int keep_load_run(struct keeper_job *job, struct entities *e)
         l->device_change =
             file_device_print((dev_t)w->keep.device) ^ file_device_print((dev_t)l->root.device);
     }
-    rc =
-        sqlite_files_each(rows, tidings_provider_prefix(w->provider), load_directory, l, &job->err);
+    rc = sqlite_files_each(store, tidings_provider_prefix(w->provider), load_directory, l,
+                           &job->err);
     if (rc < 0) {
         return rc;
     }

@@ -32,7 +32,7 @@
 
 extern const struct tidings_provider_ops provider_published_ops;
 
-struct entity_rows;
+struct store;
 struct keeper;
 struct kept_change;
 struct published;
@@ -108,7 +108,7 @@ int published_keep(struct published *store, struct keeper *keeper, published_may
 int published_follow(struct published *store, const struct kept_change *change,
                      published_may_fn may_be, void *user, struct tidings_error *err);
 /* The same of everything there is: the store may have lost some, and got back others. */
-int published_reread(struct published *store, struct entity_rows *rows, published_may_fn may_be,
+int published_reread(struct published *store, struct store *from, published_may_fn may_be,
                      void *user, struct tidings_error *err);
 /* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
 void published_unkeep(struct published *store, bool forget);

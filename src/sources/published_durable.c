@@ -98,7 +98,7 @@ static struct published_item *find_old(const struct published_step *s)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-static int write_row(struct publishing *p, struct entity_rows *rows, struct tidings_error *err)
+static int write_row(struct publishing *p, struct store *store, struct tidings_error *err)
 {
     const struct published_item *fresh = p->step.fresh;
     if (!fresh) {
@@ -106,7 +106,7 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
             .about = {.uri = p->step.uri, .not_subscribable = p->old->about.not_subscribable},
             .metadata = p->step.metadata,
         };
-        return rows->kept->unpublish(rows, &gone, &p->position, err);
+        return store->kept->unpublish(store, &gone, &p->position, err);
     }
     const struct published_row row = {
         .about = fresh->about,
@@ -114,7 +114,7 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
         .metadata = p->step.metadata,
         .created = !p->old,
     };
-    return rows->kept->publish(rows, &row, &p->position, err);
+    return store->kept->publish(store, &row, &p->position, err);
 }
 
 static int published_keep_run(struct keeper_job *job, struct entities *e)
@@ -134,7 +134,7 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
     if (rc < 0) {
         return rc;
     }
-    rc = write_row(p, entities_rows(e), &job->err);
+    rc = write_row(p, entities_store(e), &job->err);
     if (rc < 0) {
         job->is_lost = true;
         return error_wrap(&job->err, rc, "the store cannot be written");
@@ -322,15 +322,15 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
 static int run_load(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
-    struct entity_rows *rows = entities_rows(e);
-    return rows->kept->each_published(rows, load_row, l, &job->err);
+    struct store *store = entities_store(e);
+    return store->kept->each_published(store, load_row, l, &job->err);
 }
 
 /* What the program published before it started. */
 static int run_add(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
-    struct entity_rows *rows = entities_rows(e);
+    struct store *store = entities_store(e);
     struct shared_value *value = shared_map_next(l->store->shared, STR_EMPTY);
     int rc = 0;
     while (value) {
@@ -339,7 +339,7 @@ static int run_add(struct keeper_job *job, struct entities *e)
         if (rc == 0 && published_is_there(item) && !item->is_kept) {
             const struct published_row row = {
                 .about = item->about, .content = item->content, .created = !item->is_in_file};
-            rc = rows->kept->publish(rows, &row, &position, &job->err);
+            rc = store->kept->publish(store, &row, &position, &job->err);
             item->is_kept = rc == 0;
         }
         struct shared_value *next = rc == 0 ? shared_map_next(l->store->shared, value->key) : NULL;
@@ -438,12 +438,12 @@ static int reread_row(void *user, const struct published_row *row, struct tiding
     return rc == TIDINGS_E_NOMEM ? rc : 0;
 }
 
-int published_reread(struct published *store, struct entity_rows *rows, published_may_fn may_be,
+int published_reread(struct published *store, struct store *from, published_may_fn may_be,
                      void *user, struct tidings_error *err)
 {
     struct rereading r = {.store = store, .may_be = may_be, .user = user};
     map_init(&r.seen);
-    int rc = rows->kept->each_published(rows, reread_row, &r, err);
+    int rc = from->kept->each_published(from, reread_row, &r, err);
     struct shared_value *value = rc == 0 ? shared_map_next(store->shared, STR_EMPTY) : NULL;
     while (value) {
         const struct kept_change gone = {.uri = value->key, .removed = true};

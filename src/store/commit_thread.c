@@ -200,7 +200,7 @@ static bool keeper_begin_unlocked(struct keeper *k)
 
 static bool keeper_must_run_again(struct keeper *k)
 {
-    return k->is_unlocked && k->shared->must_run_again(entities_rows(k->entities));
+    return k->is_unlocked && k->shared->must_run_again(entities_store(k->entities));
 }
 
 /* All of the batch, with the lock: from the last job on everything is taken back, then they run in
@@ -418,18 +418,18 @@ bool keeper_announce(struct keeper *k, const struct tidings_change *change, uint
 
 static int keeper_follow_open(struct keeper *k, struct tidings_error *err);
 
-int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_error *err)
+int keeper_open(struct store *store, struct keeper **ret, struct tidings_error *err)
 {
     struct keeper *k = mem_zalloc(sizeof(*k));
     if (!k) {
-        rows->ops->destroy(rows);
+        store->ops->destroy(store);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     list_init(&k->batch);
     list_init(&k->again);
-    int rc = entities_open(rows, &k->entities, err);
+    int rc = entities_open(store, &k->entities, err);
     rc = rc == 0 ? actor_init(&k->actor, k, err) : rc;
-    rc = rc == 0 && rows->shared ? keeper_follow_open(k, err) : rc;
+    rc = rc == 0 && store->shared ? keeper_follow_open(k, err) : rc;
     if (rc == 0) {
         loop_hook_add(k->actor.loop, &k->before_wait, on_before_wait, k);
         k->idle = loop_timer_open(k->actor.loop, on_idle, k);
@@ -490,7 +490,7 @@ void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t 
 
 static const char *keeper_follow_explain(const struct keeper *k, const struct tidings_error *err)
 {
-    return k->shared && k->shared->explain ? k->shared->explain(entities_rows(k->entities), err)
+    return k->shared && k->shared->explain ? k->shared->explain(entities_store(k->entities), err)
                                            : err->text;
 }
 
@@ -507,10 +507,10 @@ static void keeper_follow_say(struct keeper *k, const struct tidings_error *err)
 
 static int run_conceal(struct keeper_job *job, struct entities *e)
 {
-    struct entity_rows *rows = entities_rows(e);
+    struct store *store = entities_store(e);
     (void)job;
-    if (rows->shared && rows->shared->conceal) {
-        rows->shared->conceal(rows);
+    if (store->shared && store->shared->conceal) {
+        store->shared->conceal(store);
     }
     return 0;
 }
@@ -557,7 +557,7 @@ void keeper_get_heard(const struct keeper *k, struct shared_heard *ret)
 {
     *ret = (struct shared_heard){0};
     if (k->shared && k->shared->heard) {
-        k->shared->heard(entities_rows(k->entities), ret);
+        k->shared->heard(entities_store(k->entities), ret);
     }
 }
 
@@ -587,7 +587,7 @@ static void keeper_follow_reached(struct keeper *k)
     if (!k->shared || !k->follower.reached) {
         return;
     }
-    uint64_t reached = k->shared->followed(entities_rows(k->entities));
+    uint64_t reached = k->shared->followed(entities_store(k->entities));
     if (reached != k->reached) {
         k->reached = reached;
         k->follower.reached(k->follower.user, reached);
@@ -601,7 +601,7 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
     int rc = entities_reload_types(k->entities, err);
     entities_drop_cached(k->entities);
     if (rc == 0 && k->follower.reread) {
-        rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
+        rc = k->follower.reread(k->follower.user, entities_store(k->entities), err);
     }
     if (rc == 0 && k->follower.change) {
         (void)k->follower.change(k->follower.user, &broken);
@@ -614,12 +614,12 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
  * `begin`: then a failure leaves nothing but rollback. */
 static int keeper_follow(struct keeper *k, struct tidings_error *err)
 {
-    struct entity_rows *rows = entities_rows(k->entities);
+    struct store *store = entities_store(k->entities);
     int rc = k->broken_at > 0 ? keeper_follow_reread(k, err) : 0;
-    rc = rc == 0 ? k->shared->follow(rows, follow_one, k, err) : rc;
+    rc = rc == 0 ? k->shared->follow(store, follow_one, k, err) : rc;
     while (rc == 0 && k->broken_at > 0) {
         rc = keeper_follow_reread(k, err);
-        rc = rc == 0 ? k->shared->follow(rows, follow_one, k, err) : rc;
+        rc = rc == 0 ? k->shared->follow(store, follow_one, k, err) : rc;
     }
     if (rc == 0 && k->has_new_types) {
         rc = entities_reload_types(k->entities, err);
@@ -663,7 +663,7 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
     (void)poll;
     (void)events;
     /* Not within a batch: it stays readable, or is asked for before the loop waits. */
-    if (!k->is_open && k->shared->wake(entities_rows(k->entities)) != 0) {
+    if (!k->is_open && k->shared->wake(entities_store(k->entities)) != 0) {
         (void)keeper_follow(k, &err);
     }
 }
@@ -671,11 +671,11 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
 /* What came while something else was asked. If that does not end, other work comes between. */
 static void keeper_follow_news(struct keeper *k)
 {
-    struct entity_rows *rows = entities_rows(k->entities);
+    struct store *store = entities_store(k->entities);
     struct tidings_error err = {0};
-    bool has_news = k->shared->has_news && k->shared->has_news(rows);
+    bool has_news = k->shared->has_news && k->shared->has_news(store);
     for (int i = 0; has_news && i < NEWS_AT_A_TIME; i++) {
-        has_news = keeper_follow(k, &err) == 0 && k->shared->has_news(rows);
+        has_news = keeper_follow(k, &err) == 0 && k->shared->has_news(store);
     }
     if (has_news) {
         loop_timer_start(k->follow_timer, 0, KEEPER_FOLLOW_MS);
@@ -701,13 +701,13 @@ static void keeper_follow_before_wait(struct keeper *k)
         return;
     }
     keeper_follow_news(k);
-    int fd = k->shared->descriptor(entities_rows(k->entities));
+    int fd = k->shared->descriptor(entities_store(k->entities));
     if (fd >= 0 && fd == k->woken_fd) {
         return;
     }
     keeper_follow_unwatch(k);
     /* None, perhaps since it is another one of the same number: it is watched before this wait. */
-    fd = fd >= 0 ? fd : k->shared->descriptor(entities_rows(k->entities));
+    fd = fd >= 0 ? fd : k->shared->descriptor(entities_store(k->entities));
     k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     k->woken =
         k->watched_fd >= 0 ? loop_poll_open(k->actor.loop, k->watched_fd, on_woken, k, NULL) : NULL;
@@ -752,7 +752,7 @@ static int keeper_follow_open(struct keeper *k, struct tidings_error *err)
     if (!k->follow_timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    k->shared = entities_rows(k->entities)->shared;
+    k->shared = entities_store(k->entities)->shared;
     return 0;
 }
 

@@ -39,8 +39,8 @@ struct keeper_job {
     int code;
 };
 
-/* Takes `rows`, also on failure. */
-int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_error *err);
+/* Takes `store`, also on failure. */
+int keeper_open(struct store *store, struct keeper **ret, struct tidings_error *err);
 /* What was submitted before is done first. NULL is fine. */
 void keeper_close(struct keeper *k);
 
@@ -79,7 +79,7 @@ struct keeper_follower {
     bool (*change)(void *user, const struct kept_change *change);
     /* The store lost what it had committed: what is known of it is read again. The one that asks.
      */
-    int (*reread)(void *user, struct entity_rows *rows, struct tidings_error *err);
+    int (*reread)(void *user, struct store *rows, struct tidings_error *err);
     /* Everything up to `position` was told, ours and theirs. */
     void (*reached)(void *user, uint64_t position);
     /* The store cannot be reached, or can again. */

@@ -127,11 +127,11 @@ static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind
     }
 }
 
-static int sqlite_transfer_each(struct entity_rows *rows, struct transfer_mark after,
-                                transfer_row_fn fn, void *user, struct tidings_error *err)
+static int sqlite_transfer_each(struct store *store, struct transfer_mark after, transfer_row_fn fn,
+                                void *user, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     int rc = sqlite_apply(s, err); /* what was replaced or forgotten leaves the log */
     for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
         struct sqlite3_stmt *st = NULL;
@@ -155,20 +155,20 @@ static int sqlite_transfer_each(struct entity_rows *rows, struct transfer_mark a
     return rc;
 }
 
-static int sqlite_transfer_state(struct entity_rows *rows, struct transfer_state *ret,
+static int sqlite_transfer_state(struct store *store, struct transfer_state *ret,
                                  struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     int64_t floor = 0;
-    sqlite_entities_release(s);
-    int rc = sqlite_entities_number(s, "SELECT floor FROM main.state", &floor, err);
+    sqlite_store_release(s);
+    int rc = sqlite_store_number(s, "SELECT floor FROM main.state", &floor, err);
     *ret = (struct transfer_state){.position = (uint64_t)s->last_seq, .floor = (uint64_t)floor};
     return rc;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int transfer_find_copying(struct sqlite_entities *s, struct tidings_str source,
+static int transfer_find_copying(struct sqlite_store *s, struct tidings_str source,
                                  struct transfer_mark *ret, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -188,12 +188,12 @@ static int transfer_find_copying(struct sqlite_entities *s, struct tidings_str s
     return rc;
 }
 
-static int transfer_make_copying(struct sqlite_entities *s, struct tidings_str source,
+static int transfer_make_copying(struct sqlite_store *s, struct tidings_str source,
                                  struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int64_t starts = 0;
-    int rc = sqlite_entities_number(s, "SELECT count(*) FROM main.epochs", &starts, err);
+    int rc = sqlite_store_number(s, "SELECT count(*) FROM main.epochs", &starts, err);
     if (rc == 0 && (starts > 0 || s->last_seq > 0)) {
         return tidings_fail(err, TIDINGS_E_EXISTS,
                             "there is something in it: a copy needs a new store");
@@ -216,12 +216,12 @@ static int transfer_make_copying(struct sqlite_entities *s, struct tidings_str s
     return rc;
 }
 
-static int sqlite_transfer_begin(struct entity_rows *rows, struct tidings_str source,
+static int sqlite_transfer_begin(struct store *store, struct tidings_str source,
                                  struct transfer_mark *ret, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     int64_t is_copying = 0;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     *ret = TRANSFER_BEGINNING;
     int rc = sqlite_transfer_is_copying(s, &is_copying, err);
     if (rc < 0) {
@@ -231,8 +231,8 @@ static int sqlite_transfer_begin(struct entity_rows *rows, struct tidings_str so
                       : transfer_make_copying(s, source, err);
 }
 
-static int transfer_run_ints(struct sqlite_entities *s, enum statement which,
-                             const int64_t *numbers, size_t count, struct tidings_error *err)
+static int transfer_run_ints(struct sqlite_store *s, enum statement which, const int64_t *numbers,
+                             size_t count, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, which, &st, err);
@@ -242,56 +242,56 @@ static int transfer_run_ints(struct sqlite_entities *s, enum statement which,
     return rc == 0 ? sqlite_run(s->db, st, err) : rc;
 }
 
-static int transfer_put_version(struct sqlite_entities *s, const struct transfer_row *r,
+static int transfer_put_version(struct sqlite_store *s, const struct transfer_row *r,
                                 struct tidings_error *err)
 {
     static const enum statement more[] = {TRANSFER_ADD_VERSION, TRANSFER_SET_CURRENT,
                                           TRANSFER_SET_APPLIED};
     s->last_seq = r->number - 1;
     s->now_ms = r->at_ms;
-    int rc = sqlite_entities_append(s, &r->version, TIMELINE_NEVER, TIMELINE_NEVER, err);
+    int rc = sqlite_store_append(s, &r->version, TIMELINE_NEVER, TIMELINE_NEVER, err);
     for (size_t i = 0; rc == 0 && i < 3; i++) {
         rc = transfer_run_ints(s, more[i], &r->number, 1, err);
     }
     return rc;
 }
 
-static int transfer_put_published(struct entity_rows *rows, struct sqlite_entities *s,
+static int transfer_put_published(struct store *store, struct sqlite_store *s,
                                   const struct transfer_row *r, struct tidings_error *err)
 {
     s->last_seq = r->number - 1;
     s->now_ms = r->at_ms;
-    (void)rows;
+    (void)store;
     return sqlite_published_write(s, &r->published, r->removed ? NULL : &r->published.content, err);
 }
 
-static int transfer_put_type(struct entity_rows *rows, struct sqlite_entities *s,
+static int transfer_put_type(struct store *store, struct sqlite_store *s,
                              const struct transfer_row *r, struct tidings_error *err)
 {
     s->last_seq = r->number > 0 ? r->number - 1 : -1; /* then it gets 0 */
-    return sqlite_entities_put_type(rows, &r->type, err);
+    return sqlite_store_put_type(store, &r->type, err);
 }
 
-static int sqlite_transfer_put(struct entity_rows *rows, const struct transfer_row *r,
+static int sqlite_transfer_put(struct store *store, const struct transfer_row *r,
                                struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     const int64_t run[] = {(int64_t)r->epoch, r->first, r->last};
     int64_t mark[] = {r->kind, r->number};
     int rc = 0;
     switch (r->kind) {
     case TRANSFER_TYPE:
-        rc = transfer_put_type(rows, s, r, err);
+        rc = transfer_put_type(store, s, r, err);
         break;
     case TRANSFER_VERSION:
         rc = transfer_put_version(s, r, err);
         break;
     case TRANSFER_MOVED:
         s->last_seq = r->number - 1;
-        rc = sqlite_entities_leave(s, &r->version, err);
+        rc = sqlite_store_leave(s, &r->version, err);
         break;
     case TRANSFER_PUBLISHED:
-        rc = transfer_put_published(rows, s, r, err);
+        rc = transfer_put_published(store, s, r, err);
         break;
     case TRANSFER_RUN:
     case TRANSFER_KINDS:
@@ -300,19 +300,19 @@ static int sqlite_transfer_put(struct entity_rows *rows, const struct transfer_r
         break;
     case TRANSFER_TASK:
         mark[1] = INT64_MIN; /* likewise */
-        rc = sqlite_tasks_put(rows, &r->task, err);
+        rc = sqlite_tasks_put(store, &r->task, err);
         rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
         break;
     }
     return rc == 0 ? transfer_run_ints(s, TRANSFER_SET_MARK, mark, 2, err) : rc;
 }
 
-static int sqlite_transfer_end(struct entity_rows *rows, const struct transfer_state *state,
+static int sqlite_transfer_end(struct store *store, const struct transfer_state *state,
                                struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     const int64_t numbers[] = {(int64_t)state->position, (int64_t)state->floor};
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     s->last_seq = (int64_t)state->position;
     int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
     rc = rc == 0 ? transfer_run_ints(s, TRANSFER_SET_STATE, numbers, 2, err) : rc;
@@ -324,10 +324,10 @@ static int sqlite_transfer_end(struct entity_rows *rows, const struct transfer_s
     return rc;
 }
 
-int sqlite_transfer_is_copying(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err)
+int sqlite_transfer_is_copying(struct sqlite_store *s, int64_t *ret, struct tidings_error *err)
 {
-    return sqlite_entities_number(s, "SELECT count(*) FROM main.sqlite_master WHERE name='copying'",
-                                  ret, err);
+    return sqlite_store_number(s, "SELECT count(*) FROM main.sqlite_master WHERE name='copying'",
+                               ret, err);
 }
 
 const struct transfer_ops sqlite_transfer = {
@@ -428,16 +428,16 @@ static int transfer_count_row(void *user, const struct transfer_row *row, struct
     return 0;
 }
 
-int transfer_count(struct entity_rows *rows, struct transfer_figures *ret,
-                   struct tidings_error *err)
+int transfer_count(struct store *store, struct transfer_figures *ret, struct tidings_error *err)
 {
     struct transfer_counting c = {.figures = ret};
     struct transfer_state state;
     *ret = (struct transfer_figures){.position = 0};
     sha256_init(&c.digest);
-    int rc = rows->kept->transfer->state(rows, &state, err);
-    rc = rc == 0 ? rows->kept->transfer->each(rows, TRANSFER_BEGINNING, transfer_count_row, &c, err)
-                 : rc;
+    int rc = store->kept->transfer->state(store, &state, err);
+    rc = rc == 0
+             ? store->kept->transfer->each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err)
+             : rc;
     ret->position = rc == 0 ? state.position : 0;
     sha256_end(&c.digest, ret->digest);
     return rc;
@@ -446,7 +446,7 @@ int transfer_count(struct entity_rows *rows, struct transfer_figures *ret,
 /* ---- copying --------------------------------------------------------------------------------- */
 
 struct transfer_copying {
-    struct entity_rows *to;
+    struct store *to;
     struct transfer_figures figures;
     size_t rows, bytes; /* of the batch */
     bool is_open;
@@ -484,7 +484,7 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     return c->rows >= BATCH_ROWS || c->bytes >= BATCH_BYTES ? transfer_commit(c, err) : 0;
 }
 
-int transfer_copy(struct entity_rows *from, struct entity_rows *to, struct tidings_str source,
+int transfer_copy(struct store *from, struct store *to, struct tidings_str source,
                   transfer_progress_fn progress, void *user, struct tidings_error *err)
 {
     struct transfer_copying c = {.to = to, .progress = progress, .user = user};

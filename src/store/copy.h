@@ -62,19 +62,18 @@ struct transfer_state {
  */
 struct transfer_ops {
     /* Every row behind `after`, in order. */
-    int (*each)(struct entity_rows *rows, struct transfer_mark after, transfer_row_fn fn,
-                void *user, struct tidings_error *err);
-    int (*state)(struct entity_rows *rows, struct transfer_state *ret, struct tidings_error *err);
+    int (*each)(struct store *rows, struct transfer_mark after, transfer_row_fn fn, void *user,
+                struct tidings_error *err);
+    int (*state)(struct store *rows, struct transfer_state *ret, struct tidings_error *err);
     /* Be the target of a copy from `source` (a text that names it): 0 when the store is empty, 1
      * when such a copy was begun before (*ret: how far it came). TIDINGS_E_EXISTS: there is
      * something else in it. Until `end` nobody can open the store but to go on with the copy. */
-    int (*begin)(struct entity_rows *rows, struct tidings_str source, struct transfer_mark *ret,
+    int (*begin)(struct store *rows, struct tidings_str source, struct transfer_mark *ret,
                  struct tidings_error *err);
     /* Inside a batch: add the row as it is. The commit remembers how far the copy has come. */
-    int (*put)(struct entity_rows *rows, const struct transfer_row *row, struct tidings_error *err);
+    int (*put)(struct store *rows, const struct transfer_row *row, struct tidings_error *err);
     /* Everything is there: the store is one like others. */
-    int (*end)(struct entity_rows *rows, const struct transfer_state *state,
-               struct tidings_error *err);
+    int (*end)(struct store *rows, const struct transfer_state *state, struct tidings_error *err);
 };
 
 struct transfer_figures {
@@ -88,11 +87,10 @@ struct transfer_figures {
 typedef bool (*transfer_progress_fn)(void *user, const struct transfer_figures *done);
 
 /* Write all rows of `from` into `to`. `source` names `from`. */
-int transfer_copy(struct entity_rows *from, struct entity_rows *to, struct tidings_str source,
+int transfer_copy(struct store *from, struct store *to, struct tidings_str source,
                   transfer_progress_fn progress, void *user, struct tidings_error *err);
 /* Count and digest the rows of a store: two that hold the same have the same digest. */
-int transfer_count(struct entity_rows *rows, struct transfer_figures *ret,
-                   struct tidings_error *err);
+int transfer_count(struct store *store, struct transfer_figures *ret, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
  * Copying a store of SQLite: operations of store/copy.h.
@@ -100,8 +98,8 @@ int transfer_count(struct entity_rows *rows, struct transfer_figures *ret,
 
 extern const struct transfer_ops sqlite_transfer;
 
-struct sqlite_entities;
+struct sqlite_store;
 /* Was a copy into this file begun and not ended? *ret: 1. */
-int sqlite_transfer_is_copying(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err);
+int sqlite_transfer_is_copying(struct sqlite_store *s, int64_t *ret, struct tidings_error *err);
 
 #endif

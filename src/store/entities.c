@@ -230,20 +230,20 @@ bool entity_holds_has(const struct entity_holds *h, struct tidings_str id, int64
 
 /* ---------------------------------------------------------------------------------------------- */
 
-int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err)
+int entities_open(struct store *store, struct entities **ret, struct tidings_error *err)
 {
     struct entities *e = mem_zalloc(sizeof(*e));
     if (!e) {
-        rows->ops->destroy(rows);
+        store->ops->destroy(store);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    e->rows = rows;
+    e->store = store;
     list_init(&e->types);
     map_init(&e->by_label);
     map_init(&e->newest);
     entity_holds_init(&e->holds);
     entity_read_cache_init(&e->read_cache);
-    int rc = rows->shared ? entity_recent_create(&e->recent, err) : 0;
+    int rc = store->shared ? entity_recent_create(&e->recent, err) : 0;
     rc = rc == 0 ? entity_types_load(e, err) : rc;
     if (rc < 0) {
         entities_close(e);
@@ -261,25 +261,25 @@ void entities_close(struct entities *e)
         entity_holds_deinit(&e->holds);
         entity_read_cache_clear(&e->read_cache);
         entity_recent_destroy(e->recent);
-        e->rows->ops->destroy(e->rows);
+        e->store->ops->destroy(e->store);
         mem_free(e);
     }
 }
 
-struct entity_rows *entities_rows(struct entities *e)
+struct store *entities_store(struct entities *e)
 {
-    return e->rows;
+    return e->store;
 }
 
 int64_t entities_now(struct entities *e)
 {
-    const struct shared_ops *shared = e->rows->shared;
-    return shared && shared->now ? shared->now(e->rows) : clock_wall_ms();
+    const struct shared_ops *shared = e->store->shared;
+    return shared && shared->now ? shared->now(e->store) : clock_wall_ms();
 }
 
 uint64_t entities_position(struct entities *e)
 {
-    return e->rows->ops->position(e->rows);
+    return e->store->ops->position(e->store);
 }
 
 /* ---- holding --------------------------------------------------------------------------------- */
@@ -299,16 +299,16 @@ void entities_release(struct entities *e, struct tidings_str id, int64_t from)
 int entities_begin(struct entities *e, struct tidings_error *err)
 {
     e->has_added_types = false;
-    int rc = e->rows->ops->begin(e->rows, err);
+    int rc = e->store->ops->begin(e->store, err);
     e->in_batch = rc == 0;
     return rc;
 }
 
 bool entities_begin_unlocked(struct entities *e)
 {
-    const struct shared_ops *shared = e->rows->shared;
+    const struct shared_ops *shared = e->store->shared;
     e->has_added_types = false;
-    e->in_batch = shared && shared->begin_unlocked && shared->begin_unlocked(e->rows);
+    e->in_batch = shared && shared->begin_unlocked && shared->begin_unlocked(e->store);
     return e->in_batch;
 }
 
@@ -324,7 +324,7 @@ static void end_added_types(struct entities *e, bool is_committed)
 
 int entities_commit(struct entities *e, struct tidings_error *err)
 {
-    int rc = e->rows->ops->commit(e->rows, err);
+    int rc = e->store->ops->commit(e->store, err);
     e->in_batch = false;
     end_added_types(e, rc == 0);
     return rc;
@@ -332,7 +332,7 @@ int entities_commit(struct entities *e, struct tidings_error *err)
 
 void entities_rollback(struct entities *e)
 {
-    e->rows->ops->rollback(e->rows);
+    e->store->ops->rollback(e->store);
     e->in_batch = false;
     end_added_types(e, false);
 }
@@ -340,7 +340,7 @@ void entities_rollback(struct entities *e)
 int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct tidings_error *err)
 {
     int64_t held = entity_holds_oldest(&e->holds, id);
-    return e->rows->ops->forget(e->rows, id, end < held ? end : held, err);
+    return e->store->ops->forget(e->store, id, end < held ? end : held, err);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -440,7 +440,7 @@ static int find_current(struct entities *e, struct tidings_str id, struct entity
     bool keeps = e->read_cache.max_bytes > 0 && !e->in_batch;
     const struct entity_version *known =
         keeps && e->is_unreachable ? entity_read_cache_find(&e->read_cache, id) : NULL;
-    int rc = known ? 1 : e->rows->ops->find(e->rows, id, TIMELINE_FOREVER, ret, err);
+    int rc = known ? 1 : e->store->ops->find(e->store, id, TIMELINE_FOREVER, ret, err);
     known = keeps && rc == TIDINGS_E_BUSY ? entity_read_cache_find(&e->read_cache, id) : known;
     if (known) {
         *ret = *known;
@@ -459,7 +459,7 @@ int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct 
                   struct entity_version *ret, struct tidings_error *err)
 {
     int rc = at == TIMELINE_FOREVER ? find_current(e, id, ret, err)
-                                    : e->rows->ops->find(e->rows, id, at, ret, err);
+                                    : e->store->ops->find(e->store, id, at, ret, err);
     if (rc == 1 && !entity_version_keep(ret, arena)) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -472,7 +472,7 @@ int entities_patch_from(struct entities *e, struct tidings_str id, int64_t basel
     *ret = (struct entity_patch){.patch = STR_EMPTY};
     int rc = entities_find(e, id, TIMELINE_FOREVER, arena, &ret->version, err);
     struct entity_version base;
-    rc = rc == 1 ? e->rows->ops->find(e->rows, id, baseline, &base, err) : rc;
+    rc = rc == 1 ? e->store->ops->find(e->store, id, baseline, &base, err) : rc;
     if (rc != 1 || base.from != baseline) {
         return rc < 0 ? rc : 0;
     }
@@ -488,20 +488,20 @@ int entities_patch_from(struct entities *e, struct tidings_str id, int64_t basel
 int entities_history(struct entities *e, struct tidings_str id, int64_t first, entity_version_fn fn,
                      void *user, struct tidings_error *err)
 {
-    return e->rows->ops->history(e->rows, id, first, fn, user, err);
+    return e->store->ops->history(e->store, id, first, fn, user, err);
 }
 
 int entities_list(struct entities *e, const struct entity_scope *scope, struct tidings_str after,
                   entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    return e->rows->ops->list(e->rows, scope, after, fn, user, err);
+    return e->store->ops->list(e->store, scope, after, fn, user, err);
 }
 
 static int entity_aging_step(struct entities *e, struct tidings_error *err);
 
 int entities_idle(struct entities *e, struct tidings_error *err)
 {
-    int rc = e->rows->ops->idle(e->rows, err);
+    int rc = e->store->ops->idle(e->store, err);
     return rc != 0 ? rc : entity_aging_step(e, err);
 }
 
@@ -588,8 +588,8 @@ static int entity_aging_step(struct entities *e, struct tidings_error *err)
     struct aging_pass a = {.e = e};
     const struct entity_scope everything = {.deleted = true};
     arena_init(&a.arena, AT_A_TIME * (ENTITY_ID_MAX + 16u));
-    int rc = e->rows->ops->list(e->rows, &everything, tidings_str(e->aged), entities_aging_take, &a,
-                                err);
+    int rc = e->store->ops->list(e->store, &everything, tidings_str(e->aged), entities_aging_take,
+                                 &a, err);
     rc = rc == 0 && a.failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : rc;
     rc = rc == 0 && a.count > 0 ? entities_aging_forget(&a, now, err) : rc;
     bool is_over = rc < 0 || a.seen < AT_A_TIME;

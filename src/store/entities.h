@@ -35,11 +35,11 @@
 
 struct entities;
 
-/* Takes `rows`, also on failure. Reads the types. */
-int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err);
+/* Takes `store`, also on failure. Reads the types. */
+int entities_open(struct store *store, struct entities **ret, struct tidings_error *err);
 void entities_close(struct entities *e); /* NULL is fine */
 /* For what is kept beside them, in the same batches. */
-struct entity_rows *entities_rows(struct entities *e);
+struct store *entities_store(struct entities *e);
 /* Unix time by the clock that counts: the store's where several nodes have it in common. */
 int64_t entities_now(struct entities *e);
 /* Of the newest change of a type or an entity; 0: nothing outlives the program. */
@@ -278,7 +278,7 @@ struct entity_type {
 };
 
 struct entities {
-    struct entity_rows *rows;
+    struct store *store;
     struct list types; /* by name, then by version */
     struct map by_label;
     struct map newest;            /* name -> its newest version */

@@ -279,7 +279,7 @@ static bool load_one(void *user, const struct entity_type_row *row)
 int entity_types_load(struct entities *e, struct tidings_error *err)
 {
     struct loading l = {e, err, 0};
-    int rc = e->rows->ops->types(e->rows, load_one, &l, err);
+    int rc = e->store->ops->types(e->store, load_one, &l, err);
     return rc < 0 ? rc : l.rc;
 }
 
@@ -427,7 +427,7 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
         err->code = TIDINGS_E_INVALID;
     }
     rc = rc == TIDINGS_E_LIMIT ? TIDINGS_E_INVALID : rc; /* the caller's doing, not the medium's */
-    rc = rc == 0 ? e->rows->ops->put_type(e->rows, &row, err) : rc;
+    rc = rc == 0 ? e->store->ops->put_type(e->store, &row, err) : rc;
     if (rc == 0) {
         e->has_added_types = t->is_added = true;
         rc = type_enter(e, t, err);

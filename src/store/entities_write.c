@@ -200,7 +200,7 @@ static int entities_write_prepare(struct write_context *k, size_t i)
     if (rc < 0) {
         return rc;
     }
-    rc = k->e->rows->ops->find(k->e->rows, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
+    rc = k->e->store->ops->find(k->e->store, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
     s->exists = rc == 1;
     if (rc < 0) {
         return entities_write_unreadable(k, i, rc);
@@ -292,7 +292,7 @@ static int set_previous(struct write_context *k, struct step *s)
         return 0;
     }
     struct entity_version before;
-    int rc = k->e->rows->ops->find(k->e->rows, s->w->id, s->now.from - 1, &before, k->err);
+    int rc = k->e->store->ops->find(k->e->store, s->w->id, s->now.from - 1, &before, k->err);
     s->next.previous = STR_EMPTY;
     rc = rc == TIDINGS_E_INTERNAL ? 0 : rc; /* damaged: nothing leads back to it */
     return rc == 1 ? entity_diff(s->next.value, before.value, k->arena, &s->next.previous, k->err)
@@ -330,7 +330,7 @@ static int finish_steps(struct write_context *k)
 static int forget_old(struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
-    const struct entity_rows_ops *ops = k->e->rows->ops;
+    const struct store_ops *ops = k->e->store->ops;
     int rc = 0;
     if (t && !t->keeping.history) {
         return entity_forget(k->e, s->w->id, s->next.from, k->err);
@@ -340,7 +340,7 @@ static int forget_old(struct write_context *k, const struct step *s)
     }
     if (rc == 0 && t && t->keeping.max_versions > 0) {
         int64_t oldest = 0; /* of those that stay */
-        rc = ops->nth(k->e->rows, s->w->id, t->keeping.max_versions, &oldest, k->err);
+        rc = ops->nth(k->e->store, s->w->id, t->keeping.max_versions, &oldest, k->err);
         rc = rc == 1 ? entity_forget(k->e, s->w->id, oldest, k->err) : rc;
     }
     return rc;
@@ -367,7 +367,7 @@ static int entities_write_put_key(struct write_context *k)
         .at = k->t->now,
     };
     int rc = text.failed ? tidings_fail(k->err, text.failed, "out of memory")
-                         : k->e->rows->ops->put_key(k->e->rows, &key, k->err);
+                         : k->e->store->ops->put_key(k->e->store, &key, k->err);
     buf_deinit(&text);
     return rc;
 }
@@ -378,7 +378,7 @@ static int put_steps(struct write_context *k)
         struct step *s = &k->steps[i];
         int rc = 0;
         if (s->changed) {
-            rc = k->e->rows->ops->put(k->e->rows, &s->next, s->replaces_current, k->err);
+            rc = k->e->store->ops->put(k->e->store, &s->next, s->replaces_current, k->err);
             entity_read_cache_drop(&k->e->read_cache, s->next.id);
             entity_recent_drop(k->e->recent, s->next.id, TIMELINE_FOREVER);
             s->position = entities_position(k->e);
@@ -430,7 +430,7 @@ static int find_done(struct write_context *k, struct entity_done *done)
     const struct entity_transaction *t = k->t;
     struct entity_key found;
     struct json *list = NULL;
-    int rc = k->e->rows->ops->find_key(k->e->rows, t->owner, t->key, &found, k->err);
+    int rc = k->e->store->ops->find_key(k->e->store, t->owner, t->key, &found, k->err);
     if (rc <= 0 || found.at <= t->now - ENTITY_KEY_AGE_MS) {
         return rc < 0 ? entities_write_medium(k, 0, rc) : 0;
     }
@@ -630,7 +630,7 @@ static int check_baseline(struct write_context *k, size_t i)
         return 0;
     }
     struct entity_version base;
-    int rc = k->e->rows->ops->find(k->e->rows, w->id, w->baseline, &base, k->err);
+    int rc = k->e->store->ops->find(k->e->store, w->id, w->baseline, &base, k->err);
     if (rc < 0) {
         return entities_write_unreadable(k, i, rc);
     }

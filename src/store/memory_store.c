@@ -241,7 +241,7 @@ struct undo {
 };
 
 struct memory {
-    struct entity_rows base;
+    struct store base;
     struct map by_id;
     struct key_table keys;
     struct entity **sorted;
@@ -250,15 +250,15 @@ struct memory {
     bool in_batch;
 };
 
-static const struct entity_rows_ops memory_ops;
+static const struct store_ops memory_ops;
 
-static struct memory *entity_memory_of(struct entity_rows *rows)
+static struct memory *memory_store_of(struct store *store)
 {
-    assert(rows->ops == &memory_ops);
-    return (struct memory *)(void *)rows;
+    assert(store->ops == &memory_ops);
+    return (struct memory *)(void *)store;
 }
 
-static int entity_memory_no_memory(struct tidings_error *err)
+static int memory_store_no_memory(struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
@@ -343,19 +343,19 @@ static void undo_one(struct memory *m, struct undo *u)
     }
 }
 
-static int memory_begin(struct entity_rows *rows, struct tidings_error *err)
+static int memory_begin(struct store *store, struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     assert(!m->in_batch);
     m->in_batch = true;
     return 0;
 }
 
-static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
+static int memory_commit(struct store *store, struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     assert(m->in_batch);
     list_each (it, next, &m->undo) {
         struct undo *u = list_entry(it, struct undo, link);
@@ -370,9 +370,9 @@ static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
     return 0;
 }
 
-static void memory_rollback(struct entity_rows *rows)
+static void memory_rollback(struct store *store)
 {
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     while (!list_empty(&m->undo)) {
         struct undo *newest = list_entry(m->undo.prev, struct undo, link);
         list_remove(&newest->link);
@@ -416,7 +416,7 @@ static struct stored *copy_version(const struct entity_version *v)
     return s;
 }
 
-static struct entity *entity_memory_add_entity(struct memory *m, struct tidings_str id)
+static struct entity *memory_store_add_entity(struct memory *m, struct tidings_str id)
 {
     struct entity *e = mem_zalloc(sizeof(*e) + id.len);
     if (!e || !make_room(&m->sorted, m->count, &m->room)) {
@@ -436,24 +436,24 @@ static struct entity *entity_memory_add_entity(struct memory *m, struct tidings_
     return e;
 }
 
-static int memory_put(struct entity_rows *rows, const struct entity_version *version,
+static int memory_put(struct store *store, const struct entity_version *version,
                       bool replaces_current, struct tidings_error *err)
 {
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     assert(m->in_batch);
     struct entity *e = map_find(&m->by_id, version->id);
     replaces_current = replaces_current && e;
     bool is_new = !e;
     struct stored *s = copy_version(version);
     struct undo *u = undo_create(UNDO_PUT, NULL, replaces_current ? 1 : 0);
-    e = e || !s || !u ? e : entity_memory_add_entity(m, version->id);
+    e = e || !s || !u ? e : memory_store_add_entity(m, version->id);
     if (!s || !u || !e || !make_room(&e->versions, e->count, &e->room)) {
         mem_free(s);
         mem_free(u);
         if (is_new && e) {
             remove_entity(m, e);
         }
-        return entity_memory_no_memory(err);
+        return memory_store_no_memory(err);
     }
     if (replaces_current) {
         u->taken[0] = e->versions[--e->count];
@@ -466,10 +466,10 @@ static int memory_put(struct entity_rows *rows, const struct entity_version *ver
     return 0;
 }
 
-static int memory_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+static int memory_forget(struct store *store, struct tidings_str id, int64_t end,
                          struct tidings_error *err)
 {
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     struct entity *e = map_find(&m->by_id, id);
     size_t gone = 0;
     while (e && gone + 1 < e->count && e->versions[gone + 1]->v.from <= end) {
@@ -480,7 +480,7 @@ static int memory_forget(struct entity_rows *rows, struct tidings_str id, int64_
     }
     struct undo *u = undo_create(UNDO_FORGET, e, gone);
     if (!u) {
-        return entity_memory_no_memory(err);
+        return memory_store_no_memory(err);
     }
     memcpy(u->taken, e->versions, gone * sizeof(*e->versions));
     e->count -= gone;
@@ -496,11 +496,11 @@ static struct entity_version version_at(const struct entity *e, size_t i)
     return v;
 }
 
-static int memory_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+static int memory_find(struct store *store, struct tidings_str id, int64_t at,
                        struct entity_version *ret, struct tidings_error *err)
 {
     (void)err;
-    struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
+    struct entity *e = map_find(&memory_store_of(store)->by_id, id);
     size_t low = 0, high = e ? e->count : 0;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -517,11 +517,11 @@ static int memory_find(struct entity_rows *rows, struct tidings_str id, int64_t 
     return 1;
 }
 
-static int memory_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+static int memory_nth(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
                       struct tidings_error *err)
 {
     (void)err;
-    const struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
+    const struct entity *e = map_find(&memory_store_of(store)->by_id, id);
     if (!e || n < 1 || (uint64_t)n > e->count) {
         return 0;
     }
@@ -529,11 +529,11 @@ static int memory_nth(struct entity_rows *rows, struct tidings_str id, int64_t n
     return 1;
 }
 
-static int memory_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+static int memory_history(struct store *store, struct tidings_str id, int64_t first,
                           entity_version_fn fn, void *user, struct tidings_error *err)
 {
     (void)err;
-    struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
+    struct entity *e = map_find(&memory_store_of(store)->by_id, id);
     for (size_t i = 0; e && i < e->count; i++) {
         struct entity_version v = version_at(e, i);
         if (v.from >= first && !fn(user, &v)) {
@@ -543,8 +543,7 @@ static int memory_history(struct entity_rows *rows, struct tidings_str id, int64
     return 0;
 }
 
-static bool entity_memory_is_wanted(const struct entity_version *v,
-                                    const struct entity_scope *scope)
+static bool memory_store_is_wanted(const struct entity_version *v, const struct entity_scope *scope)
 {
     return (scope->deleted || !v->deleted) &&
            (scope->type.len == 0 || str_eq(scope->type, v->type)) &&
@@ -552,15 +551,15 @@ static bool entity_memory_is_wanted(const struct entity_version *v,
            (!scope->by_parent || str_eq(scope->parent, v->parent));
 }
 
-static int memory_list(struct entity_rows *rows, const struct entity_scope *scope,
+static int memory_list(struct store *store, const struct entity_scope *scope,
                        struct tidings_str after, entity_version_fn fn, void *user,
                        struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     for (size_t i = after.len > 0 ? index_after(m, after) : 0; i < m->count; i++) {
         struct entity_version v = version_at(m->sorted[i], m->sorted[i]->count - 1);
-        if (entity_memory_is_wanted(&v, scope) && !fn(user, &v)) {
+        if (memory_store_is_wanted(&v, scope) && !fn(user, &v)) {
             break;
         }
     }
@@ -569,10 +568,10 @@ static int memory_list(struct entity_rows *rows, const struct entity_scope *scop
 
 /* ---- types and keys -------------------------------------------------------------------------- */
 
-static int memory_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+static int memory_put_type(struct store *store, const struct entity_type_row *row,
                            struct tidings_error *err)
 {
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     assert(m->in_batch);
     struct list *before = &m->types;
     list_each (it, next, &m->types) {
@@ -590,7 +589,7 @@ static int memory_put_type(struct entity_rows *rows, const struct entity_type_ro
     if (!t || !u) {
         mem_free(t);
         mem_free(u);
-        return entity_memory_no_memory(err);
+        return memory_store_no_memory(err);
     }
     char *at = t->text;
     t->row.name = str_pack(&at, row->name);
@@ -604,11 +603,11 @@ static int memory_put_type(struct entity_rows *rows, const struct entity_type_ro
     return 0;
 }
 
-static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+static int memory_types(struct store *store, entity_type_fn fn, void *user,
                         struct tidings_error *err)
 {
     (void)err;
-    list_each (it, next, &entity_memory_of(rows)->types) {
+    list_each (it, next, &memory_store_of(store)->types) {
         if (!fn(user, &list_entry(it, struct type, link)->row)) {
             break;
         }
@@ -616,50 +615,49 @@ static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
     return 0;
 }
 
-static int memory_put_key(struct entity_rows *rows, const struct entity_key *key,
+static int memory_put_key(struct store *store, const struct entity_key *key,
                           struct tidings_error *err)
 {
-    struct memory *m = entity_memory_of(rows);
+    struct memory *m = memory_store_of(store);
     assert(m->in_batch);
     struct undo *u = undo_create(UNDO_KEY, NULL, 0);
     struct key_row *row = u ? key_table_put(&m->keys, key) : NULL;
     if (!row) {
         mem_free(u);
-        return entity_memory_no_memory(err);
+        return memory_store_no_memory(err);
     }
     u->key = row;
     list_append(&m->undo, &u->link);
     return 0;
 }
 
-static int memory_find_key(struct entity_rows *rows, struct tidings_str owner,
-                           struct tidings_str key, struct entity_key *ret,
-                           struct tidings_error *err)
+static int memory_find_key(struct store *store, struct tidings_str owner, struct tidings_str key,
+                           struct entity_key *ret, struct tidings_error *err)
 {
     (void)err;
-    const struct entity_key *found = key_table_find(&entity_memory_of(rows)->keys, owner, key);
+    const struct entity_key *found = key_table_find(&memory_store_of(store)->keys, owner, key);
     if (found) {
         *ret = *found;
     }
     return found ? 1 : 0;
 }
 
-static int memory_idle(struct entity_rows *rows, struct tidings_error *err)
+static int memory_idle(struct store *store, struct tidings_error *err)
 {
-    (void)rows;
+    (void)store;
     (void)err;
     return 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void entity_memory_destroy(struct entity_rows *rows)
+static void memory_store_destroy(struct store *store)
 {
-    if (!rows) {
+    if (!store) {
         return;
     }
-    struct memory *m = entity_memory_of(rows);
-    memory_rollback(rows);
+    struct memory *m = memory_store_of(store);
+    memory_rollback(store);
     for (size_t i = 0; i < m->count; i++) {
         drop_entity(m->sorted[i]);
     }
@@ -672,11 +670,11 @@ static void entity_memory_destroy(struct entity_rows *rows)
     mem_free(m);
 }
 
-struct entity_rows *entity_memory_create(struct tidings_error *err)
+struct store *memory_store_create(struct tidings_error *err)
 {
     struct memory *m = mem_zalloc(sizeof(*m));
     if (!m) {
-        entity_memory_no_memory(err);
+        memory_store_no_memory(err);
         return NULL;
     }
     m->base.ops = &memory_ops;
@@ -687,15 +685,15 @@ struct entity_rows *entity_memory_create(struct tidings_error *err)
     return &m->base;
 }
 
-static uint64_t memory_position(struct entity_rows *rows)
+static uint64_t memory_position(struct store *store)
 {
-    (void)rows;
+    (void)store;
     return 0;
 }
 
-static const struct entity_rows_ops memory_ops = {
+static const struct store_ops memory_ops = {
     .name = "memory",
-    .destroy = entity_memory_destroy,
+    .destroy = memory_store_destroy,
     .begin = memory_begin,
     .commit = memory_commit,
     .rollback = memory_rollback,

@@ -7,6 +7,6 @@
 
 #include "store/store.h"
 
-struct entity_rows *entity_memory_create(struct tidings_error *err);
+struct store *memory_store_create(struct tidings_error *err);
 
 #endif

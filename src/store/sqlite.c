@@ -651,7 +651,7 @@ int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error 
  */
 
 /* What a failed commit may have left behind is gone when this returns 0. */
-static int make_certain(struct sqlite_entities *s, struct tidings_error *err)
+static int make_certain(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = s->is_uncertain ? sqlite_cut_log(s->db, err) : 0;
     rc = rc == 0 && s->is_uncertain ? sqlite_exec(s->db, "UPDATE main.state SET keys=keys", err)
@@ -660,10 +660,10 @@ static int make_certain(struct sqlite_entities *s, struct tidings_error *err)
     return rc;
 }
 
-int sqlite_entities_begin(struct entity_rows *rows, struct tidings_error *err)
+int sqlite_store_begin(struct store *store, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     s->now_ms = clock_wall_ms();
     s->seq_before = s->last_seq;
     s->fresh_before = s->n_fresh;
@@ -671,10 +671,10 @@ int sqlite_entities_begin(struct entity_rows *rows, struct tidings_error *err)
     return rc == 0 ? sqlite_statement_run(s, BEGIN, err) : rc;
 }
 
-void sqlite_entities_rollback(struct entity_rows *rows)
+void sqlite_store_rollback(struct store *store)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     sqlite_roll_back(s->db);
     heads_clear(&s->heads);
     s->max_keys = 0;
@@ -682,17 +682,17 @@ void sqlite_entities_rollback(struct entity_rows *rows)
     s->n_fresh = s->fresh_before;
 }
 
-int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err)
+int sqlite_store_commit(struct store *store, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     int rc = sqlite_check_file(s->db, err);
     if (rc == 0) {
         rc = sqlite_statement_run(s, COMMIT, err);
         s->is_uncertain = rc < 0 && !sqlite_has_not_written(s->db);
     }
     if (rc < 0) {
-        sqlite_entities_rollback(rows);
+        sqlite_store_rollback(store);
         return make_certain(s, NULL) == 0
                    ? rc
                    : error_wrap(err, TIDINGS_E_UNKNOWN,

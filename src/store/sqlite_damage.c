@@ -515,15 +515,15 @@ static int sqlite_loss_scan(struct sqlite_loss *l, struct tidings_error *err)
 /* The run that is not over in the database itself, without its log, and its newest position. */
 static bool sqlite_loss_peek(const struct sqlite_loss *l, uint64_t *ret_epoch, int64_t *ret_at)
 {
-    struct sqlite_entities s = {.db = NULL};
+    struct sqlite_store s = {.db = NULL};
     int64_t epoch = 0;
     int rc = sqlite_peek(l->file, &s.db, NULL);
-    rc = rc == 0 ? sqlite_entities_number(&s,
-                                          "SELECT epoch FROM main.epochs WHERE last IS NULL"
-                                          " ORDER BY number DESC LIMIT 1",
-                                          &epoch, NULL)
+    rc = rc == 0 ? sqlite_store_number(&s,
+                                       "SELECT epoch FROM main.epochs WHERE last IS NULL"
+                                       " ORDER BY number DESC LIMIT 1",
+                                       &epoch, NULL)
                  : rc;
-    rc = rc == 0 ? sqlite_entities_newest(&s, ret_at, NULL) : rc;
+    rc = rc == 0 ? sqlite_store_newest(&s, ret_at, NULL) : rc;
     sqlite_close(s.db);
     *ret_epoch = (uint64_t)epoch;
     return rc == 0;

@@ -158,16 +158,16 @@ static int history_each(struct file_history *h, struct sqlite *db, const char *s
     return rc;
 }
 
-int file_history_read(struct entity_rows *rows, uint64_t epoch, struct file_history **ret,
+int file_history_read(struct store *store, uint64_t epoch, struct file_history **ret,
                       struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct file_history *h = mem_zalloc(sizeof *h);
     if (!h) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     map_init(&h->scopes);
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     /* One that began before this was written down is of no use. */
     int rc = history_each(h, s->db,
                           "SELECT epoch, first, ifnull(last, first) FROM main.epochs WHERE first IS"
@@ -406,8 +406,8 @@ static void files_bind(struct sqlite3_stmt *st, const struct files_parameters *p
     }
 }
 
-static int files_run(struct sqlite_entities *s, enum statement which,
-                     const struct files_parameters *p, struct tidings_error *err)
+static int files_run(struct sqlite_store *s, enum statement which, const struct files_parameters *p,
+                     struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, which, &st, err);
@@ -418,7 +418,7 @@ static int files_run(struct sqlite_entities *s, enum statement which,
     return sqlite_run(s->db, st, err);
 }
 
-static int files_run_on_mount(struct sqlite_entities *s, enum statement which, int64_t mount,
+static int files_run_on_mount(struct sqlite_store *s, enum statement which, int64_t mount,
                               struct tidings_error *err)
 {
     const struct files_parameters p = {.numbers = {mount}, .number_count = 1};
@@ -426,7 +426,7 @@ static int files_run_on_mount(struct sqlite_entities *s, enum statement which, i
 }
 
 /* 0: there is none. */
-static int find_mount(struct sqlite_entities *s, struct tidings_str prefix, int64_t *ret,
+static int find_mount(struct sqlite_store *s, struct tidings_str prefix, int64_t *ret,
                       struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -443,7 +443,7 @@ static int find_mount(struct sqlite_entities *s, struct tidings_str prefix, int6
 
 /* ---- mounts ---------------------------------------------------------------------------------- */
 
-static int forget_mount(struct sqlite_entities *s, int64_t mount, struct tidings_error *err)
+static int forget_mount(struct sqlite_store *s, int64_t mount, struct tidings_error *err)
 {
     static const enum statement each[] = {DROP_FILE_DIRECTORIES, DROP_FILE_SCOPES, DROP_FILE_TOLD,
                                           DROP_FILE_ROOT};
@@ -466,7 +466,7 @@ static bool sqlite_files_is_mounted(struct tidings_str prefix, struct tidings_st
 }
 
 /* One that does not count any more; 0: there is none. */
-static int find_stale(struct sqlite_entities *s, const struct file_mount_row *mounts, size_t count,
+static int find_stale(struct sqlite_store *s, const struct file_mount_row *mounts, size_t count,
                       int64_t *ret, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -483,12 +483,12 @@ static int find_stale(struct sqlite_entities *s, const struct file_mount_row *mo
     return rc;
 }
 
-int sqlite_files_set_mounts(struct entity_rows *rows, const struct file_mount_row *mounts,
-                            size_t count, struct tidings_error *err)
+int sqlite_files_set_mounts(struct store *store, const struct file_mount_row *mounts, size_t count,
+                            struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     int64_t stale = 0;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = find_stale(s, mounts, count, &stale, err);
     while (rc == 0 && stale != 0) {
         rc = forget_mount(s, stale, err);
@@ -509,7 +509,7 @@ int sqlite_files_set_mounts(struct entity_rows *rows, const struct file_mount_ro
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static int put_change(struct sqlite_entities *s, const struct file_part_change *row,
+static int put_change(struct sqlite_store *s, const struct file_part_change *row,
                       struct tidings_error *err)
 {
     const struct change *c = row->change;
@@ -536,7 +536,7 @@ static int put_change(struct sqlite_entities *s, const struct file_part_change *
 }
 
 /* Of the oldest nothing is told any more, now or when the log may be longer. */
-static int forget_old_changes(struct sqlite_entities *s, size_t max, struct tidings_error *err)
+static int forget_old_changes(struct sqlite_store *s, size_t max, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int64_t floor = s->last_seq - (int64_t)max;
@@ -556,7 +556,7 @@ static int forget_old_changes(struct sqlite_entities *s, size_t max, struct tidi
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static int write_directories(struct sqlite_entities *s, int64_t mount, const struct file_part *part,
+static int write_directories(struct sqlite_store *s, int64_t mount, const struct file_part *part,
                              struct tidings_error *err)
 {
     int rc = 0;
@@ -578,7 +578,7 @@ static int write_directories(struct sqlite_entities *s, int64_t mount, const str
 }
 
 /* With a whole one it is certain how far this epoch came, and what is known. */
-static int write_marks(struct sqlite_entities *s, int64_t mount, const struct file_part *part,
+static int write_marks(struct sqlite_store *s, int64_t mount, const struct file_part *part,
                        int64_t position, struct tidings_error *err)
 {
     int rc = 0;
@@ -596,12 +596,11 @@ static int write_marks(struct sqlite_entities *s, int64_t mount, const struct fi
     return rc == 0 ? files_run(s, PUT_FILE_TOLD, &told, err) : rc;
 }
 
-int sqlite_files_write(struct entity_rows *rows, const struct file_part *part,
-                       struct tidings_error *err)
+int sqlite_files_write(struct store *store, const struct file_part *part, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     int64_t mount = 0, position = s->last_seq;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = find_mount(s, part->prefix, &mount, err);
     if (rc < 0 || mount == 0) {
         return rc;
@@ -617,13 +616,13 @@ int sqlite_files_write(struct entity_rows *rows, const struct file_part *part,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-int sqlite_files_root(struct entity_rows *rows, struct tidings_str prefix, struct saved_root *ret,
+int sqlite_files_root(struct store *store, struct tidings_str prefix, struct saved_root *ret,
                       struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
     *ret = (struct saved_root){0};
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_statement(s, FILE_MOUNT, &st, err);
     if (rc < 0) {
         return rc;
@@ -639,12 +638,12 @@ int sqlite_files_root(struct entity_rows *rows, struct tidings_str prefix, struc
     return rc < 0 ? rc : 0;
 }
 
-int sqlite_files_each(struct entity_rows *rows, struct tidings_str prefix, saved_directory_fn fn,
+int sqlite_files_each(struct store *store, struct tidings_str prefix, saved_directory_fn fn,
                       void *user, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_prepare(s->db,
                             "SELECT d.path, d.names FROM main.file_mounts m JOIN"
                             " main.file_directories d ON d.mount=m.mount WHERE m.prefix=?1 ORDER BY"

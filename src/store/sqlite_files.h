@@ -4,7 +4,7 @@
  * trees, directory by directory; since when which of their subtrees are known; and the changes of
  * files that were announced, so that who comes back hears of them.
  *
- * `rows` are those of entity_sqlite_open. Announcing a change of a file does not wait for the file:
+ * `rows` are those of sqlite_store_open. Announcing a change of a file does not wait for the file:
  * changes get their positions when they are written, in the order of their numbers.
  */
 #ifndef STORE_SQLITE_FILES_H
@@ -26,7 +26,7 @@
 struct file_history;
 
 /* Outside of batches; `epoch` is the one that begins. */
-int file_history_read(struct entity_rows *rows, uint64_t epoch, struct file_history **ret,
+int file_history_read(struct store *store, uint64_t epoch, struct file_history **ret,
                       struct tidings_error *err);
 void file_history_destroy(struct file_history *h); /* NULL is fine */
 
@@ -118,11 +118,11 @@ struct file_mount_row {
 };
 
 /* At the start, inside a batch: forget mounts that are not among these or had other settings. */
-int sqlite_files_set_mounts(struct entity_rows *rows, const struct file_mount_row *mounts,
-                            size_t count, struct tidings_error *err);
+int sqlite_files_set_mounts(struct store *store, const struct file_mount_row *mounts, size_t count,
+                            struct tidings_error *err);
 
 /* Inside a batch. A failure leaves nothing but rollback. */
-int sqlite_files_write(struct entity_rows *rows, const struct file_part *part,
+int sqlite_files_write(struct store *store, const struct file_part *part,
                        struct tidings_error *err);
 
 /* What was saved of a mount. */
@@ -130,12 +130,12 @@ struct saved_root {
     uint64_t print, device;
     bool is_known; /* false: nothing was saved */
 };
-int sqlite_files_root(struct entity_rows *rows, struct tidings_str prefix, struct saved_root *ret,
+int sqlite_files_root(struct store *store, struct tidings_str prefix, struct saved_root *ret,
                       struct tidings_error *err);
 /* Its directories, in the order of their paths, the root ("") first. A negative code of `fn` ends
  * this and is what this returns. */
 typedef int (*saved_directory_fn)(void *user, struct tidings_str path, struct tidings_str record);
-int sqlite_files_each(struct entity_rows *rows, struct tidings_str prefix, saved_directory_fn fn,
+int sqlite_files_each(struct store *store, struct tidings_str prefix, saved_directory_fn fn,
                       void *user, struct tidings_error *err);
 
 #endif

@@ -77,8 +77,8 @@ enum statement {
     STATEMENTS,
 };
 
-struct sqlite_entities {
-    struct entity_rows base;
+struct sqlite_store {
+    struct store base;
     struct sqlite *db;
     struct sqlite3_stmt *statements[STATEMENTS]; /* NULL until used */
     struct sqlite3_stmt *handed_out;             /* has slices out, or NULL */
@@ -99,45 +99,44 @@ struct sqlite_log_row {
     int64_t forget;   /* the version to be forgotten; TIMELINE_NEVER: this row is a version */
 };
 
-struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows);
-extern const struct sqlite_layout sqlite_entities_layout;
+struct sqlite_store *sqlite_store_of(struct store *store);
+extern const struct sqlite_layout sqlite_store_layout;
 /* store/sqlite_schema.c: the tables, made or brought up to date; its statements. */
-int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err);
-int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
+int sqlite_store_lay_out(struct sqlite_store *s, struct tidings_error *err);
+int sqlite_statement(struct sqlite_store *s, enum statement which, struct sqlite3_stmt **ret,
                      struct tidings_error *err);
 /* One without parameters and results. */
-int sqlite_statement_run(struct sqlite_entities *s, enum statement which,
-                         struct tidings_error *err);
+int sqlite_statement_run(struct sqlite_store *s, enum statement which, struct tidings_error *err);
 /* Reset the statement whose row was handed out last, before anything else is asked. */
-void sqlite_entities_release(struct sqlite_entities *s);
+void sqlite_store_release(struct sqlite_store *s);
 
 /* A row of the log: a version, or (`forget`) that one is to be forgotten. */
-int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
-                           int64_t replaces, int64_t forget, struct tidings_error *err);
+int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, int64_t replaces,
+                        int64_t forget, struct tidings_error *err);
 /* Its URI is another one from now on: remember that which it had, at a position of its own. */
-int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
-                          struct tidings_error *err);
+int sqlite_store_leave(struct sqlite_store *s, const struct entity_version *v,
+                       struct tidings_error *err);
 /* store/sqlite_store.c: `content` NULL: removed. */
 struct published_row;
-int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
+int sqlite_published_write(struct sqlite_store *s, const struct published_row *row,
                            const struct tidings_str *content, struct tidings_error *err);
 
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
  */
-int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
+int sqlite_apply(struct sqlite_store *s, struct tidings_error *err);
 /* The first column of the only row of a statement without parameters; 0 when there is none. */
-int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
-                           struct tidings_error *err);
+int sqlite_store_number(struct sqlite_store *s, const char *sql, int64_t *ret,
+                        struct tidings_error *err);
 /* The newest position that the tables know. */
-int sqlite_entities_newest(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err);
+int sqlite_store_newest(struct sqlite_store *s, int64_t *ret, struct tidings_error *err);
 
-/* store/sqlite.c: operations of struct entity_rows_ops. */
-int sqlite_entities_begin(struct entity_rows *rows, struct tidings_error *err);
-int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err);
-void sqlite_entities_rollback(struct entity_rows *rows);
+/* store/sqlite.c: operations of struct store_ops. */
+int sqlite_store_begin(struct store *store, struct tidings_error *err);
+int sqlite_store_commit(struct store *store, struct tidings_error *err);
+void sqlite_store_rollback(struct store *store);
 
-/* store/sqlite_store.c: operations of struct entity_rows_ops. */
-int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_row *row,
-                             struct tidings_error *err);
+/* store/sqlite_store.c: operations of struct store_ops. */
+int sqlite_store_put_type(struct store *store, const struct entity_type_row *row,
+                          struct tidings_error *err);
 
 #endif

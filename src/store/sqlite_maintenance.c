@@ -43,7 +43,7 @@ static int sqlite_care_size(const char *path, uint64_t *ret, struct tidings_erro
 static int sqlite_care_find(const char *path, uint64_t *ret_size, struct tidings_error *err)
 {
     int rc = sqlite_care_size(path, ret_size, err);
-    rc = rc == 0 ? sqlite_check_ours(path, &sqlite_entities_layout, err) : rc;
+    rc = rc == 0 ? sqlite_check_ours(path, &sqlite_store_layout, err) : rc;
     rc = rc == 0 ? sqlite_loss_check(path, err) : rc;
     return rc == TIDINGS_E_IO ? error_wrap(err, rc, "database '%.100s'", path) : rc;
 }
@@ -64,12 +64,12 @@ static const struct {
      "versions are listed of entities that are not"},
 };
 
-static int sqlite_care_check_rules(struct sqlite_entities *s, struct tidings_error *err)
+static int sqlite_care_check_rules(struct sqlite_store *s, struct tidings_error *err)
 {
-    int rc = sqlite_check_shape(s->db, &sqlite_entities_layout, err);
+    int rc = sqlite_check_shape(s->db, &sqlite_store_layout, err);
     for (size_t i = 0; rc == 0 && i < sizeof rules / sizeof *rules; i++) {
         int64_t n = 0;
-        rc = sqlite_entities_number(s, rules[i].sql, &n, err);
+        rc = sqlite_store_number(s, rules[i].sql, &n, err);
         if (rc == 0 && n != 0) {
             rc =
                 tidings_fail(err, TIDINGS_E_IO, "it is damaged: %s (%lld); put a copy in its place",
@@ -83,7 +83,7 @@ int sqlite_care_check(const char *path, published_row_fn published, struct trans
                       struct tidings_error *err)
 {
     struct sqlite *db = NULL;
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     uint64_t size;
     int rc = sqlite_care_find(path, &size, err);
     rc = rc == 0 ? sqlite_open(path, &db, err) : rc;
@@ -92,14 +92,14 @@ int sqlite_care_check(const char *path, published_row_fn published, struct trans
     }
     rc = sqlite_check_sound(db, err);
     sqlite_close(db);
-    rc = rc < 0 ? error_wrap(err, rc, "database '%s'", path) : entity_sqlite_open(path, &rows, err);
+    rc = rc < 0 ? error_wrap(err, rc, "database '%s'", path) : sqlite_store_open(path, &store, err);
     if (rc < 0) {
         return rc;
     }
-    rc = sqlite_care_check_rules(sqlite_entities_of(rows), err);
-    rc = rc == 0 ? rows->kept->each_published(rows, published, NULL, err) : rc;
-    rc = rc == 0 ? transfer_count(rows, ret, err) : rc;
-    rows->ops->destroy(rows);
+    rc = sqlite_care_check_rules(sqlite_store_of(store), err);
+    rc = rc == 0 ? store->kept->each_published(store, published, NULL, err) : rc;
+    rc = rc == 0 ? transfer_count(store, ret, err) : rc;
+    store->ops->destroy(store);
     return rc < 0 ? error_wrap(err, rc, "database '%s'", path) : 0;
 }
 

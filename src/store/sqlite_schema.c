@@ -320,7 +320,7 @@ static const char *const steps[] = {
     "ALTER TABLE file_changes ADD COLUMN subscribable INTEGER DEFAULT 1;",
 };
 
-const struct sqlite_layout sqlite_entities_layout = {
+const struct sqlite_layout sqlite_store_layout = {
     .steps = steps,
     .count = sizeof steps / sizeof *steps,
 };
@@ -476,7 +476,7 @@ static const char *const statements[STATEMENTS] = {
 };
 
 /* Statements are made when first used: opening a store costs what is needed then. */
-int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
+int sqlite_statement(struct sqlite_store *s, enum statement which, struct sqlite3_stmt **ret,
                      struct tidings_error *err)
 {
     if (!s->statements[which]) {
@@ -489,16 +489,16 @@ int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sql
     return 0;
 }
 
-int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct tidings_error *err)
+int sqlite_statement_run(struct sqlite_store *s, enum statement which, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, which, &st, err);
     return rc < 0 ? rc : sqlite_run(s->db, st, err);
 }
 
-int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err)
+int sqlite_store_lay_out(struct sqlite_store *s, struct tidings_error *err)
 {
-    int rc = sqlite_migrate(s->db, &sqlite_entities_layout, err);
+    int rc = sqlite_migrate(s->db, &sqlite_store_layout, err);
     rc = rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
     /* Temporary tables expire prepared statements; the one of sqlite_roll_back is prepared again by
      * running it. */

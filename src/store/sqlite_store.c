@@ -56,7 +56,7 @@ static const char apply[] =
     "DELETE FROM temp.fresh;"
     "DELETE FROM temp.gone;";
 
-int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err)
+int sqlite_apply(struct sqlite_store *s, struct tidings_error *err)
 {
     if (s->n_fresh == 0) {
         return 0;
@@ -78,8 +78,8 @@ int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err)
     return 0;
 }
 
-int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
-                           struct tidings_error *err)
+int sqlite_store_number(struct sqlite_store *s, const char *sql, int64_t *ret,
+                        struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, sql, &st, err);
@@ -90,9 +90,9 @@ int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *
 }
 
 /* Numbers of rows that are gone stay used. */
-int sqlite_entities_newest(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err)
+int sqlite_store_newest(struct sqlite_store *s, int64_t *ret, struct tidings_error *err)
 {
-    return sqlite_entities_number(
+    return sqlite_store_number(
         s,
         "SELECT max(applied, floor, ifnull((SELECT max(seq) FROM main.log), 0),"
         " ifnull((SELECT max(seq) FROM main.moved), 0),"
@@ -102,13 +102,13 @@ int sqlite_entities_newest(struct sqlite_entities *s, int64_t *ret, struct tidin
         ret, err);
 }
 
-static int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row *p,
-                                 struct tidings_error *err);
+static int sqlite_store_enter(struct sqlite_store *s, const struct sqlite_log_row *p,
+                              struct tidings_error *err);
 
 /* After opening: the tables in memory, from the rows that are not applied. */
-static int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err)
+static int sqlite_store_recover(struct sqlite_store *s, struct tidings_error *err)
 {
-    int rc = sqlite_entities_newest(s, &s->last_seq, err);
+    int rc = sqlite_store_newest(s, &s->last_seq, err);
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_prepare(s->db,
                                   "SELECT id, vfrom, seq, replaces, forget FROM main.log WHERE"
@@ -123,7 +123,7 @@ static int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_err
             .replaces = sqlite_int(st, 3),
             .forget = sqlite_int(st, 4),
         };
-        rc = sqlite_entities_enter(s, &row, err);
+        rc = sqlite_store_enter(s, &row, err);
     }
     sqlite_finalize(st);
     return rc;
@@ -133,11 +133,11 @@ static int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_err
  * Types of entities in SQLite: a small table, written as it is.
  */
 
-int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_row *row,
-                             struct tidings_error *err)
+int sqlite_store_put_type(struct store *store, const struct entity_type_row *row,
+                          struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, PUT_TYPE, &st, err);
     if (rc < 0) {
@@ -158,11 +158,11 @@ int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_
     return rc;
 }
 
-static int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, void *user,
-                                 struct tidings_error *err)
+static int sqlite_store_types(struct store *store, entity_type_fn fn, void *user,
+                              struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, TYPES, &st, err);
     if (rc < 0) {
@@ -191,7 +191,7 @@ static int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, vo
  * rises with each that is put and is never less than there are.
  */
 
-static int drop_aged(struct sqlite_entities *s, int64_t now, struct tidings_error *err)
+static int drop_aged(struct sqlite_store *s, int64_t now, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, DROP_AGED_KEYS, &st, err);
@@ -203,7 +203,7 @@ static int drop_aged(struct sqlite_entities *s, int64_t now, struct tidings_erro
 }
 
 /* All that an owner has but the newest. */
-static int drop_but(struct sqlite_entities *s, struct tidings_str owner, int64_t newest,
+static int drop_but(struct sqlite_store *s, struct tidings_str owner, int64_t newest,
                     struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -216,7 +216,7 @@ static int drop_but(struct sqlite_entities *s, struct tidings_str owner, int64_t
     return sqlite_run(s->db, st, err);
 }
 
-static int count_keys(struct sqlite_entities *s, struct tidings_error *err)
+static int count_keys(struct sqlite_store *s, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, KEY_COUNT, &st, err);
@@ -230,7 +230,7 @@ static int count_keys(struct sqlite_entities *s, struct tidings_error *err)
     return rc < 0 ? rc : 0;
 }
 
-static int drop_of_largest(struct sqlite_entities *s, struct tidings_error *err)
+static int drop_of_largest(struct sqlite_store *s, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, MOST_KEYS, &st, err);
@@ -245,11 +245,11 @@ static int drop_of_largest(struct sqlite_entities *s, struct tidings_error *err)
     return rc;
 }
 
-static int sqlite_entities_put_key(struct entity_rows *rows, const struct entity_key *key,
-                                   struct tidings_error *err)
+static int sqlite_store_put_key(struct store *store, const struct entity_key *key,
+                                struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct sqlite3_stmt *put = NULL;
     int rc = sqlite_statement(s, PUT_KEY, &put, err);
     rc = rc == 0 ? sqlite_statement_run(s, COUNT_KEY, err) : rc;
@@ -275,12 +275,12 @@ static int sqlite_entities_put_key(struct entity_rows *rows, const struct entity
 }
 
 /* store/sqlite_store.c: likewise. */
-static int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str owner,
-                                    struct tidings_str key, struct entity_key *ret,
-                                    struct tidings_error *err)
+static int sqlite_store_find_key(struct store *store, struct tidings_str owner,
+                                 struct tidings_str key, struct entity_key *ret,
+                                 struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, FIND_KEY, &st, err);
     if (rc < 0) {
@@ -311,12 +311,12 @@ static int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str
 
 #define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
 
-int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
+int sqlite_published_write(struct sqlite_store *s, const struct published_row *row,
                            const struct tidings_str *content, struct tidings_error *err)
 {
     const struct tidings_resource *about = &row->about;
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_statement(s, PUBLISH, &st, err);
     if (rc < 0) {
         return rc;
@@ -343,10 +343,10 @@ int sqlite_published_write(struct sqlite_entities *s, const struct published_row
     return rc;
 }
 
-int sqlite_published_put(struct entity_rows *rows, const struct published_row *row,
+int sqlite_published_put(struct store *store, const struct published_row *row,
                          uint64_t *ret_position, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     int rc = sqlite_published_write(s, row, &row->content, err);
     *ret_position = (uint64_t)s->last_seq;
     return rc;
@@ -354,7 +354,7 @@ int sqlite_published_put(struct entity_rows *rows, const struct published_row *r
 
 /* Of the removed only the newest are remembered; who comes back from before that must look again.
  */
-static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
+static int forget_removed(struct sqlite_store *s, struct tidings_error *err)
 {
     static const enum statement both[] = {FORGET_REMOVED, RAISE_FLOOR};
     struct sqlite3_stmt *st = NULL;
@@ -377,10 +377,10 @@ static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
     return rc < 0 ? rc : 0;
 }
 
-int sqlite_published_remove(struct entity_rows *rows, const struct published_row *gone,
+int sqlite_published_remove(struct store *store, const struct published_row *gone,
                             uint64_t *ret_position, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     const struct tidings_resource *about = &gone->about;
     const struct published_row row = {
         .about = {.uri = about->uri, .not_subscribable = about->not_subscribable},
@@ -394,13 +394,13 @@ int sqlite_published_remove(struct entity_rows *rows, const struct published_row
     return rc;
 }
 
-int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *user,
+int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
                           struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite *db = s->db;
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc =
         sqlite_prepare(db,
                        "SELECT uri, etag, size, modified, name, title, description, mime,"
@@ -440,7 +440,7 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
  */
 
 /* 1: it has. */
-static int sqlite_tasks_has_ended(struct sqlite_entities *s, struct tidings_str id,
+static int sqlite_tasks_has_ended(struct sqlite_store *s, struct tidings_str id,
                                   struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -454,12 +454,11 @@ static int sqlite_tasks_has_ended(struct sqlite_entities *s, struct tidings_str 
     return rc;
 }
 
-int sqlite_tasks_put(struct entity_rows *rows, const struct kept_task *task,
-                     struct tidings_error *err)
+int sqlite_tasks_put(struct store *store, const struct kept_task *task, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_tasks_has_ended(s, task->id, err);
     if (rc == 1) {
         return tidings_fail(err, TIDINGS_E_CONFLICT, "the task has ended already");
@@ -479,11 +478,11 @@ int sqlite_tasks_put(struct entity_rows *rows, const struct kept_task *task,
     return sqlite_run(s->db, st, err);
 }
 
-static int sqlite_tasks_sweep(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err)
+static int sqlite_tasks_sweep(struct store *store, int64_t now_ms, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_statement(s, SWEEP_TASKS, &st, err);
     if (rc < 0) {
         return rc;
@@ -506,12 +505,12 @@ struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first)
     };
 }
 
-static int sqlite_tasks_each(struct entity_rows *rows, kept_task_fn fn, void *user,
+static int sqlite_tasks_each(struct store *store, kept_task_fn fn, void *user,
                              struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
-    sqlite_entities_release(s);
+    sqlite_store_release(s);
     int rc = sqlite_prepare(s->db, "SELECT " SQLITE_TASK_COLUMNS " FROM main.tasks", &st, err);
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
         const struct kept_task task = sqlite_tasks_row(st, 0);
@@ -524,16 +523,16 @@ static int sqlite_tasks_each(struct entity_rows *rows, kept_task_fn fn, void *us
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static const struct entity_rows_ops sqlite_ops;
+static const struct store_ops sqlite_ops;
 static const struct kept_ops sqlite_kept;
 
-struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
+struct sqlite_store *sqlite_store_of(struct store *store)
 {
-    assert(rows->ops == &sqlite_ops);
-    return (struct sqlite_entities *)(void *)rows;
+    assert(store->ops == &sqlite_ops);
+    return (struct sqlite_store *)(void *)store;
 }
 
-void sqlite_entities_release(struct sqlite_entities *s)
+void sqlite_store_release(struct sqlite_store *s)
 {
     if (s->handed_out) {
         sqlite_reset(s->handed_out);
@@ -541,9 +540,9 @@ void sqlite_entities_release(struct sqlite_entities *s)
     }
 }
 
-static uint64_t sqlite_position(struct entity_rows *rows)
+static uint64_t sqlite_position(struct store *store)
 {
-    return (uint64_t)sqlite_entities_of(rows)->last_seq;
+    return (uint64_t)sqlite_store_of(store)->last_seq;
 }
 
 /* ---- versions -------------------------------------------------------------------------------- */
@@ -554,7 +553,7 @@ struct version_row {
 };
 
 /* 1, or 0 when there is none. */
-static int find_version_row(struct sqlite_entities *s, enum statement which, struct tidings_str id,
+static int find_version_row(struct sqlite_store *s, enum statement which, struct tidings_str id,
                             int64_t at, struct version_row *ret, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -572,7 +571,7 @@ static int find_version_row(struct sqlite_entities *s, enum statement which, str
     return rc;
 }
 
-static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at,
+static int find_at(struct sqlite_store *s, struct tidings_str id, int64_t at,
                    struct version_row *ret, struct tidings_error *err)
 {
     int rc = find_version_row(s, FRESH_AT, id, at, ret, err);
@@ -580,7 +579,7 @@ static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at,
 }
 
 /* The version after that which begins at `from`; without one: TIMELINE_FOREVER. */
-static int find_next(struct sqlite_entities *s, struct tidings_str id, int64_t from,
+static int find_next(struct sqlite_store *s, struct tidings_str id, int64_t from,
                      struct version_row *ret, struct tidings_error *err)
 {
     *ret = (struct version_row){0, TIMELINE_FOREVER};
@@ -608,8 +607,8 @@ static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
 }
 
 /* The row with that number; it stays handed out. */
-static int sqlite_entities_fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *ret,
-                                 struct tidings_error *err)
+static int sqlite_store_fetch(struct sqlite_store *s, int64_t seq, struct entity_version *ret,
+                              struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, ROW, &st, err);
@@ -635,11 +634,11 @@ static int sqlite_entities_fetch(struct sqlite_entities *s, int64_t seq, struct 
     return 1;
 }
 
-static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+static int sqlite_find(struct store *store, struct tidings_str id, int64_t at,
                        struct entity_version *ret, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct version_row row, next = {0, TIMELINE_FOREVER};
     const struct entity_version *head = at == TIMELINE_FOREVER ? heads_find(&s->heads, id) : NULL;
     if (head) {
@@ -652,7 +651,7 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
         rc = found < 0 ? found : 1;
     }
     if (rc == 1) {
-        rc = sqlite_entities_fetch(s, row.seq, ret, err);
+        rc = sqlite_store_fetch(s, row.seq, ret, err);
     }
     if (rc == 1) {
         ret->to = next.from;
@@ -660,11 +659,11 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
     return rc;
 }
 
-static int sqlite_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+static int sqlite_nth(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
                       struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct version_row fresh = {0, 0}, found = {0, 0};
     int rc = n < 1 ? 0 : find_version_row(s, FRESH_COUNT, id, TIMELINE_NEVER, &fresh, err);
     if (rc == 1) {
@@ -676,28 +675,28 @@ static int sqlite_nth(struct entity_rows *rows, struct tidings_str id, int64_t n
     return rc;
 }
 
-static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+static int sqlite_history(struct store *store, struct tidings_str id, int64_t first,
                           entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct version_row row, next;
     int rc = find_next(s, id, first == TIMELINE_NEVER ? first : first - 1, &row, err);
     for (bool go_on = true; rc == 1 && go_on; row = next) {
         struct entity_version v;
         int more = find_next(s, id, row.from, &next, err);
-        rc = more < 0 ? more : sqlite_entities_fetch(s, row.seq, &v, err);
+        rc = more < 0 ? more : sqlite_store_fetch(s, row.seq, &v, err);
         if (rc == 1) {
             v.to = next.from;
             go_on = fn(user, &v) && more == 1;
-            sqlite_entities_release(s);
+            sqlite_store_release(s);
         }
     }
     return rc < 0 ? rc : 0;
 }
 
-int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
-                           int64_t replaces, int64_t forget, struct tidings_error *err)
+int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, int64_t replaces,
+                        int64_t forget, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, APPEND, &st, err);
@@ -727,8 +726,8 @@ int sqlite_entities_append(struct sqlite_entities *s, const struct entity_versio
 }
 
 /* The version that began at `from` is no more. */
-static int sqlite_entities_hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
-                                struct tidings_error *err)
+static int sqlite_store_hide(struct sqlite_store *s, struct tidings_str id, int64_t from,
+                             struct tidings_error *err)
 {
     static const enum statement both[] = {REMOVE_FRESH, ADD_GONE};
     int rc = 0;
@@ -745,14 +744,14 @@ static int sqlite_entities_hide(struct sqlite_entities *s, struct tidings_str id
 }
 
 /* Enter a row of the log into the tables in memory. */
-static int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row *p,
-                                 struct tidings_error *err)
+static int sqlite_store_enter(struct sqlite_store *s, const struct sqlite_log_row *p,
+                              struct tidings_error *err)
 {
     s->n_fresh++;
     if (p->forget != TIMELINE_NEVER) {
-        return sqlite_entities_hide(s, p->id, p->forget, err);
+        return sqlite_store_hide(s, p->id, p->forget, err);
     }
-    int rc = p->replaces != TIMELINE_NEVER ? sqlite_entities_hide(s, p->id, p->replaces, err) : 0;
+    int rc = p->replaces != TIMELINE_NEVER ? sqlite_store_hide(s, p->id, p->replaces, err) : 0;
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_statement(s, ADD_FRESH, &st, err) : rc;
     if (rc < 0) {
@@ -764,8 +763,8 @@ static int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_
     return sqlite_run(s->db, st, err);
 }
 
-int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
-                          struct tidings_error *err)
+int sqlite_store_leave(struct sqlite_store *s, const struct entity_version *v,
+                       struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, ADD_MOVED, &st, err);
@@ -783,17 +782,15 @@ int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version
     return rc;
 }
 
-static int sqlite_put(struct entity_rows *rows, const struct entity_version *version,
+static int sqlite_put(struct store *store, const struct entity_version *version,
                       bool replaces_current, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct version_row current = {0, TIMELINE_NEVER};
     int rc = replaces_current ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
-    rc = rc < 0                              ? rc
-         : version->old_type_version.len > 0 ? sqlite_entities_leave(s, version, err)
-                                             : 0;
-    rc = rc < 0 ? rc : sqlite_entities_append(s, version, current.from, TIMELINE_NEVER, err);
+    rc = rc < 0 ? rc : version->old_type_version.len > 0 ? sqlite_store_leave(s, version, err) : 0;
+    rc = rc < 0 ? rc : sqlite_store_append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_log_row row = {
         .id = version->id,
         .from = version->from,
@@ -801,18 +798,18 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
         .forget = TIMELINE_NEVER,
         .seq = s->last_seq,
     };
-    rc = rc < 0 ? rc : sqlite_entities_enter(s, &row, err);
+    rc = rc < 0 ? rc : sqlite_store_enter(s, &row, err);
     if (rc == 0) {
         heads_put(&s->heads, version);
     }
     return rc;
 }
 
-static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+static int sqlite_forget(struct store *store, struct tidings_str id, int64_t end,
                          struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     for (;;) {
         struct version_row oldest, next;
         int rc = find_next(s, id, TIMELINE_NEVER, &oldest, err);
@@ -822,20 +819,20 @@ static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_
         }
         const struct entity_version nothing = {.id = id, .from = oldest.from};
         const struct sqlite_log_row row = {.id = id, .forget = oldest.from};
-        rc = sqlite_entities_append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
-        rc = rc == 0 ? sqlite_entities_enter(s, &row, err) : rc;
+        rc = sqlite_store_append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
+        rc = rc == 0 ? sqlite_store_enter(s, &row, err) : rc;
         if (rc < 0) {
             return rc;
         }
     }
 }
 
-static int sqlite_list(struct entity_rows *rows, const struct entity_scope *scope,
+static int sqlite_list(struct store *store, const struct entity_scope *scope,
                        struct tidings_str after, entity_version_fn fn, void *user,
                        struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     enum statement which = scope->type.len == 0           ? LIST_ALL
                            : scope->type_version.len == 0 ? LIST_TYPE
                                                           : LIST_VERSION;
@@ -870,19 +867,19 @@ static int sqlite_list(struct entity_rows *rows, const struct entity_scope *scop
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int sqlite_idle(struct entity_rows *rows, struct tidings_error *err)
+static int sqlite_idle(struct store *store, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     return sqlite_apply(s, err);
 }
 
-static void sqlite_destroy(struct entity_rows *rows)
+static void sqlite_destroy(struct store *store)
 {
-    if (!rows) {
+    if (!store) {
         return;
     }
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     for (size_t i = 0; i < STATEMENTS; i++) {
         sqlite_finalize(s->statements[i]);
     }
@@ -891,7 +888,7 @@ static void sqlite_destroy(struct entity_rows *rows)
     mem_free(s);
 }
 
-static int sqlite_check_whole(struct sqlite_entities *s, struct tidings_error *err)
+static int sqlite_check_whole(struct sqlite_store *s, struct tidings_error *err)
 {
     int64_t is_copying = 0;
     int rc = sqlite_transfer_is_copying(s, &is_copying, err);
@@ -904,21 +901,21 @@ static int sqlite_check_whole(struct sqlite_entities *s, struct tidings_error *e
 
 /* Go on without the lost commits. Cursors of earlier runs may be of a later state. The log is cut
  * off, since frames after the damage would be taken for another loss. */
-static int sqlite_entities_accept(struct sqlite_entities *s, struct tidings_error *err)
+static int sqlite_store_accept(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "DELETE FROM main.epochs", err);
     return rc == 0 ? sqlite_cut_log(s->db, err) : rc;
 }
 
-static int sqlite_entities_load(const char *path, bool is_target, bool is_lossy,
-                                struct entity_rows **ret, struct tidings_error *err)
+static int sqlite_store_load(const char *path, bool is_target, bool is_lossy, struct store **ret,
+                             struct tidings_error *err)
 {
     struct sqlite *db = NULL;
     int rc = sqlite_open(path, &db, err);
     if (rc < 0) {
         return rc;
     }
-    struct sqlite_entities *s = mem_zalloc(sizeof(*s));
+    struct sqlite_store *s = mem_zalloc(sizeof(*s));
     if (!s) {
         sqlite_close(db);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -926,10 +923,10 @@ static int sqlite_entities_load(const char *path, bool is_target, bool is_lossy,
     s->base.ops = &sqlite_ops;
     s->base.kept = &sqlite_kept;
     s->db = db;
-    rc = sqlite_entities_lay_out(s, err);
+    rc = sqlite_store_lay_out(s, err);
     rc = rc == 0 && !is_target ? sqlite_check_whole(s, err) : rc;
-    rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
-    rc = rc == 0 && is_lossy ? sqlite_entities_accept(s, err) : rc;
+    rc = rc == 0 ? sqlite_store_recover(s, err) : rc;
+    rc = rc == 0 && is_lossy ? sqlite_store_accept(s, err) : rc;
     if (rc < 0) {
         sqlite_destroy(&s->base);
         return error_wrap(err, rc, "database '%s'", path);
@@ -939,11 +936,11 @@ static int sqlite_entities_load(const char *path, bool is_target, bool is_lossy,
 }
 
 /* `loss` NULL: what has lost something is refused. */
-static int sqlite_entities_open(const char *path, bool is_target, struct tidings_error *loss,
-                                struct entity_rows **ret, struct tidings_error *err)
+static int sqlite_store_open_as(const char *path, bool is_target, struct tidings_error *loss,
+                                struct store **ret, struct tidings_error *err)
 {
     struct commit_marker *making = NULL;
-    int rc = sqlite_check_ours(path, &sqlite_entities_layout, err);
+    int rc = sqlite_check_ours(path, &sqlite_store_layout, err);
     if (loss) {
         *loss = (struct tidings_error){0};
     }
@@ -952,40 +949,40 @@ static int sqlite_entities_open(const char *path, bool is_target, struct tidings
         return rc < 0 ? rc : error_wrap(err, lost, "database '%.100s'", path);
     }
     sqlite_loss_expect(path, &making);
-    rc = sqlite_entities_load(path, is_target, lost < 0, ret, err);
+    rc = sqlite_store_load(path, is_target, lost < 0, ret, err);
     sqlite_loss_expect_no_more(path, making);
     return rc;
 }
 
-int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err)
+int sqlite_store_open(const char *path, struct store **ret, struct tidings_error *err)
 {
-    return sqlite_entities_open(path, false, NULL, ret, err);
+    return sqlite_store_open_as(path, false, NULL, ret, err);
 }
 
-int entity_sqlite_open_lossy(const char *path, struct tidings_error *ret_loss,
-                             struct entity_rows **ret, struct tidings_error *err)
+int sqlite_store_open_lossy(const char *path, struct tidings_error *ret_loss, struct store **ret,
+                            struct tidings_error *err)
 {
-    return sqlite_entities_open(path, false, ret_loss, ret, err);
+    return sqlite_store_open_as(path, false, ret_loss, ret, err);
 }
 
-int entity_sqlite_open_target(const char *path, struct entity_rows **ret, struct tidings_error *err)
+int sqlite_store_open_target(const char *path, struct store **ret, struct tidings_error *err)
 {
-    return sqlite_entities_open(path, true, NULL, ret, err);
+    return sqlite_store_open_as(path, true, NULL, ret, err);
 }
 
-int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidings_error *err)
+int sqlite_store_limit(struct store *store, int64_t max_bytes, struct tidings_error *err)
 {
     char sql[64];
     (void)snprintf(sql, sizeof sql, "PRAGMA max_page_count=%lld", (long long)(max_bytes / 4096));
-    return sqlite_exec(sqlite_entities_of(rows)->db, sql, err);
+    return sqlite_exec(sqlite_store_of(store)->db, sql, err);
 }
 
-static const struct entity_rows_ops sqlite_ops = {
+static const struct store_ops sqlite_ops = {
     .name = "sqlite",
     .destroy = sqlite_destroy,
-    .begin = sqlite_entities_begin,
-    .commit = sqlite_entities_commit,
-    .rollback = sqlite_entities_rollback,
+    .begin = sqlite_store_begin,
+    .commit = sqlite_store_commit,
+    .rollback = sqlite_store_rollback,
     .position = sqlite_position,
     .put = sqlite_put,
     .forget = sqlite_forget,
@@ -993,10 +990,10 @@ static const struct entity_rows_ops sqlite_ops = {
     .nth = sqlite_nth,
     .history = sqlite_history,
     .list = sqlite_list,
-    .put_type = sqlite_entities_put_type,
-    .types = sqlite_entities_types,
-    .put_key = sqlite_entities_put_key,
-    .find_key = sqlite_entities_find_key,
+    .put_type = sqlite_store_put_type,
+    .types = sqlite_store_types,
+    .put_key = sqlite_store_put_key,
+    .find_key = sqlite_store_find_key,
     .idle = sqlite_idle,
 };
 
@@ -1045,7 +1042,7 @@ static const struct changelog_durable_ops past_ops = {.resume = past_resume, .de
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-static int sqlite_changelog_run(struct sqlite_entities *s, const char *sql, int64_t parameter,
+static int sqlite_changelog_run(struct sqlite_store *s, const char *sql, int64_t parameter,
                                 struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -1059,7 +1056,7 @@ static int sqlite_changelog_run(struct sqlite_entities *s, const char *sql, int6
 }
 
 /* The epoch before this one came as far as the file does now. */
-static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings_error *err)
+static int begin_epoch(struct sqlite_store *s, uint64_t epoch, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
     rc = rc == 0 ? sqlite_changelog_run(s, "UPDATE main.epochs SET last=?1 WHERE last IS NULL",
@@ -1084,7 +1081,7 @@ static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings
     return rc;
 }
 
-static int read_past(struct sqlite_entities *s, struct past *past, size_t room,
+static int read_past(struct sqlite_store *s, struct past *past, size_t room,
                      struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -1099,11 +1096,11 @@ static int read_past(struct sqlite_entities *s, struct past *past, size_t room,
     return rc;
 }
 
-int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_limits *limits,
+int changelog_sqlite_create(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
+    struct sqlite_store *s = sqlite_store_of(store);
+    sqlite_store_release(s);
     struct past *past = mem_zalloc(sizeof(*past) + SQLITE_MAX_EPOCHS * sizeof(past->epochs[0]));
     struct changelog *log = NULL;
     int rc =
@@ -1187,14 +1184,14 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
     };
 }
 
-int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
-                        kept_change_fn fn, void *user, struct tidings_error *err)
+int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+                        void *user, struct tidings_error *err)
 {
-    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
     int64_t floor = 0;
-    sqlite_entities_release(s);
-    int rc = sqlite_entities_number(s, "SELECT floor FROM main.state", &floor, err);
+    sqlite_store_release(s);
+    int rc = sqlite_store_number(s, "SELECT floor FROM main.state", &floor, err);
     if ((uint64_t)s->last_seq > max && s->last_seq - (int64_t)max > floor) {
         floor = s->last_seq - (int64_t)max;
     }

@@ -10,32 +10,31 @@
 
 /* Made when it does not exist. Failures as sqlite_open (store/sqlite.h), and TIDINGS_E_IO when it
  * has lost what it had committed (store/sqlite_damage.h). */
-int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err);
+int sqlite_store_open(const char *path, struct store **ret, struct tidings_error *err);
 /* The same without what it has lost. `ret_loss` gets TIDINGS_E_IO and what that is, or code 0.
  * Cursors of earlier runs are no good then. */
-int entity_sqlite_open_lossy(const char *path, struct tidings_error *ret_loss,
-                             struct entity_rows **ret, struct tidings_error *err);
+int sqlite_store_open_lossy(const char *path, struct tidings_error *ret_loss, struct store **ret,
+                            struct tidings_error *err);
 /* The same for a copy into it (store/copy.h), which may have been begun before. */
-int entity_sqlite_open_target(const char *path, struct entity_rows **ret,
-                              struct tidings_error *err);
+int sqlite_store_open_target(const char *path, struct store **ret, struct tidings_error *err);
 /* It may grow to about so many bytes; beyond, writes fail with TIDINGS_E_FULL as on a full disk.
  */
-int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidings_error *err);
+int sqlite_store_limit(struct store *store, int64_t max_bytes, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
  * Published resources in the same file as the entities, written in the same batches (begin … commit
  * of store/store.h): the newest content of each URI, or that it was removed. The last are
  * remembered for those who come back; only the newest KEPT_MAX_REMOVED of them.
  *
- * `rows` are those of entity_sqlite_open. Positions are theirs: one order for everything kept.
+ * `store` are those of sqlite_store_open. Positions are theirs: one order for everything kept.
  */
 
 /* Operations of struct kept_ops. */
-int sqlite_published_put(struct entity_rows *rows, const struct published_row *row,
+int sqlite_published_put(struct store *store, const struct published_row *row,
                          uint64_t *ret_position, struct tidings_error *err);
-int sqlite_published_remove(struct entity_rows *rows, const struct published_row *gone,
+int sqlite_published_remove(struct store *store, const struct published_row *gone,
                             uint64_t *ret_position, struct tidings_error *err);
-int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *user,
+int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
                           struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
@@ -46,8 +45,7 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
 struct sqlite3_stmt;
 
 /* Operations of struct kept_ops. */
-int sqlite_tasks_put(struct entity_rows *rows, const struct kept_task *task,
-                     struct tidings_error *err);
+int sqlite_tasks_put(struct store *store, const struct kept_task *task, struct tidings_error *err);
 
 /* A row of SQLITE_TASK_COLUMNS, from that column on. */
 #define SQLITE_TASK_COLUMNS "id, client, status, created, updated, ttl, message, payload"
@@ -68,12 +66,12 @@ struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first);
 
 #define SQLITE_MAX_EPOCHS 1000u /* starts that are remembered */
 
-/* `rows` of entity_sqlite_open, outside of batches; they are not needed any more afterwards. */
-int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_limits *limits,
+/* `store` of sqlite_store_open, outside of batches; they are not needed any more afterwards. */
+int changelog_sqlite_create(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
 
 /* An operation of struct kept_ops, as changelog_sqlite_create is. */
-int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
-                        kept_change_fn fn, void *user, struct tidings_error *err);
+int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+                        void *user, struct tidings_error *err);
 
 #endif

@@ -106,67 +106,64 @@ struct entity_scope {
 typedef bool (*entity_version_fn)(void *user, const struct entity_version *version);
 typedef bool (*entity_type_fn)(void *user, const struct entity_type_row *row);
 
-struct entity_rows;
+struct store;
 
-struct entity_rows_ops {
+struct store_ops {
     const char *name;
-    void (*destroy)(struct entity_rows *rows); /* what was not committed is gone */
+    void (*destroy)(struct store *store); /* what was not committed is gone */
 
-    int (*begin)(struct entity_rows *rows, struct tidings_error *err);
+    int (*begin)(struct store *store, struct tidings_error *err);
     /* After a failure everything since `begin` is gone, as after rollback. TIDINGS_E_UNKNOWN: for
      * now; it may be there when the program is started again. */
-    int (*commit)(struct entity_rows *rows, struct tidings_error *err);
-    void (*rollback)(struct entity_rows *rows);
+    int (*commit)(struct store *store, struct tidings_error *err);
+    void (*rollback)(struct store *store);
     /* Of the newest change (put, put_type): each has a higher one than all before, also after the
      * program was started again. 0: nothing outlives the program. */
-    uint64_t (*position)(struct entity_rows *rows);
+    uint64_t (*position)(struct store *store);
 
     /* Add a version later than all of its entity (`to` is ignored). `replaces_current`: it takes
      * the place of the current one, which is forgotten. After a failure only rollback is possible.
      */
-    int (*put)(struct entity_rows *rows, const struct entity_version *version,
-               bool replaces_current, struct tidings_error *err);
+    int (*put)(struct store *store, const struct entity_version *version, bool replaces_current,
+               struct tidings_error *err);
     /* Forget the versions of `id` that ended at or before `end`. */
-    int (*forget)(struct entity_rows *rows, struct tidings_str id, int64_t end,
+    int (*forget)(struct store *store, struct tidings_str id, int64_t end,
                   struct tidings_error *err);
 
     /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none.
      * TIDINGS_E_INTERNAL (history too): it is not what was written; `ret` is filled as it is. */
-    int (*find)(struct entity_rows *rows, struct tidings_str id, int64_t at,
-                struct entity_version *ret, struct tidings_error *err);
+    int (*find)(struct store *store, struct tidings_str id, int64_t at, struct entity_version *ret,
+                struct tidings_error *err);
     /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.
      */
-    int (*nth)(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+    int (*nth)(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
                struct tidings_error *err);
     /* The versions of `id` with from >= `first`, oldest first. */
-    int (*history)(struct entity_rows *rows, struct tidings_str id, int64_t first,
-                   entity_version_fn fn, void *user, struct tidings_error *err);
+    int (*history)(struct store *store, struct tidings_str id, int64_t first, entity_version_fn fn,
+                   void *user, struct tidings_error *err);
     /* Current versions with an id greater than `after`, by id (bytes). */
-    int (*list)(struct entity_rows *rows, const struct entity_scope *scope,
-                struct tidings_str after, entity_version_fn fn, void *user,
-                struct tidings_error *err);
+    int (*list)(struct store *store, const struct entity_scope *scope, struct tidings_str after,
+                entity_version_fn fn, void *user, struct tidings_error *err);
 
     /* TIDINGS_E_EXISTS. */
-    int (*put_type)(struct entity_rows *rows, const struct entity_type_row *row,
+    int (*put_type)(struct store *store, const struct entity_type_row *row,
                     struct tidings_error *err);
     /* By name, then in the order they were added. */
-    int (*types)(struct entity_rows *rows, entity_type_fn fn, void *user,
-                 struct tidings_error *err);
+    int (*types)(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err);
 
     /* One of that owner and key goes, for good: it is too old. Others may go then, at once or with
      * the commit, and are gone after it: of this owner's the oldest beyond ENTITY_KEYS_OF_ONE, and
      * those that are older than ENTITY_KEY_AGE_MS (some may stay for a while); while there are more
      * than ENTITY_KEYS, the oldest of whoever has most, so that nobody who has fewer loses any to
      * others. */
-    int (*put_key)(struct entity_rows *rows, const struct entity_key *key,
-                   struct tidings_error *err);
+    int (*put_key)(struct store *store, const struct entity_key *key, struct tidings_error *err);
     /* 1, or 0 when it is not known. */
-    int (*find_key)(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
+    int (*find_key)(struct store *store, struct tidings_str owner, struct tidings_str key,
                     struct entity_key *ret, struct tidings_error *err);
 
     /* Outside begin … commit, when nothing else is to be done: work that was put off. 1: there is
      * more of it. A failure costs speed and nothing else. */
-    int (*idle)(struct entity_rows *rows, struct tidings_error *err);
+    int (*idle)(struct store *store, struct tidings_error *err);
 };
 
 #define ENTITY_KEYS 10000u
@@ -177,8 +174,8 @@ struct entity_rows_ops {
 
 struct kept_ops;   /* store/store.h */
 struct shared_ops; /* store/store.h */
-struct entity_rows {
-    const struct entity_rows_ops *ops;
+struct store {
+    const struct store_ops *ops;
     const struct kept_ops *kept;     /* NULL: nothing outlives the program */
     const struct shared_ops *shared; /* NULL: nobody else writes here */
 };
@@ -292,33 +289,31 @@ typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
 
 struct transfer_ops; /* store/copy.h */
 
-/* What a store that outlives the program can do beyond struct entity_rows_ops. */
+/* What a store that outlives the program can do beyond struct store_ops. */
 struct kept_ops {
     /* Inside a batch. A failure leaves nothing but rollback. */
-    int (*publish)(struct entity_rows *rows, const struct published_row *row,
-                   uint64_t *ret_position, struct tidings_error *err);
+    int (*publish)(struct store *store, const struct published_row *row, uint64_t *ret_position,
+                   struct tidings_error *err);
     /* Of `gone` the URI, the metadata and whether it was subscribable count. */
-    int (*unpublish)(struct entity_rows *rows, const struct published_row *gone,
-                     uint64_t *ret_position, struct tidings_error *err);
+    int (*unpublish)(struct store *store, const struct published_row *gone, uint64_t *ret_position,
+                     struct tidings_error *err);
     /* Everything that is published. */
-    int (*each_published)(struct entity_rows *rows, published_row_fn fn, void *user,
+    int (*each_published)(struct store *store, published_row_fn fn, void *user,
                           struct tidings_error *err);
     /* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to
      * this one is not among them. */
-    int (*each_change)(struct entity_rows *rows, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+    int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
                        void *user, struct tidings_error *err);
     /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
-    int (*create_changelog)(struct entity_rows *rows, const struct changelog_limits *limits,
+    int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
     const struct transfer_ops *transfer; /* copying it into another */
     /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
      * id, unless that has ended (TIDINGS_E_CONFLICT) or there is no room for it (TIDINGS_E_LIMIT);
      * forget those whose time to live has passed at that Unix time. `each_task`: outside. */
-    int (*put_task)(struct entity_rows *rows, const struct kept_task *task,
-                    struct tidings_error *err);
-    int (*sweep_tasks)(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err);
-    int (*each_task)(struct entity_rows *rows, kept_task_fn fn, void *user,
-                     struct tidings_error *err);
+    int (*put_task)(struct store *store, const struct kept_task *task, struct tidings_error *err);
+    int (*sweep_tasks)(struct store *store, int64_t now_ms, struct tidings_error *err);
+    int (*each_task)(struct store *store, kept_task_fn fn, void *user, struct tidings_error *err);
 };
 
 #define SHARED_NAME_MAX 128u            /* of a node, a lease */
@@ -367,99 +362,96 @@ struct shared_heard {
 struct shared_ops {
     /* Everything that others committed since the last time, in the order of positions. Outside of
      * batches, and right after `begin`. What `fn` was given counts as followed. */
-    int (*follow)(struct entity_rows *rows, kept_change_fn fn, void *user,
-                  struct tidings_error *err);
+    int (*follow)(struct store *rows, kept_change_fn fn, void *user, struct tidings_error *err);
     /* Everything up to this position was followed, or written here. */
-    uint64_t (*followed)(struct entity_rows *rows);
+    uint64_t (*followed)(struct store *rows);
     /* Clients are served from now on: errors do not say where the store is, nor what it says. May
      * be NULL, and so may `explain`: for the log, the text of `err` or all that is known of it. */
-    void (*conceal)(struct entity_rows *rows);
-    const char *(*explain)(struct entity_rows *rows, const struct tidings_error *err);
+    void (*conceal)(struct store *rows);
+    const char *(*explain)(struct store *rows, const struct tidings_error *err);
     /* The newest position of all, asked of the store. Outside of batches. */
-    int (*newest)(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err);
+    int (*newest)(struct store *rows, uint64_t *ret, struct tidings_error *err);
     /* A descriptor that becomes readable when others have committed, or that way is lost; -1: there
      * is none now, ask `follow` every so often. May be another one after each call of anything. */
-    int (*descriptor)(struct entity_rows *rows);
+    int (*descriptor)(struct store *rows);
     /* It is readable. 1: there may be something to follow. */
-    int (*wake)(struct entity_rows *rows);
+    int (*wake)(struct store *rows);
     /* Before the descriptor is waited for, outside of batches: has something come meanwhile, with
      * the answers to other questions, for which it will not be readable any more? Then it is to be
      * followed. NULL: never. */
-    bool (*has_news)(struct entity_rows *rows);
+    bool (*has_news)(struct store *rows);
     /* Any thread. NULL: nobody counts. */
-    void (*heard)(struct entity_rows *rows, struct shared_heard *ret);
+    void (*heard)(struct store *rows, struct shared_heard *ret);
 
     /* A batch without the lock, for who can run it again: it is decided from what was followed, and
      * what it writes is kept back and sent with the commit, which fails if anybody else committed
      * since. true: it has begun, everything was followed. false: not this time, take `begin`. May
      * be NULL, with the next one: never. */
-    bool (*begin_unlocked)(struct entity_rows *rows);
+    bool (*begin_unlocked)(struct store *rows);
     /* An operation of such a batch has failed, or its commit: true, what was decided in it does not
      * count, refusals neither; after rollback it is run again from `begin` on, at once. After
      * TIDINGS_E_UNKNOWN of the commit that may find that it was not kept: if it fails, or anything
      * of that batch, it is not known. */
-    bool (*must_run_again)(struct entity_rows *rows);
+    bool (*must_run_again)(struct store *rows);
 
     /* Inside a batch: something changed of which the store keeps nothing but that, and not for
      * ever (KEPT_ANNOUNCED, KEPT_MOUNTED). A batch of nothing else does not wait for the disk. */
-    int (*announce)(struct entity_rows *rows, enum kept_kind kind,
-                    const struct tidings_change *change, uint64_t *ret_position,
-                    struct tidings_error *err);
+    int (*announce)(struct store *rows, enum kept_kind kind, const struct tidings_change *change,
+                    uint64_t *ret_position, struct tidings_error *err);
 
     /* What time it is by the clock that all nodes have in common, Unix time; and how far this
      * machine's is ahead of it (below 0: behind; 0: not so far that it matters). NULL: by this
      * machine's. */
-    int64_t (*now)(struct entity_rows *rows);
-    int64_t (*clock_off)(struct entity_rows *rows);
+    int64_t (*now)(struct store *rows);
+    int64_t (*clock_off)(struct store *rows);
 
     /* The rest outside of batches; each is a transaction of its own. */
 
     /* Take or keep `name` for `holder`, for so long from when this was called. 1: it is the
      * holder's; 0: another's, for *ret_left_ms (may be NULL) yet. */
-    int (*lease)(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+    int (*lease)(struct store *rows, struct tidings_str name, struct tidings_str holder,
                  int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
-    int (*release)(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+    int (*release)(struct store *rows, struct tidings_str name, struct tidings_str holder,
                    struct tidings_error *err);
 
     /* This node lives, for so long. TIDINGS_E_EXISTS: another one that lives has its name. Of `row`
      * `name`, `version`, `state` and `followed` count, the rest is known to the store. */
-    int (*put_node)(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+    int (*put_node)(struct store *rows, const struct node_row *row, int64_t for_ms,
                     struct tidings_error *err);
-    int (*drop_node)(struct entity_rows *rows, struct tidings_str name, struct tidings_error *err);
+    int (*drop_node)(struct store *rows, struct tidings_str name, struct tidings_error *err);
     /* By name; those that have been gone for a day are forgotten. */
-    int (*each_node)(struct entity_rows *rows, node_row_fn fn, void *user,
-                     struct tidings_error *err);
+    int (*each_node)(struct store *rows, node_row_fn fn, void *user, struct tidings_error *err);
 
     /* Write what changed of a session (generation 0: a new one). TIDINGS_E_CONFLICT: it was taken
      * since.
      */
-    int (*put_session)(struct entity_rows *rows, const struct session_row *row,
+    int (*put_session)(struct store *rows, const struct session_row *row,
                        struct tidings_error *err);
     /* It is `node`'s from now on; who had it before follows a KEPT_SESSION. 1; 0: there is none. */
-    int (*take_session)(struct entity_rows *rows, struct tidings_str id, struct tidings_str node,
+    int (*take_session)(struct store *rows, struct tidings_str id, struct tidings_str node,
                         struct session_row *ret, struct tidings_error *err);
-    int (*drop_session)(struct entity_rows *rows, struct tidings_str id, struct tidings_error *err);
+    int (*drop_session)(struct store *rows, struct tidings_str id, struct tidings_error *err);
     /* Forget those that nobody used for so long. */
-    int (*age_sessions)(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err);
+    int (*age_sessions)(struct store *rows, int64_t idle_ms, struct tidings_error *err);
 
     /* A task (store/store.h), inside of batches and outside. 1; 0: there is none, its time has
      * passed, or its row is none of ours. */
-    int (*find_task)(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
+    int (*find_task)(struct store *rows, struct tidings_str id, struct kept_task *ret,
                      struct tidings_error *err);
     /* Inside a batch: what was answered and not taken is that now. put_task leaves it as it is. */
-    int (*put_task_answers)(struct entity_rows *rows, struct tidings_str id,
-                            struct tidings_str answers, struct tidings_error *err);
+    int (*put_task_answers)(struct store *rows, struct tidings_str id, struct tidings_str answers,
+                            struct tidings_error *err);
     /* Are there tasks whose node is gone, or whose time has passed? 1; 0. */
-    int (*has_stale_tasks)(struct entity_rows *rows, struct tidings_error *err);
+    int (*has_stale_tasks)(struct store *rows, struct tidings_error *err);
     /* Inside a batch: the former become `end`, in all but id, client and times, and the latter are
      * forgotten; `fn` gets the id of each, and whether it is forgotten. At most
      * SHARED_TASKS_AT_ONCE of both. */
-    int (*end_stale_tasks)(struct entity_rows *rows, const struct kept_task *end,
+    int (*end_stale_tasks)(struct store *rows, const struct kept_task *end,
                            void (*fn)(void *user, struct tidings_str id, bool is_gone), void *user,
                            struct tidings_error *err);
 
     /* 32 bytes that all nodes have alike, for seals; made with the store. */
-    int (*secret)(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err);
+    int (*secret)(struct store *rows, unsigned char out[32], struct tidings_error *err);
 };
 
 /* -------------------------------------------------------------------------------------------------

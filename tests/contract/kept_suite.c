@@ -21,18 +21,18 @@ static const struct changelog_limits roomy_limits = {.max_entries = 1000, .max_b
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-void kept_begin(struct entity_rows *rows)
+void kept_begin(struct store *store)
 {
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+    assert_int_equal(store->ops->begin(store, NULL), 0);
 }
 
-void kept_commit(struct entity_rows *rows)
+void kept_commit(struct store *store)
 {
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    assert_int_equal(store->ops->commit(store, NULL), 0);
 }
 
-uint64_t kept_put_entity(struct entity_rows *rows, const char *id, int64_t from,
-                         const char *version, const char *was, bool instead)
+uint64_t kept_put_entity(struct store *store, const char *id, int64_t from, const char *version,
+                         const char *was, bool instead)
 {
     const struct entity_version v = {
         .id = tidings_str(id),
@@ -44,34 +44,34 @@ uint64_t kept_put_entity(struct entity_rows *rows, const char *id, int64_t from,
         .changed_by = STR("[]"),
         .created = from == 1,
     };
-    kept_begin(rows);
-    assert_int_equal(rows->ops->put(rows, &v, instead, NULL), 0);
-    uint64_t position = rows->ops->position(rows);
-    kept_commit(rows);
+    kept_begin(store);
+    assert_int_equal(store->ops->put(store, &v, instead, NULL), 0);
+    uint64_t position = store->ops->position(store);
+    kept_commit(store);
     return position;
 }
 
-uint64_t kept_publish(struct entity_rows *rows, const char *uri, const char *content)
+uint64_t kept_publish(struct store *store, const char *uri, const char *content)
 {
     struct published_row row = {.content = tidings_str(content ? content : ""), .created = true};
     uint64_t position = 0;
     row.about.uri = tidings_str(uri);
     row.about.etag = STR("e");
-    kept_begin(rows);
-    int rc = content ? rows->kept->publish(rows, &row, &position, NULL)
-                     : rows->kept->unpublish(rows, &row, &position, NULL);
+    kept_begin(store);
+    int rc = content ? store->kept->publish(store, &row, &position, NULL)
+                     : store->kept->unpublish(store, &row, &position, NULL);
     assert_int_equal(rc, 0);
-    kept_commit(rows);
+    kept_commit(store);
     return position;
 }
 
-static int unpublish(struct entity_rows *rows, const char *uri, bool not_subscribable,
+static int unpublish(struct store *store, const char *uri, bool not_subscribable,
                      uint64_t *ret_position)
 {
     struct published_row gone = {.created = false};
     gone.about.uri = tidings_str(uri);
     gone.about.not_subscribable = not_subscribable;
-    return rows->kept->unpublish(rows, &gone, ret_position, NULL);
+    return store->kept->unpublish(store, &gone, ret_position, NULL);
 }
 
 /* ---- what the file knows --------------------------------------------------------------------- */
@@ -91,13 +91,13 @@ static bool print_change(void *user, const struct kept_change *c)
     return true;
 }
 
-uint64_t kept_check_changes(struct entity_rows *rows, size_t max, const char *expected)
+uint64_t kept_check_changes(struct store *store, size_t max, const char *expected)
 {
     struct buf out;
     struct tidings_error err = {0};
     uint64_t floor = 77;
     buf_init(&out, 65536);
-    if (rows->kept->each_change(rows, max, &floor, print_change, &out, &err) < 0) {
+    if (store->kept->each_change(store, max, &floor, print_change, &out, &err) < 0) {
         fail_msg("%s", err.text);
     }
     assert_string_equal(out.len > 0 ? out.ptr : "", expected);
@@ -108,77 +108,78 @@ uint64_t kept_check_changes(struct entity_rows *rows, size_t max, const char *ex
 static void everything_kept_is_found_again_in_the_order_it_happened(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
+    struct store *store = open_store(true);
     const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
-    kept_begin(rows);
-    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
-    assert_int_equal(rows->ops->position(rows), 1);
-    kept_commit(rows);
-    assert_int_equal(kept_put_entity(rows, "a", 1, "1", "", false), 2);
-    assert_int_equal(kept_publish(rows, "p:///x", "hello"), 3);
-    assert_int_equal(kept_put_entity(rows, "a", 2, "2", "1", false), 5);
-    assert_int_equal(kept_publish(rows, "p:///y", "there"), 6);
-    assert_int_equal(kept_publish(rows, "p:///x", NULL), 7);
+    kept_begin(store);
+    assert_int_equal(store->ops->put_type(store, &type, NULL), 0);
+    assert_int_equal(store->ops->position(store), 1);
+    kept_commit(store);
+    assert_int_equal(kept_put_entity(store, "a", 1, "1", "", false), 2);
+    assert_int_equal(kept_publish(store, "p:///x", "hello"), 3);
+    assert_int_equal(kept_put_entity(store, "a", 2, "2", "1", false), 5);
+    assert_int_equal(kept_publish(store, "p:///y", "there"), 6);
+    assert_int_equal(kept_publish(store, "p:///x", NULL), 7);
     static const char all[] =
         "1 types \n2 entity a@1 new\n4 moved a@2 from 1\n5 entity a@2 from 1\n"
         "6 published p:///y new\n7 published p:///x gone\n";
-    assert_int_equal(kept_check_changes(rows, 100, all), 0);
-    assert_true(rows->ops->idle(rows, NULL) >= 0);
-    assert_int_equal(kept_check_changes(rows, 100, all), 0);
-    rows->ops->destroy(rows);
-    rows = open_store(false);
-    assert_int_equal(rows->ops->position(rows), 7);
-    assert_int_equal(kept_check_changes(rows, 100, all), 0);
+    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_true(store->ops->idle(store, NULL) >= 0);
+    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    store->ops->destroy(store);
+    store = open_store(false);
+    assert_int_equal(store->ops->position(store), 7);
+    assert_int_equal(kept_check_changes(store, 100, all), 0);
     /* The newest, and the rest is below the floor. */
     assert_int_equal(
-        kept_check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
-    assert_int_equal(kept_check_changes(rows, 1, "7 published p:///x gone\n"), 6);
-    rows->ops->destroy(rows);
+        kept_check_changes(store, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
+    assert_int_equal(kept_check_changes(store, 1, "7 published p:///x gone\n"), 6);
+    store->ops->destroy(store);
 }
 
 static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
-    kept_put_entity(rows, "a", 1, "1", "", false);
-    kept_put_entity(rows, "a", 2, "2", "1", true);
-    kept_put_entity(rows, "a", 3, "2", "", true);
-    assert_true(rows->ops->idle(rows, NULL) >= 0);
-    assert_int_equal(kept_check_changes(rows, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
-    rows->ops->destroy(rows);
+    struct store *store = open_store(true);
+    kept_put_entity(store, "a", 1, "1", "", false);
+    kept_put_entity(store, "a", 2, "2", "1", true);
+    kept_put_entity(store, "a", 3, "2", "", true);
+    assert_true(store->ops->idle(store, NULL) >= 0);
+    assert_int_equal(kept_check_changes(store, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
+    store->ops->destroy(store);
 }
 
 static void what_was_rolled_back_takes_no_position(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
+    struct store *store = open_store(true);
     uint64_t position = 0;
-    kept_publish(rows, "p:///x", "1");
-    kept_begin(rows);
-    assert_int_equal(unpublish(rows, "p:///x", false, &position), 0);
-    rows->ops->rollback(rows);
-    assert_int_equal(rows->ops->position(rows), 1);
-    assert_int_equal(kept_publish(rows, "p:///y", "2"), 2);
+    kept_publish(store, "p:///x", "1");
+    kept_begin(store);
+    assert_int_equal(unpublish(store, "p:///x", false, &position), 0);
+    store->ops->rollback(store);
+    assert_int_equal(store->ops->position(store), 1);
+    assert_int_equal(kept_publish(store, "p:///y", "2"), 2);
     assert_int_equal(
-        kept_check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
-    rows->ops->destroy(rows);
+        kept_check_changes(store, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
+    store->ops->destroy(store);
 }
 
 static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
+    struct store *store = open_store(true);
     uint64_t position = 0, floor = 0;
-    kept_begin(rows);
+    kept_begin(store);
     for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
-        assert_int_equal(unpublish(rows, uri, false, &position), 0);
+        assert_int_equal(unpublish(store, uri, false, &position), 0);
     }
-    kept_commit(rows);
+    kept_commit(store);
     struct buf out;
     buf_init(&out, 1u << 24);
-    assert_int_equal(rows->kept->each_change(rows, SIZE_MAX, &floor, print_change, &out, NULL), 0);
+    assert_int_equal(store->kept->each_change(store, SIZE_MAX, &floor, print_change, &out, NULL),
+                     0);
     size_t lines = 0;
     for (size_t i = 0; i < out.len; i++) {
         lines += out.ptr[i] == '\n';
@@ -186,37 +187,37 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     buf_deinit(&out);
     assert_in_range(floor, 300, 600);
     assert_int_equal(lines, position - floor);
-    rows->ops->destroy(rows);
-    rows = open_store(false);
-    assert_int_equal(rows->ops->position(rows), position);
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
+    store = open_store(false);
+    assert_int_equal(store->ops->position(store), position);
+    store->ops->destroy(store);
 }
 
 static void a_removed_resource_stays_unsubscribable(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
+    struct store *store = open_store(true);
     struct published_row row = {.content = STR("1"), .created = true};
     uint64_t position = 0;
-    kept_begin(rows);
+    kept_begin(store);
     row.about.not_subscribable = true;
     for (unsigned i = 0; i < 3; i++) {
         row.about.uri = tidings_str((const char *[]){"p:///here", "p:///gone", "p:///back"}[i]);
-        assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+        assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
     }
-    kept_commit(rows);
-    kept_begin(rows);
-    assert_int_equal(unpublish(rows, "p:///gone", true, &position), 0);
-    assert_int_equal(unpublish(rows, "p:///back", true, &position), 0);
-    kept_commit(rows);
-    kept_publish(rows, "p:///back", "2");
+    kept_commit(store);
+    kept_begin(store);
+    assert_int_equal(unpublish(store, "p:///gone", true, &position), 0);
+    assert_int_equal(unpublish(store, "p:///back", true, &position), 0);
+    kept_commit(store);
+    kept_publish(store, "p:///back", "2");
     static const char all[] = "1 published p:///here new mute\n4 published p:///gone gone mute\n"
                               "6 published p:///back new\n";
-    assert_int_equal(kept_check_changes(rows, 100, all), 0);
-    rows->ops->destroy(rows);
-    rows = open_store(false);
-    assert_int_equal(kept_check_changes(rows, 100, all), 0);
-    rows->ops->destroy(rows);
+    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    store->ops->destroy(store);
+    store = open_store(false);
+    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    store->ops->destroy(store);
 }
 
 struct found {
@@ -239,7 +240,7 @@ static int print_row(void *user, const struct published_row *row, struct tidings
 static void what_is_published_comes_back_as_it_was(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
+    struct store *store = open_store(true);
     static const char bytes[] = "a\0\xff z";
     struct published_row row = {.content = tidings_strn(bytes, sizeof bytes)};
     uint64_t position = 0;
@@ -250,31 +251,31 @@ static void what_is_published_comes_back_as_it_was(void **state)
     row.about.modified_ms = 12345;
     row.about.priority = 0.3;
     row.about.has_priority = true;
-    kept_begin(rows);
-    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    kept_begin(store);
+    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
     row.about.uri = STR("p:///empty");
     row.content = STR_EMPTY;
-    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
     row.about.uri = STR("p:///gone");
-    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
-    assert_int_equal(unpublish(rows, "p:///gone", false, &position), 0);
-    kept_commit(rows);
-    rows->ops->destroy(rows);
-    rows = open_store(false);
+    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
+    assert_int_equal(unpublish(store, "p:///gone", false, &position), 0);
+    kept_commit(store);
+    store->ops->destroy(store);
+    store = open_store(false);
     struct found f = {.count = 0};
     buf_init(&f.text, 4096);
-    assert_int_equal(rows->kept->each_published(rows, print_row, &f, NULL), 0);
+    assert_int_equal(store->kept->each_published(store, print_row, &f, NULL), 0);
     assert_string_equal(f.text.ptr, "p:///x text/x title 12345 6 0.3 1\n"
                                     "p:///empty text/x title 12345 0 0.3 1\n");
     buf_deinit(&f.text);
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
 }
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
 /* A program that runs: its rows, its log. */
 struct run {
-    struct entity_rows *rows;
+    struct store *rows;
     struct changelog *log;
     uint64_t epoch;
 };
@@ -343,8 +344,8 @@ static void another_store_knows_none_of_them(void **state)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static void put_task(struct entity_rows *rows, const char *id, const char *status,
-                     const char *payload, int64_t ttl_ms, int expected)
+static void put_task(struct store *store, const char *id, const char *status, const char *payload,
+                     int64_t ttl_ms, int expected)
 {
     static int64_t now; /* all began then */
     now = now > 0 ? now : clock_wall_ms();
@@ -358,9 +359,9 @@ static void put_task(struct entity_rows *rows, const char *id, const char *statu
         .updated_ms = now + 1,
         .ttl_ms = ttl_ms,
     };
-    kept_begin(rows);
-    assert_int_equal(rows->kept->put_task(rows, &task, NULL), expected);
-    kept_commit(rows);
+    kept_begin(store);
+    assert_int_equal(store->kept->put_task(store, &task, NULL), expected);
+    kept_commit(store);
 }
 
 static void print_task(void *user, const struct kept_task *task)
@@ -372,11 +373,11 @@ static void print_task(void *user, const struct kept_task *task)
              STR_ARG(task->payload), (long long)task->ttl_ms);
 }
 
-static void check_tasks(struct entity_rows *rows, const char *expected)
+static void check_tasks(struct store *store, const char *expected)
 {
     struct buf lines;
     buf_init(&lines, 4096);
-    assert_int_equal(rows->kept->each_task(rows, print_task, &lines, NULL), 0);
+    assert_int_equal(store->kept->each_task(store, print_task, &lines, NULL), 0);
     assert_string_equal(lines.len > 0 ? lines.ptr : "", expected);
     buf_deinit(&lines);
 }
@@ -384,40 +385,40 @@ static void check_tasks(struct entity_rows *rows, const char *expected)
 static void tasks_are_found_again_and_an_end_stays(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
-    check_tasks(rows, "");
-    put_task(rows, "b", "working", "", 3600000, 0);
-    put_task(rows, "a", "working", "", 3600000, 0);
-    put_task(rows, "b", "input_required", "", 3600000, 0);
-    put_task(rows, "a", "completed", "{\"x\":\"\xC3\xA4\"}", 7200000, 0);
-    put_task(rows, "a", "cancelled", "", 3600000, TIDINGS_E_CONFLICT);
-    put_task(rows, "a", "working", "", 3600000, TIDINGS_E_CONFLICT);
-    rows->ops->destroy(rows);
-    rows = open_store(false);
-    check_tasks(rows, "a completed {\"x\":\"\xC3\xA4\"} 7200000\nb input_required  3600000\n");
-    rows->ops->destroy(rows);
+    struct store *store = open_store(true);
+    check_tasks(store, "");
+    put_task(store, "b", "working", "", 3600000, 0);
+    put_task(store, "a", "working", "", 3600000, 0);
+    put_task(store, "b", "input_required", "", 3600000, 0);
+    put_task(store, "a", "completed", "{\"x\":\"\xC3\xA4\"}", 7200000, 0);
+    put_task(store, "a", "cancelled", "", 3600000, TIDINGS_E_CONFLICT);
+    put_task(store, "a", "working", "", 3600000, TIDINGS_E_CONFLICT);
+    store->ops->destroy(store);
+    store = open_store(false);
+    check_tasks(store, "a completed {\"x\":\"\xC3\xA4\"} 7200000\nb input_required  3600000\n");
+    store->ops->destroy(store);
 }
 
 static void tasks_whose_time_has_passed_are_forgotten(void **state)
 {
     (void)state;
-    struct entity_rows *rows = open_store(true);
-    put_task(rows, "brief", "completed", "{}", 60000, 0);
-    put_task(rows, "long", "working", "", 3600000, 0);
-    put_task(rows, "none", "working", "", 0, 0); /* as one is taken back */
-    kept_begin(rows);
-    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 1000, NULL), 0);
-    kept_commit(rows);
-    check_tasks(rows, "brief completed {} 60000\nlong working  3600000\n");
-    kept_begin(rows);
-    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 120000, NULL), 0);
-    rows->ops->rollback(rows);
-    check_tasks(rows, "brief completed {} 60000\nlong working  3600000\n");
-    kept_begin(rows);
-    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 120000, NULL), 0);
-    kept_commit(rows);
-    check_tasks(rows, "long working  3600000\n");
-    rows->ops->destroy(rows);
+    struct store *store = open_store(true);
+    put_task(store, "brief", "completed", "{}", 60000, 0);
+    put_task(store, "long", "working", "", 3600000, 0);
+    put_task(store, "none", "working", "", 0, 0); /* as one is taken back */
+    kept_begin(store);
+    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 1000, NULL), 0);
+    kept_commit(store);
+    check_tasks(store, "brief completed {} 60000\nlong working  3600000\n");
+    kept_begin(store);
+    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
+    store->ops->rollback(store);
+    check_tasks(store, "brief completed {} 60000\nlong working  3600000\n");
+    kept_begin(store);
+    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
+    kept_commit(store);
+    check_tasks(store, "long working  3600000\n");
+    store->ops->destroy(store);
 }
 
 int kept_suite(const char *name, kept_open_fn open)

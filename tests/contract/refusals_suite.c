@@ -129,7 +129,7 @@ enum { REFUSALS = sizeof refusals / sizeof *refusals };
 enum { PUBLISHED_MAX = 4, PUBLISHED_BYTES = 8000 }; /* "?" stands for 4,000 bytes */
 
 static const struct refusals_store *store;
-static struct entity_rows *rows;
+static struct store *opened;
 static struct keeper *keeper;
 static struct published *published;
 static struct changelog *changelog;
@@ -231,7 +231,7 @@ static int run_task(struct keeper_job *base, struct entities *e)
                                    .created_ms = now,
                                    .updated_ms = now,
                                    .ttl_ms = 3600000};
-    int rc = entities_rows(e)->kept->put_task(entities_rows(e), &task, &base->err);
+    int rc = entities_store(e)->kept->put_task(entities_store(e), &task, &base->err);
     base->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT;
     return rc;
 }
@@ -362,9 +362,9 @@ static int open_all(void **state)
     struct tidings_error err = {0, ""};
     size_t unseen = 0;
     (void)state;
-    rows = store->open();
-    assert_int_equal(rows->kept->create_changelog(rows, &limits, &changelog, &err), 0);
-    assert_int_equal(keeper_open(rows, &keeper, &err), 0);
+    opened = store->open();
+    assert_int_equal(opened->kept->create_changelog(opened, &limits, &changelog, &err), 0);
+    assert_int_equal(keeper_open(opened, &keeper, &err), 0);
     assert_true(!store->follows || keeper_on_follow(keeper, &follower, &err) == 0);
     published = published_create(&max_count, &max_bytes, &err);
     assert_non_null(published);

@@ -10,7 +10,7 @@
 #include "store/store.h"
 
 struct refusals_store {
-    struct entity_rows *(*open)(void); /* a new, empty one */
+    struct store *(*open)(void); /* a new, empty one */
     /* From now on commits fail, or succeed again. The keeper is idle. */
     void (*break_commits)(bool fails);
     bool follows; /* the keeper follows other nodes, so that batches may begin without the lock */

@@ -12,17 +12,17 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static struct entity_rows *open_kept(bool is_fresh)
+static struct store *open_kept(bool is_fresh)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     if (is_fresh) {
         postgres_server_fresh(server, url);
     }
-    if (entity_postgres_open(url, STR("tidings"), &rows, &err) < 0) {
+    if (postgres_store_open(url, STR("tidings"), &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    return rows;
+    return store;
 }
 
 /* Made before: memory lacks in some cases. */
@@ -33,13 +33,13 @@ static unsigned logs;
 static struct changelog *make_log(const struct changelog_limits *limits, struct tidings_error *err)
 {
     struct changelog *log = NULL;
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     assert_true(logs < LOGS);
-    if (entity_postgres_open(log_urls[logs++], STR("tidings"), &rows, err) < 0) {
+    if (postgres_store_open(log_urls[logs++], STR("tidings"), &store, err) < 0) {
         return NULL;
     }
-    (void)rows->kept->create_changelog(rows, limits, &log, err);
-    rows->ops->destroy(rows);
+    (void)store->kept->create_changelog(store, limits, &log, err);
+    store->ops->destroy(store);
     return log;
 }
 

@@ -28,17 +28,17 @@ static void remove_files(void)
     }
 }
 
-static struct entity_rows *open_rows(const char *name)
+static struct store *open_rows(const char *name)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    if (entity_sqlite_open(name, &rows, &err) < 0) {
+    struct store *store = NULL;
+    if (sqlite_store_open(name, &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    return rows;
+    return store;
 }
 
-static struct entity_rows *open_kept(bool is_fresh)
+static struct store *open_kept(bool is_fresh)
 {
     if (is_fresh) {
         remove_files();
@@ -48,13 +48,13 @@ static struct entity_rows *open_kept(bool is_fresh)
 
 static struct changelog *make_log(const struct changelog_limits *limits, struct tidings_error *err)
 {
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     struct changelog *log = NULL;
-    if (entity_sqlite_open(":memory:", &rows, err) < 0) {
+    if (sqlite_store_open(":memory:", &store, err) < 0) {
         return NULL;
     }
-    (void)changelog_sqlite_create(rows, limits, &log, err);
-    rows->ops->destroy(rows);
+    (void)changelog_sqlite_create(store, limits, &log, err);
+    store->ops->destroy(store);
     return log;
 }
 
@@ -96,18 +96,18 @@ static void a_file_of_the_first_layout_is_led_to_todays(void **state)
     assert_int_equal(sqlite_exec(db, first, NULL), 0);
     sqlite_close(db);
     for (int i = 0; i < 2; i++) {
-        struct entity_rows *rows = open_rows(path);
-        assert_int_equal(rows->ops->find(rows, STR("a"), 1, &v, NULL), 1);
+        struct store *store = open_rows(path);
+        assert_int_equal(store->ops->find(store, STR("a"), 1, &v, NULL), 1);
         assert_true(str_eq(v.value, STR("{\"n\":1}")) && v.to == 5);
-        assert_int_equal(rows->ops->find(rows, STR("a"), TIMELINE_FOREVER, &v, NULL), 1);
+        assert_int_equal(store->ops->find(store, STR("a"), TIMELINE_FOREVER, &v, NULL), 1);
         assert_true(str_eq(v.value, STR("{\"n\":2}")));
-        kept_check_changes(rows, 9,
+        kept_check_changes(store, 9,
                            i == 0 ? "1 entity a@1\n2 entity a@1\n"
                                   : "1 entity a@1\n2 entity a@1\n3 published p:///x new\n");
         if (i == 0) {
-            assert_int_equal(kept_publish(rows, "p:///x", "1"), 3);
+            assert_int_equal(kept_publish(store, "p:///x", "1"), 3);
         }
-        rows->ops->destroy(rows);
+        store->ops->destroy(store);
     }
 }
 
@@ -115,7 +115,7 @@ static void a_file_of_the_first_layout_is_led_to_todays(void **state)
 
 /* A program that runs: its rows, its log. */
 struct run {
-    struct entity_rows *rows;
+    struct store *rows;
     struct changelog *log;
     uint64_t epoch;
 };
@@ -188,14 +188,14 @@ static void only_so_many_starts_are_remembered(void **state)
 {
     (void)state;
     remove_files();
-    struct entity_rows *rows = open_rows(":memory:");
+    struct store *store = open_rows(":memory:");
     uint64_t epochs[SQLITE_MAX_EPOCHS + 3];
-    struct run r = {.rows = rows};
+    struct run r = {.rows = store};
     for (size_t i = 0; i < SQLITE_MAX_EPOCHS + 3; i++) {
         if (r.log) {
             r.log->ops->destroy(r.log);
         }
-        assert_int_equal(changelog_sqlite_create(rows, &roomy, &r.log, NULL), 0);
+        assert_int_equal(changelog_sqlite_create(store, &roomy, &r.log, NULL), 0);
         epochs[i] = r.log->ops->epoch(r.log);
     }
     check_resumes(&r, epochs[0], 0, false);
@@ -233,26 +233,26 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
 {
     (void)state;
     remove_files();
-    struct entity_rows *rows = open_rows(path);
+    struct store *store = open_rows(path);
     static char large[400000];
     struct published_row row = {.content = tidings_strn(large, sizeof large)};
     struct tidings_error err = {0};
     uint64_t position = 0;
     row.about.uri = STR("p:///large");
-    kept_publish(rows, "p:///small", "1");
-    assert_int_equal(entity_sqlite_limit(rows, 200000, NULL), 0);
-    kept_begin(rows);
-    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), TIDINGS_E_FULL);
+    kept_publish(store, "p:///small", "1");
+    assert_int_equal(sqlite_store_limit(store, 200000, NULL), 0);
+    kept_begin(store);
+    assert_int_equal(sqlite_published_put(store, &row, &position, &err), TIDINGS_E_FULL);
     assert_non_null(strstr(err.text, "full"));
-    rows->ops->rollback(rows);
-    assert_int_equal(rows->ops->position(rows), 1);
-    assert_int_equal(kept_check_changes(rows, 9, "1 published p:///small new\n"), 0);
-    assert_int_equal(entity_sqlite_limit(rows, 4000000, NULL), 0);
-    kept_begin(rows);
-    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), 0);
-    kept_commit(rows);
+    store->ops->rollback(store);
+    assert_int_equal(store->ops->position(store), 1);
+    assert_int_equal(kept_check_changes(store, 9, "1 published p:///small new\n"), 0);
+    assert_int_equal(sqlite_store_limit(store, 4000000, NULL), 0);
+    kept_begin(store);
+    assert_int_equal(sqlite_published_put(store, &row, &position, &err), 0);
+    kept_commit(store);
     assert_int_equal(position, 2);
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
 }
 
 int main(void)

@@ -19,13 +19,13 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL], schema[32];
 
-static struct entity_rows *open_rows(void)
+static struct store *open_rows(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     postgres_server_fresh(server, url);
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
-    if (entity_postgres_open(url, STR("tidings"), &r, &err) < 0) {
+    if (postgres_store_open(url, STR("tidings"), &r, &err) < 0) {
         fail_msg("%s", err.text);
     }
     postgres_server_exec(server, schema,

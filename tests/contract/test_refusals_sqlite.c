@@ -18,11 +18,11 @@
 static char directory[] = "/tmp/tidings-refusals-XXXXXX";
 static char path[64], away[64];
 
-static struct entity_rows *open_file(void)
+static struct store *open_file(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
-    if (entity_sqlite_open(path, &r, &err) < 0) {
+    struct store *r = NULL;
+    if (sqlite_store_open(path, &r, &err) < 0) {
         fail_msg("%s", err.text);
     }
     return r;

@@ -26,7 +26,7 @@ static void what_one_commits_others_follow_in_order(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
     store_begin(a);
     assert_int_equal(a->ops->put_type(a, &type, NULL), 0);
@@ -57,7 +57,7 @@ static void newest_position_is_known_before_it_is_followed(void **state)
     (void)state;
     uint64_t newest = 0;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     for (uint64_t n = 1; n <= 3; n++) {
         store_publish_alone(a, "p:///1", n % 2 ? "odd" : "even");
         assert_int_equal(b->shared->newest(b, &newest, NULL), 0);
@@ -75,7 +75,7 @@ static void what_an_owner_announces_is_told_from_what_a_program_does(void **stat
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_begin(a);
     store_announce_mounted(a, "m:///1");
     store_announce_mounted(a, "*m:///");
@@ -100,7 +100,7 @@ static void unsubscribable_changes_stay_so_at_other_nodes(void **state)
     struct buf lines;
     uint64_t floor = 0;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_announce_alone(a, "n:///dark/1");
     assert_string_equal(store_followed(b, true), "1 announced n:///dark/1 e o 7 mute\n");
     store_begin(a);
@@ -139,7 +139,7 @@ static void what_was_handed_out_counts_as_followed(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_begin(a);
     for (int i = 0; i < 2500; i++) {
         char id[16];
@@ -167,7 +167,7 @@ static void announcements_that_nobody_can_follow_any_more_are_told_in_their_plac
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_announce_alone(a, "n:///1");
     store_put_alone(a, "x", 1, "1");
     store_announce_alone(a, "n:///3");
@@ -197,7 +197,7 @@ static void bytes_that_strangers_choose_are_kept_as_they_are(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     char uri[4096];
     uint64_t position = 0, seed = 1;
@@ -246,7 +246,7 @@ static void no_table_is_read_as_a_whole_to_find_what_changed(void **state)
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
     store_close(store_open(url)); /* who makes the tables reads them */
     long long before = whole_reads(schema);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     for (int i = 1; i <= 10; i++) {
         store_put_alone(a, "x", i, "1");
         store_followed(b, false);
@@ -272,7 +272,7 @@ static void what_others_wrote_is_seen_under_the_lock(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_put_alone(a, "x", 1, "1");
     store_followed(b, false);
     store_put_alone(b, "x", 2, "2"); /* both know it as theirs now */
@@ -313,29 +313,29 @@ static bool ignore(void *user, const struct kept_change *change)
 static void *count_up(void *user)
 {
     struct writer *w = user;
-    struct entity_rows *rows = store_open(url);
+    struct store *store = store_open(url);
     for (int i = 0; i < ROUNDS; i++) {
         char value[24], id[32];
         struct entity_version v = {.from = 0};
         struct tidings_error err = {0};
         int64_t n = 0;
-        int rc = rows->ops->begin(rows, &err);
-        rc = rc == 0 ? rows->shared->follow(rows, ignore, NULL, &err) : rc;
+        int rc = store->ops->begin(store, &err);
+        rc = rc == 0 ? store->shared->follow(store, ignore, NULL, &err) : rc;
         int found =
-            rc == 0 ? rows->ops->find(rows, STR("counter"), TIMELINE_FOREVER, &v, &err) : rc;
+            rc == 0 ? store->ops->find(store, STR("counter"), TIMELINE_FOREVER, &v, &err) : rc;
         if (found < 0 || (found == 1 && !str_to_i64(v.value, &n))) {
             w->failed++;
-            rows->ops->rollback(rows);
+            store->ops->rollback(store);
             continue;
         }
         (void)snprintf(value, sizeof value, "%lld", (long long)n + 1);
         (void)snprintf(id, sizeof id, "w%d-%d", w->number, i);
-        store_put(rows, "counter", v.from + 1, value);
-        store_put(rows, id, 1, "1");
-        store_announce(rows, id);
-        w->failed += rows->ops->commit(rows, &err) < 0;
+        store_put(store, "counter", v.from + 1, value);
+        store_put(store, id, 1, "1");
+        store_announce(store, id);
+        w->failed += store->ops->commit(store, &err) < 0;
     }
-    store_close(rows);
+    store_close(store);
     return NULL;
 }
 
@@ -359,7 +359,7 @@ static void writers_at_once_make_one_order_without_gaps(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *reader = store_open(url);
+    struct store *reader = store_open(url);
     struct writer writers[WRITERS];
     struct order order = {0};
     for (int i = 0; i < WRITERS; i++) {
@@ -388,7 +388,7 @@ static void writers_at_once_make_one_order_without_gaps(void **state)
 
 static void *open_and_close(void *user)
 {
-    struct entity_rows **ret = user;
+    struct store **ret = user;
     *ret = store_open(url);
     return NULL;
 }
@@ -398,7 +398,7 @@ static void nodes_that_start_at_once_make_one_store(void **state)
     (void)state;
     postgres_server_fresh(server, url);
     pthread_t threads[5];
-    struct entity_rows *rows[5] = {NULL};
+    struct store *rows[5] = {NULL};
     unsigned char secret[32], other[32];
     for (int i = 0; i < 5; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, &rows[i]), 0);
@@ -421,7 +421,7 @@ static void a_cursor_of_one_node_goes_on_at_another(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct changelog *of_a = NULL, *of_b = NULL;
     uint64_t number = 0;
     assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
@@ -449,7 +449,7 @@ static void a_lease_is_one_holders_for_a_while(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     int64_t left = 0;
     assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
@@ -479,12 +479,12 @@ static bool print_node(void *user, const struct node_row *row)
     return true;
 }
 
-static void check_nodes(struct entity_rows *rows, const char *expected)
+static void check_nodes(struct store *store, const char *expected)
 {
     struct buf out;
     buf_init(&out, 65536);
     buf_puts(&out, STR(""));
-    assert_int_equal(rows->shared->each_node(rows, print_node, &out, NULL), 0);
+    assert_int_equal(store->shared->each_node(store, print_node, &out, NULL), 0);
     assert_string_equal(out.ptr, expected);
     buf_deinit(&out);
 }
@@ -493,7 +493,7 @@ static void nodes_are_known_by_name_while_they_live(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     for (int i = 0; i < 8; i++) { /* nobody has followed more than there is */
         store_announce_alone(a, "n:///1");
@@ -528,7 +528,7 @@ static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     struct session_row row = {.id = STR("s"), .node = STR("A"), .state = STR("{1}")}, taken;
     assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 0);

@@ -39,15 +39,15 @@ static void cut_all(void)
 }
 
 /* Operations come to life again by themselves, not at once. */
-static void recover(struct entity_rows *rows)
+static void recover(struct store *store)
 {
     struct tidings_error err = {0};
     uint64_t until = clock_monotonic_ms() + 20000;
-    while (rows->ops->begin(rows, &err) < 0) {
+    while (store->ops->begin(store, &err) < 0) {
         assert_true(clock_monotonic_ms() < until);
         (void)poll(NULL, 0, 20);
     }
-    rows->ops->rollback(rows);
+    store->ops->rollback(store);
 }
 
 static struct entity_version version(const char *id, int64_t from)
@@ -66,7 +66,7 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_put_alone(a, "kept", 1, "1");
     for (int step = 1; step < 4; step++) {
         struct tidings_error err = {0};
@@ -113,7 +113,7 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
 
 /* ---- an answer that never comes -------------------------------------------------------------- */
 
-static struct entity_rows *open_through(const struct postgres_proxy *p)
+static struct store *open_through(const struct postgres_proxy *p)
 {
     char through[POSTGRES_URL];
     return store_open(postgres_proxy_url(p, url, through));
@@ -124,7 +124,7 @@ static void whether_a_commit_without_an_answer_happened_is_found_by_following(vo
     (void)state;
     new_schema();
     struct postgres_proxy *p = postgres_proxy_start(server);
-    struct entity_rows *a = open_through(p);
+    struct store *a = open_through(p);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
     store_begin(a);
@@ -154,7 +154,7 @@ static void a_database_that_says_nothing_is_not_waited_for_for_long(void **state
     (void)state;
     new_schema();
     struct postgres_proxy *p = postgres_proxy_start(server);
-    struct entity_rows *a = open_through(p);
+    struct store *a = open_through(p);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
     postgres_proxy_be(p, PROXY_SILENT);
@@ -177,7 +177,7 @@ static void who_stands_still_with_the_lock_loses_it(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     store_begin(a);
     store_put(a, "x", 1, "1");
@@ -203,7 +203,7 @@ static void a_restart_of_the_database_loses_nothing(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
     store_announce_alone(a, "n:///1");
@@ -225,7 +225,7 @@ static void what_is_certainly_not_there_is_known_without_the_database(void **sta
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct entity_version v;
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
@@ -255,7 +255,7 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct changelog *log = NULL;
     uint64_t number = 0;
     assert_int_equal(b->kept->create_changelog(b, &limits, &log, NULL), 0);
@@ -293,24 +293,24 @@ struct steady {
 static void *write_steadily(void *user)
 {
     struct steady *w = user;
-    struct entity_rows *rows = store_open(url);
+    struct store *store = store_open(url);
     for (int rc = 0; rc == 0;) {
         char id[32];
         (void)snprintf(id, sizeof id, "r%u-%u", w->round, w->done);
         struct entity_version v = version(id, 1);
-        rc = rows->ops->begin(rows, NULL);
+        rc = store->ops->begin(store, NULL);
         if (rc < 0) {
             break;
         }
-        rc = rows->ops->put(rows, &v, false, NULL);
+        rc = store->ops->put(store, &v, false, NULL);
         if (rc < 0) {
-            rows->ops->rollback(rows);
+            store->ops->rollback(store);
             break;
         }
-        rc = rows->ops->commit(rows, NULL);
+        rc = store->ops->commit(store, NULL);
         __atomic_add_fetch(&w->done, rc == 0, __ATOMIC_RELEASE);
     }
-    store_close(rows);
+    store_close(store);
     return NULL;
 }
 
@@ -318,7 +318,7 @@ static void what_was_acknowledged_is_there_after_every_crash(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *reader = store_open(url);
+    struct store *reader = store_open(url);
     for (unsigned round = 0; round < 3; round++) {
         struct steady w = {.round = round};
         assert_int_equal(pthread_create(&w.thread, NULL, write_steadily, &w), 0);
@@ -343,7 +343,7 @@ static void a_database_that_went_back_is_noticed(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     struct changelog *log = NULL;
     uint64_t number = 0;
     struct tidings_error err = {0};
@@ -373,7 +373,7 @@ static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct changelog *of_a = NULL, *of_b = NULL;
     uint64_t number = 0;
     assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
@@ -398,7 +398,7 @@ static void another_server_in_its_place_is_noticed(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     store_put_alone(a, "x", 1, "1");
     store_close(a);
     postgres_server_exec(server, schema, "UPDATE tidings_state SET server=server+4");
@@ -418,7 +418,7 @@ static void another_store_in_its_place_is_refused(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
     postgres_server_exec(server, schema, "UPDATE tidings_cluster SET id=id+1");

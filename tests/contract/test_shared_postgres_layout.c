@@ -28,18 +28,17 @@ static void new_schema(void)
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
-static void enter(struct entity_rows *rows, const char *name)
+static void enter(struct store *store, const char *name)
 {
     const struct node_row row = {.name = tidings_str(name),
                                  .version = STR("0.9"),
                                  .state = STR("{}"),
-                                 .followed = rows->shared->followed(rows)};
-    assert_int_equal(rows->shared->put_node(rows, &row, LEASE_MS, NULL), 0);
+                                 .followed = store->shared->followed(store)};
+    assert_int_equal(store->shared->put_node(store, &row, LEASE_MS, NULL), 0);
 }
 
 /* A program that comes after this one. */
-static int lay_out_as(struct entity_rows *rows, int64_t made, int64_t oldest,
-                      struct tidings_error *err)
+static int lay_out_as(struct store *store, int64_t made, int64_t oldest, struct tidings_error *err)
 {
     const char *steps[8] = {NULL};
     for (int64_t i = 0; i < postgres_layout.made; i++) {
@@ -48,7 +47,7 @@ static int lay_out_as(struct entity_rows *rows, int64_t made, int64_t oldest,
     steps[postgres_layout.made] = "ALTER TABLE tidings_nodes ADD COLUMN third int8";
     steps[postgres_layout.made + 1] = "ALTER TABLE tidings_nodes ADD COLUMN fourth int8";
     const struct postgres_layout newer = {.made = made, .oldest = oldest, .steps = steps};
-    return postgres_rows_lay_out(postgres_rows_of(rows), &newer, err);
+    return postgres_store_lay_out(postgres_store_of(store), &newer, err);
 }
 
 static long long layout_now(void)
@@ -60,7 +59,7 @@ static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     enter(a, "a");
     store_put_alone(a, "x", 1, "1");
     assert_int_equal(layout_now(), 401);
@@ -80,7 +79,7 @@ static void who_could_not_go_on_is_waited_for(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     enter(a, "a");
     assert_int_equal(lay_out_as(b, 6, 5, &err), TIDINGS_E_BUSY);
@@ -97,8 +96,8 @@ static void who_could_not_go_on_is_waited_for(void **state)
     assert_int_equal(layout_now(), 605);
     store_close(a);
     store_close(b);
-    struct entity_rows *late = NULL;
-    assert_int_equal(entity_postgres_open(url, STR("tidings"), &late, &err), TIDINGS_E_UNSUPPORTED);
+    struct store *late = NULL;
+    assert_int_equal(postgres_store_open(url, STR("tidings"), &late, &err), TIDINGS_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "start the newer one"));
 }
 
@@ -107,7 +106,7 @@ static void who_says_nothing_is_old(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     struct tidings_error err = {0};
     enter(a, "a");
     postgres_server_exec(server, schema, "UPDATE tidings_nodes SET layout=NULL, behind=NULL");
@@ -154,7 +153,7 @@ static void tables_are_made_while_a_stranger_holds_the_lock(void **state)
     said[0] = '\0';
     log_set_level(TIDINGS_LOG_WARNING);
     log_set_sink(hear_log, NULL);
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     log_set_sink(NULL, NULL);
     log_set_level(TIDINGS_LOG_OFF);
     assert_non_null(strstr(said, "user=tidings application=\"a stranger\""));
@@ -177,7 +176,7 @@ static void locks_of_others_are_not_waited_for(void **state)
     said[0] = '\0';
     log_set_level(TIDINGS_LOG_WARNING);
     log_set_sink(hear_log, NULL);
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     log_set_sink(NULL, NULL);
     log_set_level(TIDINGS_LOG_OFF);
     assert_string_equal(said, "");
@@ -202,10 +201,10 @@ static bool see(void *user, const struct node_row *row)
     return true;
 }
 
-static struct seen look_at(struct entity_rows *rows, const char *name)
+static struct seen look_at(struct store *store, const char *name)
 {
     struct seen s = {.name = name, .behind_ms = -7, .behind_now_ms = -7};
-    assert_int_equal(rows->shared->each_node(rows, see, &s, NULL), 0);
+    assert_int_equal(store->shared->each_node(store, see, &s, NULL), 0);
     return s;
 }
 
@@ -213,7 +212,7 @@ static void a_node_says_how_old_the_oldest_is_that_it_has_not_followed(void **st
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
     enter(b, "b");
     struct seen s = look_at(a, "b");
@@ -260,7 +259,7 @@ static void time_is_the_databases(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     int64_t there = postgres_server_number(
         server, schema, "SELECT (extract(epoch FROM clock_timestamp())*1000)::int8");
     int64_t now = a->shared->now(a);

@@ -24,7 +24,7 @@ static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     assert_int_equal(a->shared->descriptor(a), -1);
     store_followed(a, false);
     store_followed(b, false);
@@ -52,7 +52,7 @@ static void what_is_told_while_something_is_asked_is_heard(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_followed(b, false);
     assert_false(b->shared->has_news(b));
     for (int i = 1; i <= 10; i++) {
@@ -78,7 +78,7 @@ static void a_node_has_one_connection(void **state)
     char schema[32];
     postgres_server_fresh(server, url);
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     static const char all[] = "SELECT count(*) FROM pg_stat_activity WHERE"
                               " application_name='tidings' AND pid<>pg_backend_pid()";
     store_put_alone(a, "x", 1, "1");
@@ -121,7 +121,7 @@ static void who_stands_still_is_let_go(void **state)
     (void)snprintf(over_tcp, sizeof over_tcp,
                    "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
                    postgres_server_port(server), schema);
-    struct entity_rows *a = store_open(over_tcp);
+    struct store *a = store_open(over_tcp);
     store_followed(a, false);
     assert_true(postgres_server_number(server, schema, all) >= 1);
     (void)postgres_server_number(

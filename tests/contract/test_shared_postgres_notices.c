@@ -26,7 +26,7 @@ static void who_hears_the_rows_does_not_ask(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
@@ -67,7 +67,7 @@ static void what_came_together_is_followed_together(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     stranger_open(&w, server, postgres_url_schema(url), true);
     struct shared_heard before = hearer_heard(b);
@@ -109,7 +109,7 @@ static void who_missed_something_asks(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b); /* and does not follow */
@@ -137,7 +137,7 @@ static void what_is_too_large_is_asked_for(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     char *large = mem_alloc(7001), id[16];
     memset(large, '0', 7000); /* digits: a number in JSON, if it need be one */
     large[6999] = '7';
@@ -173,7 +173,7 @@ static void what_was_not_committed_is_not_told(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     struct tidings_error err = {0};
     stranger_open(&w, server, postgres_url_schema(url), true);
@@ -212,7 +212,7 @@ static void what_was_overtaken_is_not_told(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url), *c = hearer_open(url);
+    struct store *a = store_open(url), *b = store_open(url), *c = hearer_open(url);
     struct tidings_error err = {0};
     struct shared_heard before = hearer_heard(c);
     store_put_alone(a, "x", 1, "1");
@@ -230,7 +230,7 @@ static void what_was_overtaken_is_not_told(void **state)
     hearer_await(c);
     hearer_follows(c, "3 entity again\n", 3, 0, 0, &before);
     /* One that is not overtaken tells its rows like any other. */
-    postgres_rows_of(a)->locked_left = 0;
+    postgres_store_of(a)->locked_left = 0;
     assert_true(a->shared->begin_unlocked(a));
     store_put(a, "alone", 1, "1");
     store_commit(a);

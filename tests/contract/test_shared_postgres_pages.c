@@ -35,7 +35,7 @@ static void versions_of_a_batch_are_kept_as_if_one_by_one(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     char *large = mem_alloc(200001);
     memset(large, '1', 200000); /* digits: a number in JSON */
     large[200000] = '\0';
@@ -77,7 +77,7 @@ static void what_is_taken_back_was_not_sent_either(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     store_put_alone(a, "x", 1, "1");
     store_begin(a);
     store_put(a, "x", 2, "2");
@@ -96,7 +96,7 @@ static void what_is_taken_back_was_not_sent_either(void **state)
 /* ---- following ------------------------------------------------------------------------------- */
 
 /* `b` listens from here on. */
-static int descriptor_of(struct entity_rows *b)
+static int descriptor_of(struct store *b)
 {
     store_followed(b, false);
     (void)b->shared->descriptor(b); /* once: it may have the number of another */
@@ -104,7 +104,7 @@ static int descriptor_of(struct entity_rows *b)
 }
 
 /* Until it is told that there is something to follow. */
-static void await_wake(struct entity_rows *b)
+static void await_wake(struct store *b)
 {
     while (!b->shared->has_news(b)) {
         struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
@@ -112,7 +112,7 @@ static void await_wake(struct entity_rows *b)
     }
 }
 
-static void write_some(struct entity_rows *a, unsigned kind, int i)
+static void write_some(struct store *a, unsigned kind, int i)
 {
     char name[32];
     (void)snprintf(name, sizeof name, "%s%d", kind == 0 ? "e" : kind == 1 ? "n:///" : "p:///", i);
@@ -129,7 +129,7 @@ static void whatever_it_is_who_is_notified_follows_it(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url), *late = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url), *late = store_open(url);
     struct buf told;
     uint32_t random = 1;
     buf_init(&told, 1u << 20);
@@ -158,7 +158,7 @@ static void who_notifies_of_what_never_happened_changes_nothing(void **state)
     static const char *const said[] = {
         "99", "9223372036854775807", "18446744073709551615", "-1", "7 or so", ""};
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     assert_true(descriptor_of(b) >= 0);
     char channel[40], sql[128];
     (void)snprintf(channel, sizeof channel, "tidings_%016llx",
@@ -189,22 +189,22 @@ static void what_comes_with_the_lock_is_followed_once(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *nodes[2] = {store_open(url), store_open(url)};
+    struct store *nodes[2] = {store_open(url), store_open(url)};
     struct buf told[2];
     buf_init(&told[0], 1u << 16);
     buf_init(&told[1], 1u << 16);
     for (int i = 1; i <= 60; i++) {
-        struct entity_rows *rows = nodes[i % 2];
+        struct store *store = nodes[i % 2];
         char value[16];
         (void)snprintf(value, sizeof value, "%d", i);
-        store_begin(rows);
-        buf_puts(&told[i % 2], tidings_str(store_followed(rows, true)));
-        assert_int_equal(store_value(rows, "x"), i == 1 ? -1 : i - 1);
-        store_put(rows, "x", i, value);
+        store_begin(store);
+        buf_puts(&told[i % 2], tidings_str(store_followed(store, true)));
+        assert_int_equal(store_value(store, "x"), i == 1 ? -1 : i - 1);
+        store_put(store, "x", i, value);
         if (i % 7 == 0) {
-            store_announce(rows, "n:///1");
+            store_announce(store, "n:///1");
         }
-        store_commit(rows);
+        store_commit(store);
     }
     buf_puts(&told[0], tidings_str(store_followed(nodes[0], true)));
     buf_puts(&told[1], tidings_str(store_followed(nodes[1], true)));
@@ -226,10 +226,10 @@ static void what_comes_with_the_lock_is_followed_once(void **state)
 }
 
 /* In a batch, with a page of everything that came after what it had followed. */
-static struct postgres_rows *begin_with_page(struct entity_rows *b)
+static struct postgres_store *begin_with_page(struct store *b)
 {
     store_begin(b);
-    struct postgres_rows *s = postgres_rows_of(b);
+    struct postgres_store *s = postgres_store_of(b);
     assert_non_null(s->next_page);
     assert_int_equal(s->next_after, s->followed);
     assert_int_equal(s->page.tables, PAGE_ALL); /* which has no rows in a row to be counted by */
@@ -241,7 +241,7 @@ static void a_page_of_another_position_than_was_followed_is_not_used(void **stat
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     store_publish_alone(a, "p:///1", "x");
     store_begin(b);
     assert_string_equal(store_followed(b, true), "1 published p:///1=x\n");
@@ -249,8 +249,8 @@ static void a_page_of_another_position_than_was_followed_is_not_used(void **stat
     store_commit(b);
     store_publish_alone(a, "p:///3", "x");
     store_publish_alone(a, "p:///4", "x");
-    struct postgres_rows *s = begin_with_page(b);
-    postgres_rows_note_followed(s, 3, true);
+    struct postgres_store *s = begin_with_page(b);
+    postgres_store_note_followed(s, 3, true);
     assert_string_equal(store_followed(b, true), "4 published p:///4=x\n");
     store_put(b, "y", 2, "2");
     store_commit(b);
@@ -276,7 +276,7 @@ static void who_has_read_what_was_not_followed_does_not_go_back(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct store *a = store_open(url), *b = store_open(url);
     uint64_t taken = 0;
     store_put_alone(a, "x", 1, "1");
     (void)store_followed(b, false);

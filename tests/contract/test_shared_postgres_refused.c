@@ -27,9 +27,9 @@ static void new_schema(void)
 static void check_refused(const char *at, const char *cluster, int code, const char *says)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    assert_int_equal(entity_postgres_open(at, tidings_str(cluster), &rows, &err), code);
-    assert_null(rows);
+    struct store *store = NULL;
+    assert_int_equal(postgres_store_open(at, tidings_str(cluster), &store, &err), code);
+    assert_null(store);
     if (!strstr(err.text, says)) {
         fail_msg("'%s' does not say '%s'", err.text, says);
     }
@@ -60,9 +60,9 @@ static void a_url_that_is_none(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         check_refused(bad[i], "tidings", TIDINGS_E_INVALID, "postgres://USER@HOST:PORT/DATABASE");
     }
-    assert_true(entity_postgres_is_url(STR("postgres://x")));
-    assert_true(entity_postgres_is_url(STR("postgresql://x")));
-    assert_false(entity_postgres_is_url(STR("/var/lib/x.db")));
+    assert_true(postgres_store_is_url(STR("postgres://x")));
+    assert_true(postgres_store_is_url(STR("postgresql://x")));
+    assert_false(postgres_store_is_url(STR("/var/lib/x.db")));
 }
 
 static void a_name_that_no_cluster_has(void **state)
@@ -72,9 +72,9 @@ static void a_name_that_no_cluster_has(void **state)
     check_refused(url, "", TIDINGS_E_INVALID, "the name of a cluster");
     check_refused(url, "a;b", TIDINGS_E_INVALID, "the name of a cluster");
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    assert_int_equal(entity_postgres_open(url, STR("it's"), &rows, &err), 0);
-    rows->ops->destroy(rows);
+    struct store *store = NULL;
+    assert_int_equal(postgres_store_open(url, STR("it's"), &store, &err), 0);
+    store->ops->destroy(store);
     check_refused(url, "tidings", TIDINGS_E_INVALID, "it holds the cluster 'it's', not 'tidings'");
 }
 

@@ -26,7 +26,7 @@ static void who_listens_reads_nothing(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w, old;
     stranger_open(&w, server, postgres_url_schema(url), true);
     stranger_open(&old, server, postgres_url_schema(url), false);
@@ -95,7 +95,7 @@ static void put_fake(struct buf *out, const unsigned char secret[32],
 }
 
 struct forging {
-    struct entity_rows *a, *b;
+    struct store *a, *b;
     struct stranger w;
     struct buf text;
     unsigned char secret[32];
@@ -116,7 +116,7 @@ static void forge(struct forging *f, const char *told, unsigned by_notice, unsig
 
 static void write_silently(struct forging *f, const char *id)
 {
-    struct postgres_rows *a = postgres_rows_of(f->a);
+    struct postgres_store *a = postgres_store_of(f->a);
     a->has_notify = false;
     store_put_alone(f->a, id, 1, "1");
 }
@@ -130,7 +130,7 @@ static void nobody_but_a_node_is_believed(void **state)
     stranger_open(&f.w, server, postgres_url_schema(url), true);
     buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
     assert_int_equal(f.b->shared->secret(f.b, f.secret, &err), 0);
-    f.place = postgres_rows_of(f.b)->place;
+    f.place = postgres_store_of(f.b)->place;
     const struct row_notice_place here = f.place;
     uint64_t next = 1;
 
@@ -210,7 +210,7 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
     (void)state;
     char copy[POSTGRES_URL], sql[512], of[32];
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url);
+    struct store *a = store_open(url);
     (void)snprintf(of, sizeof of, "%s", postgres_url_schema(url));
     postgres_server_fresh(server, copy);
     store_close(store_open(copy));
@@ -219,7 +219,7 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
                    " secret=(SELECT secret FROM %s.tidings_cluster)",
                    of, of);
     postgres_server_exec(server, postgres_url_schema(copy), sql);
-    struct entity_rows *b = hearer_open(copy);
+    struct store *b = hearer_open(copy);
     struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
@@ -236,8 +236,8 @@ static void after_a_restart_rows_are_told_again(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = hearer_open(url);
-    struct row_notice_place was = postgres_rows_of(b)->place;
+    struct store *a = store_open(url), *b = hearer_open(url);
+    struct row_notice_place was = postgres_store_of(b)->place;
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
@@ -253,8 +253,8 @@ static void after_a_restart_rows_are_told_again(void **state)
     }
     buf_deinit(&unused);
     store_put_alone(a, "y", 1, "1"); /* connects */
-    assert_memory_not_equal(&postgres_rows_of(b)->place, &was, sizeof was);
-    assert_memory_equal(&postgres_rows_of(b)->place, &postgres_rows_of(a)->place, sizeof was);
+    assert_memory_not_equal(&postgres_store_of(b)->place, &was, sizeof was);
+    assert_memory_equal(&postgres_store_of(b)->place, &postgres_store_of(a)->place, sizeof was);
     hearer_await(b);
     struct shared_heard before = hearer_heard(b);
     hearer_follows(b, "2 entity y\n", 1, 0, 0, &before);

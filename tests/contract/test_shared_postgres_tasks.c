@@ -24,7 +24,7 @@ static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes =
 
 /* A node: a store with a run of its own. */
 struct task_node {
-    struct entity_rows *rows;
+    struct store *rows;
     struct changelog *log;
 };
 

@@ -30,33 +30,33 @@ static void new_schema(void)
 }
 
 /* One that has had the lock, and knows everything. */
-static struct entity_rows *open_settled(const char *at)
+static struct store *open_settled(const char *at)
 {
-    struct entity_rows *rows = store_open(at);
-    store_begin(rows);
-    (void)store_followed(rows, true);
-    store_commit(rows);
-    return rows;
+    struct store *store = store_open(at);
+    store_begin(store);
+    (void)store_followed(store, true);
+    store_commit(store);
+    return store;
 }
 
-static void begin_unlocked(struct entity_rows *rows)
+static void begin_unlocked(struct store *store)
 {
-    assert_true(rows->shared->begin_unlocked(rows));
+    assert_true(store->shared->begin_unlocked(store));
 }
 
 /* As the keeper does: from the beginning, with the lock, and after the others. */
-static const char *begin_again(struct entity_rows *rows)
+static const char *begin_again(struct store *store)
 {
-    assert_true(rows->shared->must_run_again(rows));
-    rows->ops->rollback(rows);
-    store_begin(rows);
-    return store_followed(rows, true);
+    assert_true(store->shared->must_run_again(store));
+    store->ops->rollback(store);
+    store_begin(store);
+    return store_followed(store, true);
 }
 
-static int commit_fails(struct entity_rows *rows)
+static int commit_fails(struct store *store)
 {
     struct tidings_error err = {0};
-    int rc = rows->ops->commit(rows, &err);
+    int rc = store->ops->commit(store, &err);
     assert_true(rc < 0);
     return rc;
 }
@@ -72,7 +72,7 @@ static void a_batch_without_the_lock_is_kept_like_others(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     assert_int_equal(store_value(a, "x"), 1); /* it sees what it wrote */
@@ -106,7 +106,7 @@ static void what_is_rolled_back_was_never_there(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     a->ops->rollback(a);
@@ -127,7 +127,7 @@ static void who_is_overtaken_runs_again_after_the_other(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url), *c = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url), *c = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     store_put(a, "z", 1, "1");
@@ -152,7 +152,7 @@ static void a_batch_that_writes_nothing_is_overtaken_too(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     begin_unlocked(a);
     assert_int_equal(store_value(a, "x"), -1);
     store_commit(a);
@@ -196,7 +196,7 @@ static void a_compare_and_set_is_decided_by_what_is_there_at_the_commit(void **s
     new_schema();
     struct tidings_error err = {0};
     struct arena arena;
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     struct entities *e = NULL;
     const struct entity_type_row type = {
         .name = STR("T"), .version = STR("1"), .schema = STR("{}")};
@@ -227,17 +227,17 @@ static void a_compare_and_set_is_decided_by_what_is_there_at_the_commit(void **s
 
 /* ---- over to the lock ------------------------------------------------------------------------ */
 
-static void store_put_type(struct entity_rows *rows, const char *version)
+static void store_put_type(struct store *store, const char *version)
 {
     const struct entity_type_row type = {.name = STR("T"), .version = tidings_str(version)};
-    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
+    assert_int_equal(store->ops->put_type(store, &type, NULL), 0);
 }
 
 static void what_cannot_wait_takes_the_lock(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     store_put(a, "x", 2, "2"); /* a second version of the same */
@@ -267,7 +267,7 @@ static void what_takes_the_lock_too_late_runs_again(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     struct tidings_error err = {0};
     const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
     begin_unlocked(a);
@@ -289,7 +289,7 @@ static void keys_of_others_are_counted(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     const struct entity_key of_b = {.owner = STR("o"), .key = STR("b"), .digest = STR("d")};
     const struct entity_key of_a = {.owner = STR("o"), .key = STR("a"), .digest = STR("d")};
     store_begin(b);
@@ -307,7 +307,7 @@ static void keys_of_others_are_counted(void **state)
 
 /* ---- how often ------------------------------------------------------------------------------- */
 
-static void overtake(struct entity_rows *a, struct entity_rows *b, int64_t from)
+static void overtake(struct store *a, struct store *b, int64_t from)
 {
     begin_unlocked(a);
     store_put_alone(b, "x", from, "1");
@@ -318,7 +318,7 @@ static void overtake(struct entity_rows *a, struct entity_rows *b, int64_t from)
 }
 
 /* Batches with the lock until one may do without. */
-static unsigned count_locked(struct entity_rows *a)
+static unsigned count_locked(struct store *a)
 {
     unsigned count = 0;
     while (!a->shared->begin_unlocked(a)) {
@@ -334,7 +334,7 @@ static void who_is_overtaken_again_and_again_tries_less(void **state)
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url), *b = open_settled(url);
+    struct store *a = open_settled(url), *b = open_settled(url);
     unsigned before = 0;
     for (int64_t i = 1; i <= 8; i++) {
         overtake(a, b, i);
@@ -365,17 +365,17 @@ static void who_is_overtaken_again_and_again_tries_less(void **state)
 
 /* ---- the connection is lost ------------------------------------------------------------------ */
 
-static struct entity_rows *open_through(const struct postgres_proxy *p)
+static struct store *open_through(const struct postgres_proxy *p)
 {
     char through[POSTGRES_URL];
     return open_settled(postgres_proxy_url(p, url, through));
 }
 
-static int begin_soon(struct entity_rows *rows)
+static int begin_soon(struct store *store)
 {
     struct tidings_error err = {0};
-    rows->ops->rollback(rows);
-    return rows->ops->begin(rows, &err);
+    store->ops->rollback(store);
+    return store->ops->begin(store, &err);
 }
 
 static void of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost(void **state)
@@ -383,7 +383,7 @@ static void of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost(void 
     (void)state;
     new_schema();
     struct postgres_proxy *p = postgres_proxy_start(server);
-    struct entity_rows *a = open_through(p), *b = open_settled(url);
+    struct store *a = open_through(p), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     postgres_proxy_be(p, PROXY_LOSE_QUESTION);
@@ -405,7 +405,7 @@ static void of_a_commit_without_an_answer_it_is_not_known_that_it_was_kept(void 
     (void)state;
     new_schema();
     struct postgres_proxy *p = postgres_proxy_start(server);
-    struct entity_rows *a = open_through(p), *b = open_settled(url);
+    struct store *a = open_through(p), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     postgres_proxy_be(p, PROXY_LOSE_ANSWER);
@@ -430,7 +430,7 @@ static void a_commit_that_comes_after_its_batch_was_run_again_changes_nothing(vo
     for (int writes = 0; writes < 2; writes++) {
         new_schema();
         struct postgres_proxy *p = postgres_proxy_start(server);
-        struct entity_rows *a = open_through(p), *b = open_settled(url);
+        struct store *a = open_through(p), *b = open_settled(url);
         begin_unlocked(a); /* its statements are prepared */
         store_put(a, "w", 1, "1");
         store_commit(a);
@@ -462,7 +462,7 @@ static void a_connection_that_was_lost_between_batches_is_made_again(void **stat
 {
     (void)state;
     new_schema();
-    struct entity_rows *a = open_settled(url);
+    struct store *a = open_settled(url);
     for (int step = 0; step < 3; step++) {
         int rc = 0;
         struct tidings_error err = {0};

@@ -38,22 +38,22 @@ static void remove_files(void)
     (void)unlink(part);
 }
 
-static struct entity_rows *open_rows(const char *name)
+static struct store *open_rows(const char *name)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    if (entity_sqlite_open(name, &rows, &err) < 0) {
+    struct store *store = NULL;
+    if (sqlite_store_open(name, &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    return rows;
+    return store;
 }
 
-static void close_rows(struct entity_rows *rows)
+static void close_rows(struct store *store)
 {
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
 }
 
-static void put_entity(struct entity_rows *r, const char *id)
+static void put_entity(struct store *r, const char *id)
 {
     const struct entity_version v = {.id = tidings_str(id),
                                      .type = STR("T"),
@@ -68,7 +68,7 @@ static void put_entity(struct entity_rows *r, const char *id)
     assert_int_equal(r->ops->idle(r, NULL), 0);
 }
 
-static void publish(struct entity_rows *r, const char *content)
+static void publish(struct store *r, const char *content)
 {
     char etag[PUBLISHED_ETAG_SIZE];
     uint64_t position;
@@ -84,10 +84,10 @@ static void publish(struct entity_rows *r, const char *content)
 static void make_store(void)
 {
     remove_files();
-    struct entity_rows *rows = open_rows(path);
-    put_entity(rows, "a");
-    publish(rows, "1");
-    close_rows(rows);
+    struct store *store = open_rows(path);
+    put_entity(store, "a");
+    publish(store, "1");
+    close_rows(store);
 }
 
 static void run_sql(const char *sql)
@@ -232,10 +232,10 @@ static void the_owner_itself_cannot_back_it_up(void **state)
     (void)state;
     struct tidings_error err = {0};
     make_store();
-    struct entity_rows *rows = open_rows(path);
+    struct store *store = open_rows(path);
     assert_int_equal(tidings_store_backup(path, copy, NULL, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "this very program"));
-    close_rows(rows);
+    close_rows(store);
 }
 
 /* Another process that reads for a backup from `go` until `end`, and says what became of it. */
@@ -284,12 +284,12 @@ static void end_reader(struct reader *r)
 }
 
 /* More than the log has room for before it is copied into the database. */
-static void write_much(struct entity_rows *rows)
+static void write_much(struct store *store)
 {
     static char text[100001];
     memset(text, 'x', sizeof text - 1);
     for (int i = 0; i < 60; i++) {
-        publish(rows, text);
+        publish(store, text);
     }
 }
 
@@ -298,16 +298,16 @@ static void while_a_backup_reads_the_database_stays_as_it_is(void **state)
     (void)state;
     make_store();
     struct reader reader = start_reader();
-    struct entity_rows *rows = open_rows(path);
+    struct store *store = open_rows(path);
     off_t before = size_of(path);
     let_read(&reader);
-    write_much(rows);
+    write_much(store);
     assert_int_equal(size_of(path), before);
     assert_true(size_of(log_path) > 6000000);
     end_reader(&reader);
-    write_much(rows);
+    write_much(store);
     assert_true(size_of(path) > before);
-    close_rows(rows);
+    close_rows(store);
     assert_int_equal(tidings_store_check(path, NULL, NULL), 0);
 }
 
@@ -316,17 +316,17 @@ static void an_owner_that_ends_meanwhile_leaves_its_log(void **state)
     (void)state;
     make_store();
     struct reader reader = start_reader();
-    struct entity_rows *rows = open_rows(path);
+    struct store *store = open_rows(path);
     off_t before = size_of(path);
     let_read(&reader);
-    write_much(rows);
-    close_rows(rows);
+    write_much(store);
+    close_rows(store);
     assert_int_equal(size_of(path), before);
     assert_true(size_of(log_path) > 6000000);
     end_reader(&reader);
-    rows = open_rows(path);
-    kept_check_changes(rows, 99, "1 entity a@1\n62 published p:///x\n");
-    close_rows(rows);
+    store = open_rows(path);
+    kept_check_changes(store, 99, "1 entity a@1\n62 published p:///x\n");
+    close_rows(store);
     assert_int_equal(size_of(log_path), -1);
 }
 

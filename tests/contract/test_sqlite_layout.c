@@ -75,10 +75,10 @@ static char *read_all(size_t *ret_len)
 static void check_refused(const char *says)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     size_t before, after;
     char *was = read_all(&before);
-    assert_int_equal(entity_sqlite_open(path, &rows, &err), TIDINGS_E_INVALID);
+    assert_int_equal(sqlite_store_open(path, &store, &err), TIDINGS_E_INVALID);
     if (!strstr(err.text, says) || !strstr(err.text, path) || !strstr(err.text, "another file")) {
         fail_msg("'%s' does not say '%s'", err.text, says);
     }
@@ -97,24 +97,24 @@ static void check_refused(const char *says)
 static void make_store(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     remove_files();
-    if (entity_sqlite_open(path, &rows, &err) < 0) {
+    if (sqlite_store_open(path, &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    assert_true(kept_publish(rows, "p:///x", "1") > 0);
-    rows->ops->destroy(rows);
+    assert_true(kept_publish(store, "p:///x", "1") > 0);
+    store->ops->destroy(store);
 }
 
 static void check_opens(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    if (entity_sqlite_open(path, &rows, &err) < 0) {
+    struct store *store = NULL;
+    if (sqlite_store_open(path, &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    kept_check_changes(rows, 9, "1 published p:///x new\n");
-    rows->ops->destroy(rows);
+    kept_check_changes(store, 9, "1 published p:///x new\n");
+    store->ops->destroy(store);
     assert_int_equal(number_of("PRAGMA application_id"), SQLITE_APPLICATION_ID);
     assert_true(number_of("PRAGMA user_version") > 0);
 }

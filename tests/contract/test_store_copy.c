@@ -18,7 +18,7 @@
 
 #include "base/str.h"
 #include "cluster/postgres_store.h"
-#include "contract/entity_rows_suite.h"
+#include "contract/store_suite.h"
 #include "store/copy.h"
 #include "store/sqlite.h"
 #include "store/sqlite_store.h"
@@ -39,17 +39,17 @@ static void fresh_name(bool is_database, char out[POSTGRES_URL])
     }
 }
 
-static struct entity_rows *open_store(const char *name)
+static struct store *open_store(const char *name)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    int rc = entity_postgres_is_url(tidings_str(name))
-                 ? entity_postgres_open(name, STR("tidings"), &rows, &err)
-                 : entity_sqlite_open(name, &rows, &err);
+    struct store *store = NULL;
+    int rc = postgres_store_is_url(tidings_str(name))
+                 ? postgres_store_open(name, STR("tidings"), &store, &err)
+                 : sqlite_store_open(name, &store, &err);
     if (rc < 0) {
         fail_msg("%s", err.text);
     }
-    return rows;
+    return store;
 }
 
 static int copy_store(const char *from, const char *to, struct tidings_store_figures *ret,
@@ -59,7 +59,7 @@ static int copy_store(const char *from, const char *to, struct tidings_store_fig
     return tidings_store_copy(&(struct tidings_store_copying){.from = from, .to = to}, ret, err);
 }
 
-static void publish(struct entity_rows *rows, const char *uri, const char *content)
+static void publish(struct store *store, const char *uri, const char *content)
 {
     struct published_row row = {.about = {.uri = tidings_str(uri),
                                           .etag = STR("e"),
@@ -72,15 +72,14 @@ static void publish(struct entity_rows *rows, const char *uri, const char *conte
                                 .content = tidings_str(content ? content : "")};
     uint64_t position = 0;
     row.about.not_subscribable = !content;
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
-    assert_int_equal(content ? rows->kept->publish(rows, &row, &position, NULL)
-                             : rows->kept->unpublish(rows, &row, &position, NULL),
+    assert_int_equal(store->ops->begin(store, NULL), 0);
+    assert_int_equal(content ? store->kept->publish(store, &row, &position, NULL)
+                             : store->kept->unpublish(store, &row, &position, NULL),
                      0);
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    assert_int_equal(store->ops->commit(store, NULL), 0);
 }
 
-static void put_task(struct entity_rows *rows, const char *id, const char *status,
-                     const char *payload)
+static void put_task(struct store *store, const char *id, const char *status, const char *payload)
 {
     const struct kept_task task = {
         .id = tidings_str(id),
@@ -92,9 +91,9 @@ static void put_task(struct entity_rows *rows, const char *id, const char *statu
         .updated_ms = 1700000000007,
         .ttl_ms = 3600000,
     };
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
-    assert_int_equal(rows->kept->put_task(rows, &task, NULL), 0);
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    assert_int_equal(store->ops->begin(store, NULL), 0);
+    assert_int_equal(store->kept->put_task(store, &task, NULL), 0);
+    assert_int_equal(store->ops->commit(store, NULL), 0);
 }
 
 static void print_task(void *user, const struct kept_task *t)
@@ -109,20 +108,20 @@ static void print_task(void *user, const struct kept_task *t)
 static uint64_t fill(const char *name, uint64_t seed)
 {
     const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
-    struct entity_rows *rows = open_store(name);
+    struct store *store = open_store(name);
     struct changelog *log = NULL;
     const struct entity_type_row type = {.name = STR("T"),
                                          .version = STR("1"),
                                          .schema = STR("{}"),
                                          .description = STR("d"),
                                          .options = STR("")};
-    assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
+    assert_int_equal(store->kept->create_changelog(store, &limits, &log, NULL), 0);
     uint64_t epoch = log->ops->epoch(log);
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
-    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    assert_int_equal(store->ops->begin(store, NULL), 0);
+    assert_int_equal(store->ops->put_type(store, &type, NULL), 0);
+    assert_int_equal(store->ops->commit(store, NULL), 0);
     for (unsigned i = 0; i < 12; i++) {
-        entity_rows_random_batch(rows, &seed);
+        store_random_batch(store, &seed);
     }
     struct entity_version moved = {.id = STR("m"),
                                    .type = STR("T"),
@@ -131,23 +130,23 @@ static uint64_t fill(const char *name, uint64_t seed)
                                    .changed_by = STR("[]"),
                                    .from = 1,
                                    .created = true};
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
-    assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
+    assert_int_equal(store->ops->begin(store, NULL), 0);
+    assert_int_equal(store->ops->put(store, &moved, false, NULL), 0);
     moved.from = 2;
     moved.created = false;
     moved.old_type_version = STR("1");
     moved.type_version = STR("2");
-    assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
-    publish(rows, "p:///a", "one");
-    publish(rows, "p:///b", "two");
-    publish(rows, "p:///a", NULL);
-    publish(rows, "p:///c", "");
-    put_task(rows, "done", "completed", "{\"text\":\"\xC3\xA4\"}");
-    put_task(rows, "a", "working", "");
-    put_task(rows, "B", "failed", "{}");
+    assert_int_equal(store->ops->put(store, &moved, false, NULL), 0);
+    assert_int_equal(store->ops->commit(store, NULL), 0);
+    publish(store, "p:///a", "one");
+    publish(store, "p:///b", "two");
+    publish(store, "p:///a", NULL);
+    publish(store, "p:///c", "");
+    put_task(store, "done", "completed", "{\"text\":\"\xC3\xA4\"}");
+    put_task(store, "a", "working", "");
+    put_task(store, "B", "failed", "{}");
     log->ops->destroy(log);
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
     return epoch;
 }
 
@@ -166,18 +165,18 @@ static bool put_change(void *user, const struct kept_change *c)
 static void describe(const char *name, uint64_t epoch, struct buf *out)
 {
     const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
-    struct entity_rows *rows = open_store(name);
+    struct store *store = open_store(name);
     struct changelog *log = NULL;
     uint64_t floor = 0, number = 0;
-    entity_rows_dump(rows, out);
-    assert_int_equal(rows->kept->each_change(rows, 10000, &floor, put_change, out, NULL), 0);
-    assert_int_equal(rows->kept->each_task(rows, print_task, out, NULL), 0);
-    assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
+    store_dump(store, out);
+    assert_int_equal(store->kept->each_change(store, 10000, &floor, put_change, out, NULL), 0);
+    assert_int_equal(store->kept->each_task(store, print_task, out, NULL), 0);
+    assert_int_equal(store->kept->create_changelog(store, &limits, &log, NULL), 0);
     bool goes_on = log->ops->resume(log, epoch, 3, true, &number);
     buf_putf(out, "floor %llu resumes %d at %llu unknown %d\n", (unsigned long long)floor, goes_on,
              (unsigned long long)number, log->ops->resume(log, epoch + 1, 3, true, &number));
     log->ops->destroy(log);
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
 }
 
 static void assert_same(const char *one, const char *other, uint64_t epoch)
@@ -233,7 +232,7 @@ static void a_copy_reads_as_the_original(void **state)
 }
 
 struct stopping {
-    struct entity_rows *to;
+    struct store *to;
     unsigned left;
 };
 
@@ -249,17 +248,17 @@ static int put_one(void *user, const struct transfer_row *row, struct tidings_er
     return s->to->ops->commit(s->to, err);
 }
 
-static struct entity_rows *open_target(const char *name)
+static struct store *open_target(const char *name)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    int rc = entity_postgres_is_url(tidings_str(name))
-                 ? entity_postgres_open_target(name, STR("tidings"), &rows, &err)
-                 : entity_sqlite_open_target(name, &rows, &err);
+    struct store *store = NULL;
+    int rc = postgres_store_is_url(tidings_str(name))
+                 ? postgres_store_open_target(name, STR("tidings"), &store, &err)
+                 : sqlite_store_open_target(name, &store, &err);
     if (rc < 0) {
         fail_msg("%s", err.text);
     }
-    return rows;
+    return store;
 }
 
 static void interrupted_anywhere_it_goes_on(void **state)
@@ -279,16 +278,16 @@ static void interrupted_anywhere_it_goes_on(void **state)
             struct tidings_store_figures f;
             struct transfer_mark mark;
             fresh_name(d & 2, to);
-            struct entity_rows *source = open_store(from), *target = open_target(to);
+            struct store *source = open_store(from), *target = open_target(to);
             struct stopping s = {target, rows};
             assert_int_equal(target->kept->transfer->begin(target, tidings_str(from), &mark, &err),
                              0);
             is_whole = source->kept->transfer->each(source, mark, put_one, &s, &err) == 0;
             target->ops->destroy(target);
             source->ops->destroy(source);
-            struct entity_rows *none = NULL;
-            int rc = d & 2 ? entity_postgres_open(to, STR("tidings"), &none, &err)
-                           : entity_sqlite_open(to, &none, &err);
+            struct store *none = NULL;
+            int rc = d & 2 ? postgres_store_open(to, STR("tidings"), &none, &err)
+                           : sqlite_store_open(to, &none, &err);
             assert_int_equal(rc, TIDINGS_E_BUSY);
             assert_non_null(strstr(err.text, "'tidings store copy' with the same names goes on"));
             if (copy_store(from, to, &f, &err) < 0) {
@@ -365,14 +364,14 @@ static void a_store_in_use_is_not_copied(void **state)
         fresh_name(d, from);
         fresh_name(false, to);
         (void)fill(from, 2);
-        struct entity_rows *rows = open_store(from);
-        if (rows->shared) {
+        struct store *store = open_store(from);
+        if (store->shared) {
             const struct node_row node = {
                 .name = STR("alive"), .version = STR("1"), .state = STR("{}")};
-            assert_int_equal(rows->shared->put_node(rows, &node, 60000, &err), 0);
+            assert_int_equal(store->shared->put_node(store, &node, 60000, &err), 0);
         }
         assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_BUSY);
-        rows->ops->destroy(rows);
+        store->ops->destroy(store);
     }
 }
 

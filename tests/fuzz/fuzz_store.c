@@ -33,7 +33,7 @@ static void look(struct tidings_str s)
 
 /* ---- a good one ------------------------------------------------------------------------------ */
 
-static void put_version(struct entity_rows *r, const char *id, int64_t from, bool deleted)
+static void put_version(struct store *r, const char *id, int64_t from, bool deleted)
 {
     const struct entity_version v = {
         .id = tidings_str(id),
@@ -51,7 +51,7 @@ static void put_version(struct entity_rows *r, const char *id, int64_t from, boo
     require(r->ops->put(r, &v, false, NULL) == 0);
 }
 
-static void write_good(struct entity_rows *r)
+static void write_good(struct store *r)
 {
     const struct entity_type_row type = {
         .name = STR("thing"), .version = STR("1"), .schema = STR("{\"type\":\"object\"}")};
@@ -100,14 +100,14 @@ static void leave(void)
 /* false: SQLite cannot be loaded. */
 static bool make_good(void)
 {
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     char bytes[4096];
     size_t n;
     require(mkdtemp(directory) != NULL);
     (void)snprintf(path, sizeof path, "%s/store", directory);
     buf_init(&good, 1u << 24);
     (void)atexit(leave);
-    if (entity_sqlite_open(path, &r, NULL) < 0) {
+    if (sqlite_store_open(path, &r, NULL) < 0) {
         return false;
     }
     write_good(r);
@@ -181,7 +181,7 @@ static bool on_change(void *user, const struct kept_change *change)
 }
 
 /* How many rows there are. */
-static unsigned read_all(struct entity_rows *r)
+static unsigned read_all(struct store *r)
 {
     static const char *const ids[] = {"a", "b", "c", "top", ""};
     const struct entity_scope everything = {.deleted = true};
@@ -213,13 +213,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static int is_made = -1;
     struct tidings_error err = {0, ""};
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     is_made = is_made < 0 ? make_good() : is_made;
     if (!is_made || size > 256) {
         return 0;
     }
     write_damaged(data, size);
-    if (entity_sqlite_open(path, &r, &err) < 0) {
+    if (sqlite_store_open(path, &r, &err) < 0) {
         require(size > 0 && err.text[0] != '\0');
         return 0;
     }

@@ -52,25 +52,25 @@ struct entity_version record_version(const struct record *r)
     };
 }
 
-int engine_apply(struct engine *e, struct entity_rows *rows, const struct record *r)
+int engine_apply(struct engine *e, struct store *store, const struct record *r)
 {
     struct entity_version now;
     if (r->kind == RECORD_ENTITY) {
         const struct entity_version v = record_version(r);
-        if (!r->instead && rows->ops->find(rows, v.id, TIMELINE_FOREVER, &now, NULL) == 1 &&
+        if (!r->instead && store->ops->find(store, v.id, TIMELINE_FOREVER, &now, NULL) == 1 &&
             now.from >= v.from) {
             world_fail(e->world, "compare-and-set: e%u is written below what is there", r->index);
         }
-        return rows->ops->put(rows, &v, r->instead, NULL);
+        return store->ops->put(store, &v, r->instead, NULL);
     }
     if (r->kind == RECORD_KEY) {
-        return rows->ops->put_key(rows,
-                                  &(struct entity_key){.owner = STR("o"),
-                                                       .key = tidings_str(r->key),
-                                                       .digest = tidings_str(r->digest),
-                                                       .text = tidings_str(r->text),
-                                                       .at = r->at_ms},
-                                  NULL);
+        return store->ops->put_key(store,
+                                   &(struct entity_key){.owner = STR("o"),
+                                                        .key = tidings_str(r->key),
+                                                        .digest = tidings_str(r->digest),
+                                                        .text = tidings_str(r->text),
+                                                        .at = r->at_ms},
+                                   NULL);
     }
     return 0;
 }
@@ -107,26 +107,26 @@ static void engine_learn(struct engine *e, const struct record *r)
     }
 }
 
-static struct entity_rows *rows_anew(struct entity_rows *old)
+static struct store *rows_anew(struct store *old)
 {
     if (old) {
         old->ops->destroy(old);
     }
-    struct entity_rows *rows = entity_memory_create(NULL);
+    struct store *store = memory_store_create(NULL);
     const struct entity_type_row type = {STR("T"), STR("1"), STR("{\"type\":\"object\"}"),
                                          STR_EMPTY, STR_EMPTY};
-    if (!rows || rows->ops->begin(rows, NULL) < 0 || rows->ops->put_type(rows, &type, NULL) < 0 ||
-        rows->ops->commit(rows, NULL) < 0) {
+    if (!store || store->ops->begin(store, NULL) < 0 ||
+        store->ops->put_type(store, &type, NULL) < 0 || store->ops->commit(store, NULL) < 0) {
         abort();
     }
-    return rows;
+    return store;
 }
 
 static void engine_rebuild(struct engine *e)
 {
     e->committed = rows_anew(e->committed);
     e->working = rows_anew(e->working);
-    struct entity_rows *both[] = {e->committed, e->working};
+    struct store *both[] = {e->committed, e->working};
     e->counter = 0;
     e->break_count = 0;
     e->recorded = 1;

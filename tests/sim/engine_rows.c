@@ -12,18 +12,18 @@
 #include "base/str.h"
 
 struct sim_rows {
-    struct entity_rows base;
+    struct store base;
     struct node *node;
 };
 
-static struct node *node_of(struct entity_rows *rows)
+static struct node *node_of(struct store *store)
 {
-    return ((struct sim_rows *)(void *)rows)->node;
+    return ((struct sim_rows *)(void *)store)->node;
 }
 
-static struct engine *engine_of(struct entity_rows *rows)
+static struct engine *engine_of(struct store *store)
 {
-    return &node_of(rows)->world->engine;
+    return &node_of(store)->world->engine;
 }
 
 static int away(struct tidings_error *err)
@@ -31,9 +31,9 @@ static int away(struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached");
 }
 
-static bool is_there(struct entity_rows *rows)
+static bool is_there(struct store *store)
 {
-    const struct node *n = node_of(rows);
+    const struct node *n = node_of(store);
     return n->is_connected && n->boot == n->world->engine.boots;
 }
 
@@ -44,28 +44,28 @@ static int lost(struct node *n, struct tidings_error *err)
     return away(err);
 }
 
-static struct entity_rows *medium(struct entity_rows *rows)
+static struct store *medium(struct store *store)
 {
-    const struct engine *e = engine_of(rows);
-    return node_has_lock(node_of(rows)) ? e->working : e->committed;
+    const struct engine *e = engine_of(store);
+    return node_has_lock(node_of(store)) ? e->working : e->committed;
 }
 
-static void sim_destroy(struct entity_rows *rows)
+static void sim_destroy(struct store *store)
 {
-    free(rows);
+    free(store);
 }
 
-static int sim_begin(struct entity_rows *rows, struct tidings_error *err)
+static int sim_begin(struct store *store, struct tidings_error *err)
 {
-    if (node_of(rows)->is_unlocked) {
+    if (node_of(store)->is_unlocked) {
         return 0;
     }
-    return is_there(rows) && engine_lock(engine_of(rows), node_of(rows)->index) ? 0 : away(err);
+    return is_there(store) && engine_lock(engine_of(store), node_of(store)->index) ? 0 : away(err);
 }
 
-static void sim_rollback(struct entity_rows *rows)
+static void sim_rollback(struct store *store)
 {
-    struct node *n = node_of(rows);
+    struct node *n = node_of(store);
     if (n->is_unlocked) {
         for (size_t i = 0; i < n->pending_count; i++) {
             heads_drop(&n->heads, tidings_str(entity_name(n->pending[i].index % ENTITIES)));
@@ -75,7 +75,7 @@ static void sim_rollback(struct entity_rows *rows)
     }
     heads_clear(&n->heads);
     if (node_has_lock(n)) {
-        engine_rollback(engine_of(rows));
+        engine_rollback(engine_of(store));
     }
 }
 
@@ -123,10 +123,10 @@ static int sim_commit_unlocked(struct node *n, struct tidings_error *err)
     return is_done ? 0 : away(err);
 }
 
-static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
+static int sim_commit(struct store *store, struct tidings_error *err)
 {
-    struct node *n = node_of(rows);
-    struct engine *e = engine_of(rows);
+    struct node *n = node_of(store);
+    struct engine *e = engine_of(store);
     if (n->is_unlocked) {
         return sim_commit_unlocked(n, err);
     }
@@ -162,10 +162,10 @@ static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
     return 0;
 }
 
-static uint64_t sim_position(struct entity_rows *rows)
+static uint64_t sim_position(struct store *store)
 {
-    const struct engine *e = engine_of(rows);
-    const struct node *n = node_of(rows);
+    const struct engine *e = engine_of(store);
+    const struct node *n = node_of(store);
     return n->is_unlocked     ? n->base + n->pending_count
            : node_has_lock(n) ? engine_next(e) - 1
                               : e->counter;
@@ -180,11 +180,11 @@ static void copy(char *out, size_t room, struct tidings_str text)
     out[text.len] = '\0';
 }
 
-static int sim_put(struct entity_rows *rows, const struct entity_version *v, bool instead,
+static int sim_put(struct store *store, const struct entity_version *v, bool instead,
                    struct tidings_error *err)
 {
-    struct node *n = node_of(rows);
-    struct engine *e = engine_of(rows);
+    struct node *n = node_of(store);
+    struct engine *e = engine_of(store);
     struct record r = {.kind = RECORD_ENTITY,
                        .index = (unsigned)(v->id.ptr[1] - '0'),
                        .from = v->from,
@@ -211,20 +211,20 @@ static int sim_put(struct entity_rows *rows, const struct entity_version *v, boo
     return n->is_unlocked ? 0 : engine_apply(e, e->working, added);
 }
 
-static int sim_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+static int sim_forget(struct store *store, struct tidings_str id, int64_t end,
                       struct tidings_error *err)
 {
-    (void)rows;
+    (void)store;
     (void)id;
     (void)end;
     (void)err;
     return 0;
 }
 
-static int sim_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+static int sim_find(struct store *store, struct tidings_str id, int64_t at,
                     struct entity_version *ret, struct tidings_error *err)
 {
-    struct node *n = node_of(rows);
+    struct node *n = node_of(store);
     bool is_current = at == TIMELINE_FOREVER;
     const struct entity_version *head = is_current ? heads_find(&n->heads, id) : NULL;
     if (head) {
@@ -234,56 +234,53 @@ static int sim_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
     if (node_keeps_back(n, (unsigned)(id.ptr[1] - '0')) && !node_take_lock(n)) {
         return away(err);
     }
-    struct entity_rows *m = medium(rows);
-    int rc = is_there(rows) ? m->ops->find(m, id, at, ret, err) : lost(n, err);
+    struct store *m = medium(store);
+    int rc = is_there(store) ? m->ops->find(m, id, at, ret, err) : lost(n, err);
     if (rc == 1 && is_current) {
         heads_put(&n->heads, ret);
     }
     return rc;
 }
 
-static int sim_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+static int sim_nth(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
                    struct tidings_error *err)
 {
-    struct entity_rows *m = medium(rows);
-    return is_there(rows) ? m->ops->nth(m, id, n, ret_from, err) : away(err);
+    struct store *m = medium(store);
+    return is_there(store) ? m->ops->nth(m, id, n, ret_from, err) : away(err);
 }
 
-static int sim_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+static int sim_history(struct store *store, struct tidings_str id, int64_t first,
                        entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    struct entity_rows *m = medium(rows);
-    return is_there(rows) ? m->ops->history(m, id, first, fn, user, err) : away(err);
+    struct store *m = medium(store);
+    return is_there(store) ? m->ops->history(m, id, first, fn, user, err) : away(err);
 }
 
-static int sim_list(struct entity_rows *rows, const struct entity_scope *scope,
-                    struct tidings_str after, entity_version_fn fn, void *user,
-                    struct tidings_error *err)
+static int sim_list(struct store *store, const struct entity_scope *scope, struct tidings_str after,
+                    entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    struct entity_rows *m = medium(rows);
-    return is_there(rows) ? m->ops->list(m, scope, after, fn, user, err) : away(err);
+    struct store *m = medium(store);
+    return is_there(store) ? m->ops->list(m, scope, after, fn, user, err) : away(err);
 }
 
-static int sim_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+static int sim_put_type(struct store *store, const struct entity_type_row *row,
                         struct tidings_error *err)
 {
-    (void)rows;
+    (void)store;
     (void)row;
     return away(err);
 }
 
-static int sim_types(struct entity_rows *rows, entity_type_fn fn, void *user,
-                     struct tidings_error *err)
+static int sim_types(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err)
 {
-    struct entity_rows *m = medium(rows);
+    struct store *m = medium(store);
     return m->ops->types(m, fn, user, err);
 }
 
-static int sim_put_key(struct entity_rows *rows, const struct entity_key *key,
-                       struct tidings_error *err)
+static int sim_put_key(struct store *store, const struct entity_key *key, struct tidings_error *err)
 {
-    struct engine *e = engine_of(rows);
-    if (!node_take_lock(node_of(rows))) {
+    struct engine *e = engine_of(store);
+    if (!node_take_lock(node_of(store))) {
         return away(err);
     }
     struct record r = {.kind = RECORD_KEY, .at_ms = key->at};
@@ -293,27 +290,27 @@ static int sim_put_key(struct entity_rows *rows, const struct entity_key *key,
     return engine_apply(e, e->working, engine_add(e, &r));
 }
 
-static int sim_find_key(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
+static int sim_find_key(struct store *store, struct tidings_str owner, struct tidings_str key,
                         struct entity_key *ret, struct tidings_error *err)
 {
-    if (node_of(rows)->is_unlocked && !node_take_lock(node_of(rows))) {
+    if (node_of(store)->is_unlocked && !node_take_lock(node_of(store))) {
         return away(err);
     }
-    struct entity_rows *m = medium(rows);
-    if (node_of(rows)->world->fault == FAULT_NO_KEY) {
+    struct store *m = medium(store);
+    if (node_of(store)->world->fault == FAULT_NO_KEY) {
         return 0;
     }
-    return is_there(rows) ? m->ops->find_key(m, owner, key, ret, err) : away(err);
+    return is_there(store) ? m->ops->find_key(m, owner, key, ret, err) : away(err);
 }
 
-static int sim_idle(struct entity_rows *rows, struct tidings_error *err)
+static int sim_idle(struct store *store, struct tidings_error *err)
 {
-    (void)rows;
+    (void)store;
     (void)err;
     return 0;
 }
 
-static const struct entity_rows_ops sim_ops = {
+static const struct store_ops sim_ops = {
     .name = "simulated",
     .destroy = sim_destroy,
     .begin = sim_begin,
@@ -333,7 +330,7 @@ static const struct entity_rows_ops sim_ops = {
     .idle = sim_idle,
 };
 
-struct entity_rows *sim_rows_create(struct node *n)
+struct store *sim_rows_create(struct node *n)
 {
     struct sim_rows *rows = calloc(1, sizeof(*rows));
     if (!rows) {

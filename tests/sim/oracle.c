@@ -49,13 +49,13 @@ static void given_grow(struct oracle *o)
 /* Compare-and-set: the version that the writer had read is the current one. */
 static void oracle_check_version(struct world *w, const struct record *r)
 {
-    struct entity_rows *rows = w->engine.committed;
+    struct store *store = w->engine.committed;
     struct entity_version now;
     if (r->baseline == TIMELINE_NEVER) {
         return;
     }
     int rc =
-        rows->ops->find(rows, tidings_str(entity_name(r->index)), TIMELINE_FOREVER, &now, NULL);
+        store->ops->find(store, tidings_str(entity_name(r->index)), TIMELINE_FOREVER, &now, NULL);
     bool is_same = r->read_position == w->engine.entity_position[r->index];
     if (rc != 1 || now.from != r->baseline || (!is_same && r->losses == w->oracle.loss_count)) {
         world_fail(w, "compare-and-set: e%u was at %llu, and is won from %llu", r->index,
@@ -121,12 +121,12 @@ void oracle_read(struct node *n, unsigned index, int64_t from)
 void oracle_check_refusal(const struct node *n, const struct job *job)
 {
     struct world *w = n->world;
-    struct entity_rows *rows = w->engine.committed;
+    struct store *store = w->engine.committed;
     struct entity_version now;
     bool is_right = job->losses != w->oracle.loss_count || job->code == TIDINGS_E_UNKNOWN;
     for (unsigned i = 0; i < job->count; i++) {
-        int rc = rows->ops->find(rows, tidings_str(entity_name(job->index[i])), TIMELINE_FOREVER,
-                                 &now, NULL);
+        int rc = store->ops->find(store, tidings_str(entity_name(job->index[i])), TIMELINE_FOREVER,
+                                  &now, NULL);
         is_right = is_right || (rc == 1 && now.from != job->baseline[i]);
     }
     if (!is_right) {

@@ -172,7 +172,7 @@ struct engine {
     uint64_t said_count;
     struct record late; /* FAULT_NO_LOCK */
     bool has_late;
-    struct entity_rows *committed, *working;
+    struct store *committed, *working;
     int64_t lives_until[NODES];
     uint64_t announced_floor, announced_max;
     /* what the log says */
@@ -207,7 +207,7 @@ void engine_put_back(struct engine *e);
 void engine_step(struct engine *e);
 size_t engine_find(const struct engine *e, uint64_t position);
 void engine_state(const struct engine *e, struct store_state *ret);
-int engine_apply(struct engine *e, struct entity_rows *rows, const struct record *r);
+int engine_apply(struct engine *e, struct store *store, const struct record *r);
 const char *entity_name(unsigned index);
 struct entity_version record_version(const struct record *r);
 
@@ -248,7 +248,7 @@ struct node {
     int64_t wall_ms;
     double rate;
     uint64_t begun_ms;
-    struct entity_rows *rows;
+    struct store *rows;
     struct entities *entities;
     struct changelog *log;
     struct runs *runs;
@@ -343,7 +343,7 @@ void node_run_owned(struct node *n);
 void node_owned_done(struct node *n, bool is_committed);
 /* What the outside world looks like has changed. */
 void node_outside(struct node *n);
-struct entity_rows *sim_rows_create(struct node *n);
+struct store *sim_rows_create(struct node *n);
 bool node_has_lock(const struct node *n);
 struct engine *node_store(const struct node *n);
 /* Under the lock; it is held afterwards too. */

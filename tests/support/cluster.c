@@ -19,7 +19,7 @@
 struct postgres_server *cluster_postgres;
 static char url[POSTGRES_URL];
 struct shared_memory *db;
-struct entity_rows *rows[NODES];
+struct store *stores[NODES];
 struct ears ears;
 
 static void begin_node(unsigned i)
@@ -27,8 +27,8 @@ static void begin_node(unsigned i)
     void *none = NULL;
     served_select(i);
     served_begin(&none);
-    rows[i] = cluster_postgres ? NULL : shared_memory_connect(db);
-    served()->store.given_rows = rows[i];
+    stores[i] = cluster_postgres ? NULL : shared_memory_connect(db);
+    served()->store.given_store = stores[i];
     served_set("entities", cluster_postgres ? url : "postgres://in-memory");
     served_set("self", "true");
     served_set("allow-write", "true");

@@ -14,7 +14,7 @@
 
 extern struct postgres_server *cluster_postgres; /* NULL: in memory */
 extern struct shared_memory *db;
-extern struct entity_rows *rows[NODES]; /* borrowed */
+extern struct store *stores[NODES]; /* borrowed */
 extern struct ears ears;
 
 int cluster_begin(void **state);

@@ -16,36 +16,36 @@
 
 #define WAIT_MS 10000
 
-struct entity_rows *hearer_open(const char *at)
+struct store *hearer_open(const char *at)
 {
-    struct entity_rows *b = store_open(at);
+    struct store *b = store_open(at);
     store_followed(b, false);
     (void)b->shared->descriptor(b); /* once: it may have the number of another */
     assert_true(b->shared->descriptor(b) >= 0);
     return b;
 }
 
-int hearer_take(struct entity_rows *b)
+int hearer_take(struct store *b)
 {
     struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
     assert_int_equal(poll(&p, 1, WAIT_MS), 1);
     return b->shared->wake(b);
 }
 
-void hearer_await(struct entity_rows *b)
+void hearer_await(struct store *b)
 {
     while (hearer_take(b) != 1) {
     }
 }
 
-struct shared_heard hearer_heard(struct entity_rows *b)
+struct shared_heard hearer_heard(struct store *b)
 {
     struct shared_heard h;
     b->shared->heard(b, &h);
     return h;
 }
 
-void hearer_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
+void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned asked,
                     unsigned refused, const struct shared_heard *before)
 {
     assert_string_equal(store_followed(b, true), lines);

@@ -11,14 +11,14 @@
 #include "support/store_steps.h"
 
 /* A node that listens from here on. */
-struct entity_rows *hearer_open(const char *url);
+struct store *hearer_open(const char *url);
 /* What has arrived; 1: there is something to follow. */
-int hearer_take(struct entity_rows *b);
+int hearer_take(struct store *b);
 /* Until there is. */
-void hearer_await(struct entity_rows *b);
-struct shared_heard hearer_heard(struct entity_rows *b);
+void hearer_await(struct store *b);
+struct shared_heard hearer_heard(struct store *b);
 /* It follows exactly that, by so many notices, questions, and refusals. */
-void hearer_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
+void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned asked,
                     unsigned refused, const struct shared_heard *before);
 
 struct stranger {

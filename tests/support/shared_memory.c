@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The database and its nodes' objects: batches over one entity_memory_create(), and faults.
+ * The database and its nodes' objects: batches over one memory_store_create(), and faults.
  */
 #include <assert.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #include "store/memory_store.h"
 #include "support/shared_memory_private.h"
 
-static const struct entity_rows_ops shared_entity_ops;
+static const struct store_ops shared_memory_ops_table;
 
-struct node *shared_memory_node(struct entity_rows *rows)
+struct node *shared_memory_node(struct store *store)
 {
-    assert(rows->ops == &shared_entity_ops);
-    return (struct node *)(void *)rows;
+    assert(store->ops == &shared_memory_ops_table);
+    return (struct node *)(void *)store;
 }
 
 struct tidings_str shared_memory_text(struct arena *arena, struct tidings_str s)
@@ -65,9 +65,9 @@ void shared_memory_keep_version(struct arena *arena, struct entity_version *v)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static int node_begin(struct entity_rows *rows, struct tidings_error *err)
+static int node_begin(struct store *store, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -99,9 +99,9 @@ static void end_batch(struct node *n)
     pthread_mutex_unlock(&n->db->lock);
 }
 
-static void node_rollback(struct entity_rows *rows)
+static void node_rollback(struct store *store)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     if (!n->in_batch) {
         return;
     }
@@ -112,40 +112,40 @@ static void node_rollback(struct entity_rows *rows)
 }
 
 /* The lock is taken all the same: nobody sees the difference. */
-bool shared_memory_begin_unlocked(struct entity_rows *rows)
+bool shared_memory_begin_unlocked(struct store *store)
 {
-    struct node *n = shared_memory_node(rows);
-    n->is_unlocked = n->is_to_be_overtaken && node_begin(rows, NULL) == 0;
+    struct node *n = shared_memory_node(store);
+    n->is_unlocked = n->is_to_be_overtaken && node_begin(store, NULL) == 0;
     n->is_to_be_overtaken = false;
     return n->is_unlocked;
 }
 
-bool shared_memory_must_run_again(struct entity_rows *rows)
+bool shared_memory_must_run_again(struct store *store)
 {
-    return shared_memory_node(rows)->must_run_again;
+    return shared_memory_node(store)->must_run_again;
 }
 
-void shared_memory_overtake(struct entity_rows *node, bool is_in_doubt)
+void shared_memory_overtake(struct store *node, bool is_in_doubt)
 {
     struct node *n = shared_memory_node(node);
     n->is_to_be_overtaken = true;
     n->is_in_doubt = is_in_doubt;
 }
 
-static int node_commit(struct entity_rows *rows, struct tidings_error *err)
+static int node_commit(struct store *store, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     bool loses = n->loses;
     if (n->is_unlocked) {
         n->is_unlocked = false;
-        node_rollback(rows);
+        node_rollback(store);
         n->must_run_again = true;
         return tidings_fail(err, n->is_in_doubt ? TIDINGS_E_UNKNOWN : TIDINGS_E_BUSY, "overtaken");
     }
     __atomic_add_fetch(&n->asked, 1, __ATOMIC_RELAXED);
     if ((loses && !n->loses_committed) || n->is_unreachable) {
         n->loses = false;
-        node_rollback(rows);
+        node_rollback(store);
         return tidings_fail(err, TIDINGS_E_UNKNOWN, "the commit was not answered");
     }
     int rc = n->db->entities->ops->commit(n->db->entities, err);
@@ -165,17 +165,17 @@ static int node_commit(struct entity_rows *rows, struct tidings_error *err)
     return loses ? tidings_fail(err, TIDINGS_E_UNKNOWN, "the commit was not answered") : rc;
 }
 
-static uint64_t node_position(struct entity_rows *rows)
+static uint64_t node_position(struct store *store)
 {
-    return shared_memory_node(rows)->db->last;
+    return shared_memory_node(store)->db->last;
 }
 
 /* ---- entities -------------------------------------------------------------------------------- */
 
-static int node_put(struct entity_rows *rows, const struct entity_version *v, bool instead,
+static int node_put(struct store *store, const struct entity_version *v, bool instead,
                     struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     rc = rc == 0 ? n->db->entities->ops->put(n->db->entities, v, instead, err) : rc;
     if (rc < 0) {
@@ -197,20 +197,20 @@ static int node_put(struct entity_rows *rows, const struct entity_version *v, bo
     return 0;
 }
 
-static int node_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+static int node_forget(struct store *store, struct tidings_str id, int64_t end,
                        struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0 ? rc
                   : shared_memory_leave(
                         n, n->db->entities->ops->forget(n->db->entities, id, end, err));
 }
 
-static int node_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+static int node_find(struct store *store, struct tidings_str id, int64_t at,
                      struct entity_version *ret, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -222,41 +222,41 @@ static int node_find(struct entity_rows *rows, struct tidings_str id, int64_t at
     return shared_memory_leave(n, rc);
 }
 
-static int node_nth(struct entity_rows *rows, struct tidings_str id, int64_t nth, int64_t *ret,
+static int node_nth(struct store *store, struct tidings_str id, int64_t nth, int64_t *ret,
                     struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0 ? rc
                   : shared_memory_leave(
                         n, n->db->entities->ops->nth(n->db->entities, id, nth, ret, err));
 }
 
-static int node_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+static int node_history(struct store *store, struct tidings_str id, int64_t first,
                         entity_version_fn fn, void *user, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0 ? rc
                   : shared_memory_leave(n, n->db->entities->ops->history(n->db->entities, id, first,
                                                                          fn, user, err));
 }
 
-static int node_list(struct entity_rows *rows, const struct entity_scope *scope,
+static int node_list(struct store *store, const struct entity_scope *scope,
                      struct tidings_str after, entity_version_fn fn, void *user,
                      struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0 ? rc
                   : shared_memory_leave(n, n->db->entities->ops->list(n->db->entities, scope, after,
                                                                       fn, user, err));
 }
 
-static int node_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+static int node_put_type(struct store *store, const struct entity_type_row *row,
                          struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     rc = rc == 0 ? n->db->entities->ops->put_type(n->db->entities, row, err) : rc;
     if (rc == 0) {
@@ -265,30 +265,29 @@ static int node_put_type(struct entity_rows *rows, const struct entity_type_row 
     return rc;
 }
 
-static int node_types(struct entity_rows *rows, entity_type_fn fn, void *user,
-                      struct tidings_error *err)
+static int node_types(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0 ? rc
                   : shared_memory_leave(
                         n, n->db->entities->ops->types(n->db->entities, fn, user, err));
 }
 
-static int node_put_key(struct entity_rows *rows, const struct entity_key *key,
+static int node_put_key(struct store *store, const struct entity_key *key,
                         struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     return rc < 0
                ? rc
                : shared_memory_leave(n, n->db->entities->ops->put_key(n->db->entities, key, err));
 }
 
-static int node_find_key(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
+static int node_find_key(struct store *store, struct tidings_str owner, struct tidings_str key,
                          struct entity_key *ret, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -303,19 +302,19 @@ static int node_find_key(struct entity_rows *rows, struct tidings_str owner, str
     return shared_memory_leave(n, rc);
 }
 
-static int node_idle(struct entity_rows *rows, struct tidings_error *err)
+static int node_idle(struct store *store, struct tidings_error *err)
 {
-    (void)rows;
+    (void)store;
     (void)err;
     return 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void node_destroy(struct entity_rows *rows)
+static void node_destroy(struct store *store)
 {
-    struct node *n = shared_memory_node(rows);
-    node_rollback(rows);
+    struct node *n = shared_memory_node(store);
+    node_rollback(store);
     pthread_mutex_lock(&n->db->lock);
     for (size_t i = 0; i < NODES_MAX; i++) {
         n->db->all[i] = n->db->all[i] == n ? NULL : n->db->all[i];
@@ -330,7 +329,7 @@ static void node_destroy(struct entity_rows *rows)
     mem_free(n);
 }
 
-static const struct entity_rows_ops shared_entity_ops = {
+static const struct store_ops shared_memory_ops_table = {
     .name = "shared memory",
     .destroy = node_destroy,
     .begin = node_begin,
@@ -350,11 +349,11 @@ static const struct entity_rows_ops shared_entity_ops = {
     .idle = node_idle,
 };
 
-struct entity_rows *shared_memory_connect(struct shared_memory *db)
+struct store *shared_memory_connect(struct shared_memory *db)
 {
     struct node *n = mem_zalloc(sizeof(*n));
     assert(n);
-    n->base = (struct entity_rows){&shared_entity_ops, &shared_memory_kept_ops, &shared_memory_ops};
+    n->base = (struct store){&shared_memory_ops_table, &shared_memory_kept_ops, &shared_memory_ops};
     n->db = db;
     n->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert(n->wake >= 0);
@@ -375,7 +374,7 @@ struct shared_memory *shared_memory_create(void)
 {
     struct shared_memory *db = mem_zalloc(sizeof(*db));
     assert(db);
-    db->entities = entity_memory_create(NULL);
+    db->entities = memory_store_create(NULL);
     assert(db->entities);
     pthread_mutex_init(&db->lock, NULL);
     struct list *lists[] = {&db->log,    &db->undone, &db->published,
@@ -408,7 +407,7 @@ uint64_t shared_memory_last(struct shared_memory *db)
     return last;
 }
 
-void shared_memory_set_unreachable(struct shared_memory *db, struct entity_rows *node,
+void shared_memory_set_unreachable(struct shared_memory *db, struct store *node,
                                    bool is_unreachable)
 {
     const uint64_t one = 1;
@@ -429,7 +428,7 @@ void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet)
     pthread_mutex_unlock(&db->lock);
 }
 
-void shared_memory_lose_answer(struct shared_memory *db, struct entity_rows *node, bool committed)
+void shared_memory_lose_answer(struct shared_memory *db, struct store *node, bool committed)
 {
     pthread_mutex_lock(&db->lock);
     shared_memory_node(node)->loses = true;
@@ -466,7 +465,7 @@ void shared_memory_advance(struct shared_memory *db, int64_t ms)
     pthread_mutex_unlock(&db->lock);
 }
 
-unsigned shared_memory_asked(struct entity_rows *node)
+unsigned shared_memory_asked(struct store *node)
 {
     return __atomic_load_n(&shared_memory_node(node)->asked, __ATOMIC_RELAXED);
 }

@@ -18,34 +18,34 @@ struct shared_memory *shared_memory_create(void);
 /* After all nodes were destroyed. */
 void shared_memory_destroy(struct shared_memory *db);
 /* A node: what keeper_open takes. */
-struct entity_rows *shared_memory_connect(struct shared_memory *db);
+struct store *shared_memory_connect(struct shared_memory *db);
 
 /* The newest position. */
 uint64_t shared_memory_last(struct shared_memory *db);
 /* The database cannot be reached by `node` (NULL: by nobody), or can again. A node's descriptor
  * says so. */
-void shared_memory_set_unreachable(struct shared_memory *db, struct entity_rows *node,
+void shared_memory_set_unreachable(struct shared_memory *db, struct store *node,
                                    bool is_unreachable);
 /* Nobody is woken: they have to ask. */
 void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet);
 /* What wakes `node` is another descriptor from now on. The one before is closed, and held open by
  * the one that is returned, as by a process that is being started. On the thread that uses the
  * node. */
-int shared_memory_reconnect(struct entity_rows *node);
+int shared_memory_reconnect(struct store *node);
 /* Wake it; has it taken notice? */
-void shared_memory_wake(struct entity_rows *node);
-bool shared_memory_is_awake(struct entity_rows *node);
+void shared_memory_wake(struct store *node);
+bool shared_memory_is_awake(struct store *node);
 /* The next commit of `node` is not answered; it has happened, or not. */
-void shared_memory_lose_answer(struct shared_memory *db, struct entity_rows *node, bool committed);
+void shared_memory_lose_answer(struct shared_memory *db, struct store *node, bool committed);
 /* The next batch of `node` begins without the lock, and when it is to be committed it has to be run
  * again: somebody else wrote, or so it seems since (`is_in_doubt`) there is no answer. */
-void shared_memory_overtake(struct entity_rows *node, bool is_in_doubt);
+void shared_memory_overtake(struct store *node, bool is_in_doubt);
 /* What was committed after `position` is lost: a new cluster epoch begins. Of entities and
  * published resources everything stays; of the log it goes. */
 void shared_memory_break(struct shared_memory *db, uint64_t position);
 /* The clock goes on. */
 void shared_memory_advance(struct shared_memory *db, int64_t ms);
 /* How often any operation was asked for by `node`. */
-unsigned shared_memory_asked(struct entity_rows *node);
+unsigned shared_memory_asked(struct store *node);
 
 #endif

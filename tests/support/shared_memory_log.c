@@ -95,10 +95,10 @@ void shared_memory_wake_others(struct node *n)
 
 /* ---- what is kept beside them ---------------------------------------------------------------- */
 
-static int node_publish(struct entity_rows *rows, const struct published_row *row,
+static int node_publish(struct store *store, const struct published_row *row,
                         uint64_t *ret_position, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -117,10 +117,10 @@ static int node_publish(struct entity_rows *rows, const struct published_row *ro
     return 0;
 }
 
-static int node_unpublish(struct entity_rows *rows, const struct published_row *gone,
+static int node_unpublish(struct store *store, const struct published_row *gone,
                           uint64_t *ret_position, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -135,10 +135,10 @@ static int node_unpublish(struct entity_rows *rows, const struct published_row *
     return 0;
 }
 
-static int node_each_published(struct entity_rows *rows, published_row_fn fn, void *user,
+static int node_each_published(struct store *store, published_row_fn fn, void *user,
                                struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -154,10 +154,10 @@ static bool is_row(const struct entry *e)
     return e->change.kind <= KEPT_FILE || kept_is_announced(e->change.kind);
 }
 
-static int node_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
-                            kept_change_fn fn, void *user, struct tidings_error *err)
+static int node_each_change(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+                            void *user, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -291,10 +291,10 @@ static const struct changelog_ops log_ops = {
     .bytes = log_bytes,
 };
 
-static int node_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
+static int node_create_changelog(struct store *store, const struct changelog_limits *limits,
                                  struct changelog **ret, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -323,10 +323,10 @@ const struct kept_ops shared_memory_kept_ops = {
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-int shared_memory_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+int shared_memory_follow(struct store *store, kept_change_fn fn, void *user,
                          struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -342,9 +342,9 @@ int shared_memory_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     return shared_memory_leave(n, 0);
 }
 
-uint64_t shared_memory_followed(struct entity_rows *rows)
+uint64_t shared_memory_followed(struct store *store)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     uint64_t followed = n->followed;
     if (!n->in_batch) {
         pthread_mutex_lock(&n->db->lock);
@@ -363,11 +363,11 @@ uint64_t shared_memory_followed(struct entity_rows *rows)
     return followed;
 }
 
-int shared_memory_announce(struct entity_rows *rows, enum kept_kind kind,
+int shared_memory_announce(struct store *store, enum kept_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc == 0) {
         *ret_position = shared_memory_add(

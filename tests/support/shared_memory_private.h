@@ -44,7 +44,7 @@ struct run {
 
 struct shared_memory {
     pthread_mutex_t lock;
-    struct entity_rows *entities;
+    struct store *entities;
     struct list log, undone;             /* struct entry: committed; of the open batch */
     struct list published;               /* struct entry with `row` */
     struct list leases, nodes, sessions; /* struct row */
@@ -58,7 +58,7 @@ struct shared_memory {
 };
 
 struct node {
-    struct entity_rows base;
+    struct store base;
     struct shared_memory *db;
     int wake;
     bool is_wake_new; /* another descriptor than before, which may have the same number */
@@ -70,15 +70,15 @@ struct node {
     struct arena arena; /* what the last call handed out */
 };
 
-struct node *shared_memory_node(struct entity_rows *rows);
+struct node *shared_memory_node(struct store *store);
 /* Outside of batches each call has the lock for itself; in one it is held. TIDINGS_E_BUSY: away. */
 int shared_memory_enter(struct node *n, struct tidings_error *err);
 int shared_memory_leave(struct node *n, int rc); /* gives rc */
 struct tidings_str shared_memory_text(struct arena *arena, struct tidings_str s);
 void shared_memory_keep_version(struct arena *arena, struct entity_version *v);
 
-bool shared_memory_begin_unlocked(struct entity_rows *rows);
-bool shared_memory_must_run_again(struct entity_rows *rows);
+bool shared_memory_begin_unlocked(struct store *store);
+bool shared_memory_must_run_again(struct store *store);
 
 /* shared_memory_log.c */
 struct entry *shared_memory_entry(const struct kept_change *change);
@@ -88,10 +88,10 @@ void shared_memory_free_entries(struct list *entries);
 uint64_t shared_memory_add(struct node *n, struct kept_change change);
 void shared_memory_wake_others(struct node *n);
 extern const struct kept_ops shared_memory_kept_ops;
-int shared_memory_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+int shared_memory_follow(struct store *store, kept_change_fn fn, void *user,
                          struct tidings_error *err);
-uint64_t shared_memory_followed(struct entity_rows *rows);
-int shared_memory_announce(struct entity_rows *rows, enum kept_kind kind,
+uint64_t shared_memory_followed(struct store *store);
+int shared_memory_announce(struct store *store, enum kept_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err);
 

@@ -13,9 +13,9 @@
 #include "base/str.h"
 #include "support/shared_memory_private.h"
 
-static int node_descriptor(struct entity_rows *rows)
+static int node_descriptor(struct store *store)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     bool is_new = n->is_wake_new;
     n->is_wake_new = false;
     return is_new || __atomic_load_n(&n->is_unreachable, __ATOMIC_RELAXED) ||
@@ -24,14 +24,14 @@ static int node_descriptor(struct entity_rows *rows)
                : n->wake;
 }
 
-static int node_wake(struct entity_rows *rows)
+static int node_wake(struct store *store)
 {
     uint64_t count;
-    (void)!read(shared_memory_node(rows)->wake, &count, sizeof count);
+    (void)!read(shared_memory_node(store)->wake, &count, sizeof count);
     return 1;
 }
 
-int shared_memory_reconnect(struct entity_rows *node)
+int shared_memory_reconnect(struct store *node)
 {
     struct node *n = shared_memory_node(node);
     int held = dup(n->wake);
@@ -42,13 +42,13 @@ int shared_memory_reconnect(struct entity_rows *node)
     return held;
 }
 
-void shared_memory_wake(struct entity_rows *node)
+void shared_memory_wake(struct store *node)
 {
     uint64_t one = 1;
     (void)!write(shared_memory_node(node)->wake, &one, sizeof one);
 }
 
-bool shared_memory_is_awake(struct entity_rows *node)
+bool shared_memory_is_awake(struct store *node)
 {
     struct pollfd ready = {.fd = shared_memory_node(node)->wake, .events = POLLIN};
     return poll(&ready, 1, 0) == 0;
@@ -100,10 +100,10 @@ void shared_memory_free_rows(struct list *rows)
     }
 }
 
-static int node_lease(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+static int node_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
                       int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -121,10 +121,10 @@ static int node_lease(struct entity_rows *rows, struct tidings_str name, struct 
     return shared_memory_leave(n, is_ours);
 }
 
-static int node_release(struct entity_rows *rows, struct tidings_str name,
-                        struct tidings_str holder, struct tidings_error *err)
+static int node_release(struct store *store, struct tidings_str name, struct tidings_str holder,
+                        struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -136,10 +136,10 @@ static int node_release(struct entity_rows *rows, struct tidings_str name,
     return shared_memory_leave(n, 0);
 }
 
-static int node_put_node(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+static int node_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
                          struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     char mine[24];
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
@@ -164,10 +164,9 @@ static int node_put_node(struct entity_rows *rows, const struct node_row *row, i
     return shared_memory_leave(n, 0);
 }
 
-static int node_drop_node(struct entity_rows *rows, struct tidings_str name,
-                          struct tidings_error *err)
+static int node_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -179,10 +178,10 @@ static int node_drop_node(struct entity_rows *rows, struct tidings_str name,
     return shared_memory_leave(n, 0);
 }
 
-static int node_each_node(struct entity_rows *rows, node_row_fn fn, void *user,
+static int node_each_node(struct store *store, node_row_fn fn, void *user,
                           struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -202,10 +201,10 @@ static int node_each_node(struct entity_rows *rows, node_row_fn fn, void *user,
     return shared_memory_leave(n, 0);
 }
 
-static int node_put_session(struct entity_rows *rows, const struct session_row *row,
+static int node_put_session(struct store *store, const struct session_row *row,
                             struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -222,11 +221,10 @@ static int node_put_session(struct entity_rows *rows, const struct session_row *
     return shared_memory_leave(n, 0);
 }
 
-static int node_take_session(struct entity_rows *rows, struct tidings_str id,
-                             struct tidings_str node, struct session_row *ret,
-                             struct tidings_error *err)
+static int node_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                             struct session_row *ret, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -251,10 +249,9 @@ static int node_take_session(struct entity_rows *rows, struct tidings_str id,
     return shared_memory_leave(n, 1);
 }
 
-static int node_drop_session(struct entity_rows *rows, struct tidings_str id,
-                             struct tidings_error *err)
+static int node_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -266,9 +263,9 @@ static int node_drop_session(struct entity_rows *rows, struct tidings_str id,
     return shared_memory_leave(n, 0);
 }
 
-static int node_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err)
+static int node_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -282,9 +279,9 @@ static int node_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct t
     return shared_memory_leave(n, 0);
 }
 
-static int node_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
+static int node_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
@@ -293,9 +290,9 @@ static int node_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_e
     return shared_memory_leave(n, 0);
 }
 
-static int node_secret(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err)
+static int node_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
 {
-    struct node *n = shared_memory_node(rows);
+    struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;

@@ -22,32 +22,32 @@ static void must(int rc, const struct tidings_error *err)
     }
 }
 
-struct entity_rows *store_open(const char *url)
+struct store *store_open(const char *url)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
-    must(entity_postgres_open(url, STR("tidings"), &rows, &err), &err);
-    return rows;
+    struct store *store = NULL;
+    must(postgres_store_open(url, STR("tidings"), &store, &err), &err);
+    return store;
 }
 
-void store_close(struct entity_rows *rows)
+void store_close(struct store *store)
 {
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
 }
 
-void store_begin(struct entity_rows *rows)
-{
-    struct tidings_error err = {0};
-    must(rows->ops->begin(rows, &err), &err);
-}
-
-void store_commit(struct entity_rows *rows)
+void store_begin(struct store *store)
 {
     struct tidings_error err = {0};
-    must(rows->ops->commit(rows, &err), &err);
+    must(store->ops->begin(store, &err), &err);
 }
 
-void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value)
+void store_commit(struct store *store)
+{
+    struct tidings_error err = {0};
+    must(store->ops->commit(store, &err), &err);
+}
+
+void store_put(struct store *store, const char *id, int64_t from, const char *value)
 {
     struct tidings_error err = {0};
     const struct entity_version v = {.id = tidings_str(id),
@@ -58,7 +58,7 @@ void store_put(struct entity_rows *rows, const char *id, int64_t from, const cha
                                      .value = tidings_str(value),
                                      .changed_by = STR("[]"),
                                      .created = from == 1};
-    must(rows->ops->put(rows, &v, false, &err), &err);
+    must(store->ops->put(store, &v, false, &err), &err);
 }
 
 static bool is_unsubscribable(const char *uri)
@@ -66,7 +66,7 @@ static bool is_unsubscribable(const char *uri)
     return strstr(uri, "dark") != NULL;
 }
 
-static uint64_t announce_as(struct entity_rows *rows, enum kept_kind kind, const char *uri)
+static uint64_t announce_as(struct store *store, enum kept_kind kind, const char *uri)
 {
     struct tidings_error err = {0};
     const struct tidings_change change = {.uri = tidings_str(uri),
@@ -76,57 +76,57 @@ static uint64_t announce_as(struct entity_rows *rows, enum kept_kind kind, const
                                           .has_size = true,
                                           .not_subscribable = is_unsubscribable(uri)};
     uint64_t position = 0;
-    must(rows->shared->announce(rows, kind, &change, &position, &err), &err);
+    must(store->shared->announce(store, kind, &change, &position, &err), &err);
     return position;
 }
 
-uint64_t store_announce(struct entity_rows *rows, const char *uri)
+uint64_t store_announce(struct store *store, const char *uri)
 {
-    return announce_as(rows, KEPT_ANNOUNCED, uri);
+    return announce_as(store, KEPT_ANNOUNCED, uri);
 }
 
-uint64_t store_announce_mounted(struct entity_rows *rows, const char *uri)
+uint64_t store_announce_mounted(struct store *store, const char *uri)
 {
-    return announce_as(rows, KEPT_MOUNTED, uri);
+    return announce_as(store, KEPT_MOUNTED, uri);
 }
 
-uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value)
+uint64_t store_put_alone(struct store *store, const char *id, int64_t from, const char *value)
 {
-    store_begin(rows);
-    store_put(rows, id, from, value);
-    uint64_t position = rows->ops->position(rows);
-    store_commit(rows);
+    store_begin(store);
+    store_put(store, id, from, value);
+    uint64_t position = store->ops->position(store);
+    store_commit(store);
     return position;
 }
 
-uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const char *content)
+uint64_t store_publish_alone(struct store *store, const char *uri, const char *content)
 {
     struct tidings_error err = {0};
     struct published_row row = {.created = true, .content = tidings_str(content ? content : "")};
     uint64_t position = 0;
     row.about.uri = tidings_str(uri);
     row.about.not_subscribable = is_unsubscribable(uri);
-    store_begin(rows);
-    must(content ? rows->kept->publish(rows, &row, &position, &err)
-                 : rows->kept->unpublish(rows, &row, &position, &err),
+    store_begin(store);
+    must(content ? store->kept->publish(store, &row, &position, &err)
+                 : store->kept->unpublish(store, &row, &position, &err),
          &err);
-    store_commit(rows);
+    store_commit(store);
     return position;
 }
 
-uint64_t store_announce_alone(struct entity_rows *rows, const char *uri)
+uint64_t store_announce_alone(struct store *store, const char *uri)
 {
-    store_begin(rows);
-    uint64_t position = store_announce(rows, uri);
-    store_commit(rows);
+    store_begin(store);
+    uint64_t position = store_announce(store, uri);
+    store_commit(store);
     return position;
 }
 
-long long store_value(struct entity_rows *rows, const char *id)
+long long store_value(struct store *store, const char *id)
 {
     struct tidings_error err = {0};
     struct entity_version v;
-    int rc = rows->ops->find(rows, tidings_str(id), TIMELINE_FOREVER, &v, &err);
+    int rc = store->ops->find(store, tidings_str(id), TIMELINE_FOREVER, &v, &err);
     must(rc, &err);
     int64_t n = -1;
     return rc == 1 && str_to_i64(v.value, &n) ? (long long)n : -1;
@@ -171,7 +171,7 @@ static void free_lines(void)
     buf_deinit(&lines);
 }
 
-const char *store_followed(struct entity_rows *rows, bool positions)
+const char *store_followed(struct store *store, bool positions)
 {
     struct tidings_error err = {0};
     if (lines.max == 0) {
@@ -181,6 +181,6 @@ const char *store_followed(struct entity_rows *rows, bool positions)
     buf_clear(&lines);
     buf_puts(&lines, STR(""));
     has_positions = positions;
-    must(rows->shared->follow(rows, store_print, &lines, &err), &err);
+    must(store->shared->follow(store, store_print, &lines, &err), &err);
     return lines.ptr;
 }

@@ -9,24 +9,24 @@
 #include "base/str.h"
 #include "store/store.h"
 
-struct entity_rows *store_open(const char *url);
-void store_close(struct entity_rows *rows);
-void store_begin(struct entity_rows *rows);
-void store_commit(struct entity_rows *rows);
+struct store *store_open(const char *url);
+void store_close(struct store *store);
+void store_begin(struct store *store);
+void store_commit(struct store *store);
 /* Inside a batch. */
-void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value);
+void store_put(struct store *store, const char *id, int64_t from, const char *value);
 /* What is announced or published at a URI with "dark" in it is not subscribable. */
-uint64_t store_announce(struct entity_rows *rows, const char *uri);
-uint64_t store_announce_mounted(struct entity_rows *rows, const char *uri); /* KEPT_MOUNTED */
+uint64_t store_announce(struct store *store, const char *uri);
+uint64_t store_announce_mounted(struct store *store, const char *uri); /* KEPT_MOUNTED */
 /* A batch of its own; the position. */
-uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value);
-uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const char *content);
-uint64_t store_announce_alone(struct entity_rows *rows, const char *uri);
+uint64_t store_put_alone(struct store *store, const char *id, int64_t from, const char *value);
+uint64_t store_publish_alone(struct store *store, const char *uri, const char *content);
+uint64_t store_announce_alone(struct store *store, const char *uri);
 /* What is current, as a number; -1: there is none. */
-long long store_value(struct entity_rows *rows, const char *id);
+long long store_value(struct store *store, const char *id);
 
 /* "entity a@1=…" with `positions`: "3 entity a@1". The text lives until the next call. */
-const char *store_followed(struct entity_rows *rows, bool positions);
+const char *store_followed(struct store *store, bool positions);
 /* A kept_change_fn that appends such a line to a struct buf. */
 bool store_print(void *user, const struct kept_change *change);
 

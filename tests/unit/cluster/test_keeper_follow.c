@@ -26,7 +26,7 @@
 
 struct looking {
     struct keeper_job job;
-    struct entity_rows *rows; /* is to be connected anew */
+    struct store *rows; /* is to be connected anew */
     int held;
     unsigned watched;
 };
@@ -62,7 +62,7 @@ static int look(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static struct looking look_now(struct keeper *k, struct entity_rows *reconnect)
+static struct looking look_now(struct keeper *k, struct store *reconnect)
 {
     struct looking l = {.job = {.run = look}, .rows = reconnect};
     assert_int_equal(keeper_run(k, &l.job), 0);
@@ -70,10 +70,10 @@ static struct looking look_now(struct keeper *k, struct entity_rows *reconnect)
 }
 
 /* It is woken, by the connection that it has now. */
-static void await_woken(struct keeper *k, struct entity_rows *rows)
+static void await_woken(struct keeper *k, struct store *store)
 {
-    shared_memory_wake(rows);
-    for (unsigned i = 0; !shared_memory_is_awake(rows); i++) {
+    shared_memory_wake(store);
+    for (unsigned i = 0; !shared_memory_is_awake(store); i++) {
         assert_true(i < JOBS_MAX);
         (void)look_now(k, NULL);
     }
@@ -86,19 +86,19 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
     struct keeper_follower follower = {0};
     struct keeper *k = NULL;
     struct shared_memory *db = shared_memory_create();
-    struct entity_rows *rows = shared_memory_connect(db);
-    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    struct store *store = shared_memory_connect(db);
+    assert_int_equal(keeper_open(store, &k, &err), 0);
     assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
-    await_woken(k, rows);
+    await_woken(k, store);
     unsigned watched = look_now(k, NULL).watched;
     for (int i = 0; i < 3; i++) {
-        int held = look_now(k, rows).held;
+        int held = look_now(k, store).held;
         uint64_t one = 1;
         assert_int_equal(look_now(k, NULL).watched, watched); /* the new one, at once */
-        await_woken(k, rows);
+        await_woken(k, store);
         assert_int_equal(look_now(k, NULL).watched, watched);
         assert_int_equal(write(held, &one, sizeof(one)), sizeof(one)); /* is heard by nobody */
-        await_woken(k, rows);
+        await_woken(k, store);
         close(held);
     }
     keeper_close(k);
@@ -164,7 +164,7 @@ struct traced {
     struct traced *next;
     bool is_first; /* the next ones come while it is under way */
     struct shared_memory *db;
-    struct entity_rows *rows;
+    struct store *rows;
     bool is_lost; /* it cannot be reached any more when this is undone … */
     bool loses;   /* … or the commit after that is lost */
 };
@@ -213,14 +213,14 @@ static const char *run_overtaken(struct traced *first, bool is_in_doubt)
     struct keeper_follower follower = {0};
     struct keeper *k = NULL;
     struct shared_memory *db = shared_memory_create();
-    struct entity_rows *rows = shared_memory_connect(db);
-    shared_memory_overtake(rows, is_in_doubt);
-    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    struct store *store = shared_memory_connect(db);
+    shared_memory_overtake(store, is_in_doubt);
+    assert_int_equal(keeper_open(store, &k, &err), 0);
     assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
     for (struct traced *t = first; t; t = t->next) {
         t->keeper = k;
         t->db = db;
-        t->rows = rows;
+        t->rows = store;
     }
     first->is_first = true;
     buf_deinit(&trace);
@@ -305,9 +305,9 @@ static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
     struct keeper_follower follower = {0};
     struct keeper *k = NULL;
     struct shared_memory *db = shared_memory_create();
-    struct entity_rows *rows = shared_memory_connect(db);
+    struct store *store = shared_memory_connect(db);
     struct traced many[8], x = traced('x', 0, 0), y = traced('y', 0, 0);
-    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_open(store, &k, &err), 0);
     assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
     for (int i = 7; i >= 0; i--) {
         many[i] = traced('m', 0, 0);
@@ -318,7 +318,7 @@ static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
     buf_init(&trace, 4096);
     assert_int_equal(keeper_run(k, &many[0].job), 0);
     (void)look_now(k, NULL);
-    shared_memory_overtake(rows, false);
+    shared_memory_overtake(store, false);
     buf_clear(&trace);
     assert_int_equal(keeper_run(k, &x.job), 0);
     assert_int_equal(keeper_run(k, &y.job), 0); /* after one alone it does without */
@@ -348,10 +348,10 @@ static bool forget_first(void *user, const struct kept_change *c)
     return !is_first;
 }
 
-static int reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+static int reread(void *user, struct store *store, struct tidings_error *err)
 {
     struct forgetful *f = user;
-    (void)rows;
+    (void)store;
     bool fails = f->failures > 0;
     f->failures -= fails;
     buf_puts(&f->said, fails ? STR("cannot read\n") : STR("reads everything\n"));
@@ -367,12 +367,12 @@ static void what_could_not_be_remembered_is_read_again_before_anything_is_writte
     struct keeper_follower follower = {.user = &f, .change = forget_first, .reread = reread};
     struct keeper *k = NULL;
     struct shared_memory *db = shared_memory_create();
-    struct entity_rows *rows = shared_memory_connect(db), *other = shared_memory_connect(db);
+    struct store *store = shared_memory_connect(db), *other = shared_memory_connect(db);
     struct traced x = traced('x', 0, 0), y = traced('y', 0, 0);
     buf_init(&f.said, 4096);
     buf_init(&trace, 4096);
     shared_memory_set_quiet(db, true);
-    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_open(store, &k, &err), 0);
     assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
     uint64_t first = store_announce_alone(other, "n:///1");
     (void)store_announce_alone(other, "n:///2");

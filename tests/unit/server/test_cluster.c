@@ -238,10 +238,10 @@ static void a_commit_that_was_not_answered_is_followed_if_it_happened(void **sta
     publish(0, "published:///x", "zero");
     (void)served_subscribe("published:///x", "{\"initial\":true}", &ears);
     hear(0, 0, TIDINGS_CHANGE_UPDATED, "zero");
-    shared_memory_lose_answer(db, rows[0], true);
+    shared_memory_lose_answer(db, stores[0], true);
     must_say(at(0, "publish", "\"uri\":\"published:///x\",\"text\":\"one\""), "\"isError\":true");
     hear(1, 0, TIDINGS_CHANGE_UPDATED, "one");
-    shared_memory_lose_answer(db, rows[0], false);
+    shared_memory_lose_answer(db, stores[0], false);
     must_say(at(0, "publish", "\"uri\":\"published:///x\",\"text\":\"two\""), "\"isError\":true");
     must_say(read_at(0, "published:///x"), "one");
     publish(0, "published:///x", "three");

@@ -29,12 +29,12 @@ static void what_was_decided_first_is_not_said_when_the_rest_is_lost(void **stat
     run_all();
     add_type(0);
     must_say(upsert(0, "a", 1), "\"changed\":true");
-    shared_memory_overtake(rows[0], true);
+    shared_memory_overtake(stores[0], true);
     const char *answer = at(0, "upsert-entity", create);
     must_say(answer, "\\\"reason\\\":\\\"exists\\\"");
     must_say(answer, "\\\"current\\\"");
-    shared_memory_overtake(rows[0], true);
-    shared_memory_lose_answer(db, rows[0], false);
+    shared_memory_overtake(stores[0], true);
+    shared_memory_lose_answer(db, stores[0], false);
     answer = at(0, "upsert-entity", create);
     must_say(answer, "\\\"reason\\\":\\\"outcomeUnknown\\\"");
     must_not_say(answer, "\\\"current\\\"");
@@ -44,7 +44,7 @@ static void what_was_decided_first_is_not_said_when_the_rest_is_lost(void **stat
 /* By another node, which is none of the servers. */
 static void write_large(void)
 {
-    struct entity_rows *other = shared_memory_connect(db);
+    struct store *other = shared_memory_connect(db);
     char *value = mem_alloc(LARGE);
     assert_non_null(value);
     memset(value, 'x', LARGE);
@@ -86,7 +86,7 @@ static void what_is_done_again_has_all_of_its_memory_again(void **state)
     }
     buf_puts(&operations, STR("]"));
     await_followed(0);
-    shared_memory_overtake(rows[0], false);
+    shared_memory_overtake(stores[0], false);
     (void)at(0, "transact", operations.ptr); /* the answer has their values */
     await_followed(1);
     must_say(read_at(1, "entity:///T@1/large16"), "has been deleted");

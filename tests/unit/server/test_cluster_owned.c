@@ -310,7 +310,7 @@ static void what_the_owner_missed_is_told_by_both(void **state)
     tidings_provider_missed(outside[0].provider);
     assert_true(ears_await(&ears, 1).truncated);
     assert_true(ears_await(&there, 1).truncated);
-    shared_memory_set_unreachable(db, rows[0], true); /* so that they wait */
+    shared_memory_set_unreachable(db, stores[0], true); /* so that they wait */
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(uri, sizeof uri, MOUNT "b%u", i);
         changed(0, uri, "{}");
@@ -318,7 +318,7 @@ static void what_the_owner_missed_is_told_by_both(void **state)
             must_say(read_at(0, MOUNT "a"), "there"); /* the hub has handed them on */
         }
     }
-    shared_memory_set_unreachable(db, rows[0], false);
+    shared_memory_set_unreachable(db, stores[0], false);
     assert_true(ears_await(&there, 2).truncated);
 }
 

@@ -103,7 +103,7 @@ static uint64_t await_other(const char *member, uint64_t before)
 static void one_client_has_its_share_until_the_commit(void **state)
 {
     (void)state;
-    struct entity_rows *holder = shared_memory_connect(db);
+    struct store *holder = shared_memory_connect(db);
     write_tokens();
     served_select(0);
     served_set("auth-tokens", tokens);

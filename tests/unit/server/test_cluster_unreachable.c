@@ -69,14 +69,14 @@ static void read_is_refused_if_the_node_cannot_ask_how_far_the_store_is(void **s
     char cursor[256], meta[320];
     const char *answer;
     run_all();
-    shared_memory_set_unreachable(db, rows[1], true);
+    shared_memory_set_unreachable(db, stores[1], true);
     publish(0, "published:///x", "one");
     cursor_of(0, NULL, "published:///", cursor, &answer);
     snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor);
     answer = read_with(1, "published:///", meta);
     must_say(answer, "the store cannot be reached");
     must_say(answer, "\"reason\":\"stale\"");
-    shared_memory_set_unreachable(db, rows[1], false);
+    shared_memory_set_unreachable(db, stores[1], false);
     must_say(read_with(1, "published:///x", meta), "one");
 }
 
@@ -99,7 +99,7 @@ static void what_is_known_is_read_while_the_store_is_away(void **state)
     must_not_say(read_at(1, "entity:///T@1/a"), "dev.tidings/stale");
     (void)served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial);
-    shared_memory_set_unreachable(db, rows[1], true);
+    shared_memory_set_unreachable(db, stores[1], true);
     must_say(upsert(0, "a", 2), "\"changed\":true");
     answer_until_stale(1);
     const char *answer = read_at(1, "entity:///T@1/a");
@@ -118,7 +118,7 @@ static void what_is_known_is_read_while_the_store_is_away(void **state)
                          "two");
     must_say(answer, "503 ");
     must_say(answer, "Retry-After: 1");
-    shared_memory_set_unreachable(db, rows[1], false);
+    shared_memory_set_unreachable(db, stores[1], false);
     struct told t = ears_await(&ears, 1); /* it has caught up */
     must_say(t.value, "\\\"n\\\": 2");
     answer = read_at(1, "entity:///T@1/a");
@@ -133,7 +133,7 @@ static void what_may_be_old_is_refused_where_that_is_wanted(void **state)
     served_set("stale-reads", "refuse");
     run_all();
     publish(1, "published:///x", "one");
-    shared_memory_set_unreachable(db, rows[1], true);
+    shared_memory_set_unreachable(db, stores[1], true);
     must_say(at(1, "publish", "\"uri\":\"published:///x\",\"text\":\"two\""), "\"isError\":true");
     must_say(read_at(1, "published:///x"), "\"reason\":\"stale\"");
     must_say(read_at(1, "app:///a"), "app:///a");
@@ -207,7 +207,7 @@ static void notify_answers_unknown_if_its_commit_is_not_answered(void **state)
     assert_true(ears_await(&ears, 0).initial);
     for (int k = 1; k <= 2; k++) { /* the second is committed */
         await_followed(0);
-        shared_memory_lose_answer(db, rows[0], k == 2);
+        shared_memory_lose_answer(db, stores[0], k == 2);
         snprintf(arguments, sizeof arguments,
                  "\"changes\":[{\"uri\":\"published:///x\",\"metadata\":{\"k\":%d}}]", k);
         const char *answer = at(0, "notify", arguments);
@@ -227,7 +227,7 @@ static void announcements_wait_for_a_store_that_is_away(void **state)
     (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial);
     await_followed(0);
-    shared_memory_set_unreachable(db, rows[0], true);
+    shared_memory_set_unreachable(db, stores[0], true);
     answer_until_stale(0);
     must_say(at(0, "notify", "\"changes\":[{\"uri\":\"published:///x\"}]"),
              "the store cannot be reached");
@@ -235,7 +235,7 @@ static void announcements_wait_for_a_store_that_is_away(void **state)
     served_announce("app:///a", "{\"n\":1}", TIDINGS_CHANGE_UPDATED);
     served_announce("app:///a", "{\"n\":2}", TIDINGS_CHANGE_UPDATED);
     must_say(at(0, "notify", "\"changes\":[{\"uri\":\"published:///x\"}]"), "\"told\":0");
-    shared_memory_set_unreachable(db, rows[0], false);
+    shared_memory_set_unreachable(db, stores[0], false);
     size_t n = 1;
     while (!strstr(ears_await(&ears, n).metadata, "\"n\":2")) {
         n++;
@@ -252,12 +252,12 @@ static void what_waited_is_told_before_what_comes_next(void **state)
     (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
     (void)served_subscribe("app:///b", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial && ears_await(&ears, 1).initial);
-    shared_memory_set_unreachable(db, rows[0], true);
+    shared_memory_set_unreachable(db, stores[0], true);
     answer_until_stale(0);
     served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
     answer_until_stale(0); /* it has been tried, and waits */
     shared_memory_set_quiet(db, true);
-    shared_memory_set_unreachable(db, rows[0], false);
+    shared_memory_set_unreachable(db, stores[0], false);
     served_announce("app:///b", "{}", TIDINGS_CHANGE_UPDATED);
     assert_string_equal(ears_await(&ears, 2).uri, "app:///a");
     assert_string_equal(ears_await(&ears, 3).uri, "app:///b");

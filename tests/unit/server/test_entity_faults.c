@@ -41,7 +41,7 @@ struct barrier_job {
 static int barrier_run(struct keeper_job *job, struct entities *e)
 {
     const struct barrier_job *x = list_entry(job, struct barrier_job, job);
-    return x->limit ? entity_sqlite_limit(e->rows, x->limit, &job->err) : 0;
+    return x->limit ? sqlite_store_limit(e->store, x->limit, &job->err) : 0;
 }
 
 static void barrier_over(struct keeper_job *job, int code)
@@ -83,7 +83,7 @@ static void begin(void)
     harness_start(&b);
     if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX), STR_EMPTY, &mount, &err) <
             0 ||
-        keeper_open(entity_memory_create(NULL), &keeper, &err) < 0) {
+        keeper_open(memory_store_create(NULL), &keeper, &err) < 0) {
         fail_msg("%s", err.text);
     }
     entity_bind(mount, keeper);

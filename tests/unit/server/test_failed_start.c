@@ -58,7 +58,7 @@ static void change_of_another_node_is_told_once_after_a_failed_start(void **stat
     publish(0, "published:///x", "one");
     served_select(1);
     fail_once();
-    served()->store.given_rows = rows[1] = shared_memory_connect(db);
+    served()->store.given_store = stores[1] = shared_memory_connect(db);
     publish(0, "published:///x", "two");
     served_select(1);
     (void)served_subscribe("published:///x", NULL, &ears);

@@ -151,7 +151,7 @@ static int begin(void **state)
     struct tidings_error err = {0};
     struct host *h = host_open(&provider_entity_ops, ENTITY_URI_PREFIX, "", &err);
     struct keeper *keeper = NULL;
-    if (!h || keeper_open(entity_memory_create(NULL), &keeper, &err) < 0) {
+    if (!h || keeper_open(memory_store_create(NULL), &keeper, &err) < 0) {
         fail_msg("%s", err.text);
     }
     entity_bind(host_provider(h), keeper);

@@ -19,7 +19,7 @@
 
 /* ---- a store, and in front of it somebody who numbers nothing -------------------------------- */
 
-struct store {
+struct state_store {
     struct file_keeping keeping; /* first */
     struct keeper *keeper;
     char path[100];
@@ -31,7 +31,7 @@ struct store {
 static int write_run(struct keeper_job *job, struct entities *e)
 {
     const struct file_part *part = list_entry(job, struct file_part, job);
-    int rc = sqlite_files_write(entities_rows(e), part, &job->err);
+    int rc = sqlite_files_write(entities_store(e), part, &job->err);
     job->is_lost = rc < 0;
     return rc;
 }
@@ -45,13 +45,14 @@ static void write_done(struct keeper_job *job, int code)
 static void keep_known(struct file_keeping *k, struct tidings_str prefix, struct tidings_str uri)
 {
     assert_true(str_starts(uri, prefix));
-    __atomic_add_fetch(&((struct store *)(void *)k)->known, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&((struct state_store *)(void *)k)->known, 1, __ATOMIC_RELAXED);
 }
 
 static void keep_save(struct file_keeping *k, struct file_part *part)
 {
-    __atomic_add_fetch(&((struct store *)(void *)k)->parts, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&((struct store *)(void *)k)->resets, part->is_reset, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&((struct state_store *)(void *)k)->parts, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&((struct state_store *)(void *)k)->resets, part->is_reset,
+                       __ATOMIC_RELAXED);
     part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
     keeper_submit(k->keeper, &part->job);
 }
@@ -59,18 +60,18 @@ static void keep_save(struct file_keeping *k, struct file_part *part)
 static int set_mounts(struct keeper_job *job, struct entities *e)
 {
     const struct file_mount_row mount = {STR(MOUNT), STR("settings")};
-    return sqlite_files_set_mounts(entities_rows(e), &mount, 1, &job->err);
+    return sqlite_files_set_mounts(entities_store(e), &mount, 1, &job->err);
 }
 
-static void store_open(struct store *s, const struct fixture *f)
+static void store_open(struct state_store *s, const struct fixture *f)
 {
     struct tidings_error err = {0};
-    struct entity_rows *rows = NULL;
+    struct store *store = NULL;
     struct keeper_job job = {.is_write = true, .run = set_mounts};
-    *s = (struct store){.keeping = {.known = keep_known, .save = keep_save}};
+    *s = (struct state_store){.keeping = {.known = keep_known, .save = keep_save}};
     (void)snprintf(s->path, sizeof s->path, "%s/store", f->base);
-    assert_int_equal(entity_sqlite_open(s->path, &rows, &err), 0);
-    assert_int_equal(keeper_open(rows, &s->keeper, &err), 0);
+    assert_int_equal(sqlite_store_open(s->path, &store, &err), 0);
+    assert_int_equal(keeper_open(store, &s->keeper, &err), 0);
     s->keeping.keeper = s->keeper;
     assert_int_equal(keeper_run(s->keeper, &job), 0);
 }
@@ -79,20 +80,20 @@ static void store_open(struct store *s, const struct fixture *f)
 
 #define SETTINGS ", \"quietMs\": 0, \"modifyMs\": 0, \"pollMs\": 50"
 
-static void begin_run_with(struct fixture *f, struct store *s, const char *settings)
+static void begin_run_with(struct fixture *f, struct state_store *s, const char *settings)
 {
     store_open(s, f);
     serve(f, settings);
     provider_file_keep(host_provider(f->host), &s->keeping);
 }
 
-static void begin_run(struct fixture *f, struct store *s)
+static void begin_run(struct fixture *f, struct state_store *s)
 {
     begin_run_with(f, s, SETTINGS);
 }
 
 /* As the server does. Returns the number of parts. */
-static unsigned end_run(struct fixture *f, struct store *s)
+static unsigned end_run(struct fixture *f, struct state_store *s)
 {
     struct tidings_provider *p = host_provider(f->host);
     struct keeper_job nothing = {.is_write = true, .run = set_mounts};
@@ -114,7 +115,7 @@ static unsigned end_run(struct fixture *f, struct store *s)
 /* A run in which everything is watched. */
 static void run_once(struct fixture *f)
 {
-    struct store s;
+    struct state_store s;
     begin_run(f, &s);
     watch(f, MOUNT);
     assert_int_equal(host_untaken(f->host, NULL), 0);
@@ -136,7 +137,7 @@ static void fill(struct fixture *f)
 static void what_differs_from_what_was_saved_is_announced(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     put(f, "a", "2"); /* the same size */
@@ -160,7 +161,7 @@ static void what_differs_from_what_was_saved_is_announced(void **state)
 static void what_was_written_moments_before_the_end_is_announced_before_it(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     remove_file(f, "link"); /* it is looked at every now and then, not when something happens */
     begin_run(f, &s);
@@ -180,7 +181,7 @@ static void what_was_written_moments_before_the_end_is_announced_before_it(void 
 static void a_link_that_leads_elsewhere_is_another_thing(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     remove_file(f, "link");
@@ -196,7 +197,7 @@ static void a_link_that_leads_elsewhere_is_another_thing(void **state)
 static void another_root_is_compared_name_by_name(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     char aside[160];
     fill(f);
     run_once(f);
@@ -222,7 +223,7 @@ static void another_root_is_compared_name_by_name(void **state)
 static void what_is_not_armed_now_is_compared_when_it_is(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     put(f, "a", "2");
@@ -245,7 +246,7 @@ static void what_is_not_armed_now_is_compared_when_it_is(void **state)
 static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f); /* d, d/e, d/e/c and full, full/x */
     for (unsigned is_room = 0; is_room < 2; is_room++) {
         begin_run_with(f, &s,
@@ -277,7 +278,7 @@ static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void 
 static void a_file_that_was_awaited_is_created_later(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     begin_run(f, &s);
     watch(f, MOUNT "later/on/x");
     (void)end_run(f, &s);
@@ -296,7 +297,7 @@ static void a_file_that_was_awaited_is_created_later(void **state)
 static void a_large_tree_goes_in_parts(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     char name[220];
     enum { DIRECTORIES = 24, FILES = 1000 };
     for (int i = 0; i < DIRECTORIES; i++) {
@@ -349,7 +350,7 @@ static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(voi
         "UPDATE file_directories SET names=NULL WHERE path=x'64'",
     };
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         run_once(f);
@@ -369,7 +370,7 @@ static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(voi
 static void a_record_of_nothing_that_is_known_is_removed(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     execute(f, "INSERT INTO file_directories SELECT mount, CAST('gone/by' AS BLOB), names FROM"
@@ -390,7 +391,7 @@ static void a_record_of_nothing_that_is_known_is_removed(void **state)
 static void another_number_of_the_device_changes_nothing(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     execute(f, "UPDATE file_mounts SET device=4711");
@@ -414,7 +415,7 @@ static void another_number_of_the_device_changes_nothing(void **state)
 static void whatever_allocation_fails_it_is_said_and_nothing_is_missed(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     run_once(f);
     bool reached = true, is_there = false;
@@ -441,7 +442,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_is_missed(void **st
 static void what_cannot_be_saved_for_want_of_memory_is_saved_anew(void **state)
 {
     struct fixture *f = *state;
-    struct store s;
+    struct state_store s;
     fill(f);
     bool reached = true;
     for (long n = 1; reached; n++) {

@@ -34,7 +34,7 @@ struct fixture {
     struct published *store;
     struct host *host;
     struct keeper *keeper;
-    struct entity_rows *rows; /* the keeper's */
+    struct store *rows; /* the keeper's */
     size_t unseen;
     struct buf told; /* on the keeper's thread */
 };
@@ -69,7 +69,7 @@ static void open_store(void)
 
 static int keep(struct tidings_error *err)
 {
-    int rc = entity_sqlite_open(path, &f.rows, err);
+    int rc = sqlite_store_open(path, &f.rows, err);
     rc = rc == 0 ? keeper_open(f.rows, &f.keeper, err) : rc;
     rc = rc == 0 ? published_keep(f.store, f.keeper, may_be, NULL, &f.unseen, err) : rc;
     if (rc == 0) {
@@ -405,7 +405,7 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     memset(large, 'x', sizeof large - 1);
     keep_store();
     assert_int_equal(put(AT "old", "0"), 1);
-    assert_int_equal(entity_sqlite_limit(f.rows, 300000, NULL), 0);
+    assert_int_equal(sqlite_store_limit(f.rows, 300000, NULL), 0);
     max_count = 2;
     gate_shut(&g);
     put_later(AT "small", "1", false);
@@ -427,7 +427,7 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     assert_int_equal(published_reserve(f.store, STR(AT "small"), NULL), 0);
     published_release(f.store, STR(AT "small"));
     max_count = 3;
-    assert_int_equal(entity_sqlite_limit(f.rows, 30000000, NULL), 0);
+    assert_int_equal(sqlite_store_limit(f.rows, 30000000, NULL), 0);
     assert_int_equal(put(AT "small", "1"), 1);
     assert_int_equal(put(AT "large", large), 1);
     assert_int_equal(put(AT "other", "1"), TIDINGS_E_LIMIT);
@@ -524,11 +524,11 @@ int main(void)
         return 1;
     }
     (void)snprintf(path, sizeof path, "%s/db", directory);
-    struct entity_rows *rows = NULL;
-    if (entity_sqlite_open(":memory:", &rows, NULL) == TIDINGS_E_UNSUPPORTED) {
+    struct store *store = NULL;
+    if (sqlite_store_open(":memory:", &store, NULL) == TIDINGS_E_UNSUPPORTED) {
         return 77; /* it cannot be loaded */
     }
-    rows->ops->destroy(rows);
+    store->ops->destroy(store);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(path);
     (void)rmdir(directory);

@@ -59,7 +59,7 @@ static int set_up(void **state)
     (void)state;
     now = 1000;
     arena_init(&arena, 64u << 20);
-    assert_int_equal(entities_open(entity_memory_create(NULL), &e, &err), 0);
+    assert_int_equal(entities_open(memory_store_create(NULL), &e, &err), 0);
     return add_type("User", "1.0", USER, NULL);
 }
 
@@ -491,8 +491,8 @@ static void whatever_allocation_fails_nothing_is_half_written(void **state)
         struct entities *own = NULL;
         arena_init(&mine, 1u << 20);
         fail_alloc_start(n);
-        struct entity_rows *rows = entity_memory_create(&err);
-        int rc = rows ? entities_open(rows, &own, &err) : TIDINGS_E_NOMEM;
+        struct store *store = memory_store_create(&err);
+        int rc = store ? entities_open(store, &own, &err) : TIDINGS_E_NOMEM;
         rc = rc == 0 ? entities_begin(own, &err) : rc;
         rc = rc == 0 ? entities_add_type(own, &spec, &err) : rc;
         rc = rc == 0 ? entities_transact(own, &t, &mine, done, &problem, &err) : rc;

@@ -75,7 +75,7 @@ static int setup(void **state)
 {
     (void)state;
     arena_init(&arena, 1u << 20);
-    return entities_open(entity_memory_create(&err), &e, &err);
+    return entities_open(memory_store_create(&err), &e, &err);
 }
 
 static int teardown(void **state)

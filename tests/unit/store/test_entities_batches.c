@@ -19,7 +19,7 @@
 
 #define LARGE 3000u
 
-static struct entity_rows *rows;
+static struct store *store;
 static struct entities *e;
 static struct arena arena;
 static struct entity_problem problem;
@@ -41,8 +41,8 @@ static int set_up(void **state)
 {
     (void)state;
     arena_init(&arena, 64u << 20);
-    rows = entity_memory_create(NULL);
-    assert_int_equal(entities_open(rows, &e, &err), 0);
+    store = memory_store_create(NULL);
+    assert_int_equal(entities_open(store, &e, &err), 0);
     assert_int_equal(entities_begin(e, &err), 0);
     assert_int_equal(add_type("T", "1", "{}"), 0);
     assert_int_equal(add_type("Calm", "1", "{\"debounceMs\":100}"), 0);
@@ -103,7 +103,7 @@ static void assert_types(const char *expected)
     buf_deinit(&labels);
 }
 
-static int fail_types(struct entity_rows *unused, entity_type_fn fn, void *user,
+static int fail_types(struct store *unused, entity_type_fn fn, void *user,
                       struct tidings_error *why)
 {
     (void)unused;
@@ -112,17 +112,17 @@ static int fail_types(struct entity_rows *unused, entity_type_fn fn, void *user,
     return tidings_fail(why, TIDINGS_E_BUSY, "the database cannot be reached");
 }
 
-static const struct entity_rows_ops *whole;
-static struct entity_rows_ops away;
+static const struct store_ops *whole;
+static struct store_ops away;
 
-static void pass_rollback(struct entity_rows *failing)
+static void pass_rollback(struct store *failing)
 {
     failing->ops = whole;
     whole->rollback(failing);
     failing->ops = &away;
 }
 
-static int fail_commit(struct entity_rows *failing, struct tidings_error *why)
+static int fail_commit(struct store *failing, struct tidings_error *why)
 {
     pass_rollback(failing);
     return tidings_fail(why, TIDINGS_E_BUSY, "the database cannot be reached");
@@ -133,7 +133,7 @@ static int fail_commit(struct entity_rows *failing, struct tidings_error *why)
 static void types_of_before_stay_when_a_batch_with_new_ones_is_lost(void **state)
 {
     (void)state;
-    whole = rows->ops;
+    whole = store->ops;
     away = *whole;
     away.types = fail_types;
     away.rollback = pass_rollback;
@@ -145,13 +145,13 @@ static void types_of_before_stay_when_a_batch_with_new_ones_is_lost(void **state
         assert_int_equal(add_type("T", "2", "{}"), 0);
         assert_int_equal(add_type("New", "1", "{}"), 0);
         assert_types("Calm@1 New@1 T@0 T@1 T@2 T@3 ");
-        rows->ops = &away;
+        store->ops = &away;
         if (i == 0) {
             entities_rollback(e);
         } else {
             assert_int_equal(entities_commit(e, &err), TIDINGS_E_BUSY);
         }
-        rows->ops = whole;
+        store->ops = whole;
         assert_types("Calm@1 T@1 ");
         assert_int_equal(entities_begin(e, &err), 0);
         assert_int_equal(upsert("a", "T", i == 0 ? "1" : "2"), 0);

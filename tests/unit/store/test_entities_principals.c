@@ -54,7 +54,7 @@ static int set_up(void **state)
     principal = "p";
     hidden_id = hidden_label = NULL;
     arena_init(&arena, 64u << 20);
-    assert_int_equal(entities_open(entity_memory_create(NULL), &e, &err), 0);
+    assert_int_equal(entities_open(memory_store_create(NULL), &e, &err), 0);
     add_type("User", "1");
     return 0;
 }

@@ -91,16 +91,16 @@ static int write_as(const char *version, const char *value)
     return rc;
 }
 
-static void open_rows(struct entity_rows *rows)
+static void open_rows(struct store *store)
 {
     arena_init(&arena, 64u << 20);
-    assert_int_equal(entities_open(rows, &e, &err), 0);
+    assert_int_equal(entities_open(store, &e, &err), 0);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    open_rows(entity_memory_create(NULL));
+    open_rows(memory_store_create(NULL));
     return add_type("1", "{\"properties\":{\"text\":{\"maxLength\":3}}}");
 }
 
@@ -248,7 +248,7 @@ static void a_type_is_compiled_within_the_steps_it_is_given(void **state)
 static int set_up_old(void **state)
 {
     (void)state;
-    struct entity_rows *rows = entity_memory_create(NULL);
+    struct store *store = memory_store_create(NULL);
     const struct entity_type_row type = {STR("Note"), STR("1"), STR(BACKREFERENCE), STR_EMPTY,
                                          STR_EMPTY};
     const struct entity_version version = {
@@ -262,11 +262,11 @@ static int set_up_old(void **state)
         .to = TIMELINE_FOREVER,
         .created = true,
     };
-    assert_int_equal(rows->ops->begin(rows, &err), 0);
-    assert_int_equal(rows->ops->put_type(rows, &type, &err), 0);
-    assert_int_equal(rows->ops->put(rows, &version, false, &err), 0);
-    assert_int_equal(rows->ops->commit(rows, &err), 0);
-    open_rows(rows);
+    assert_int_equal(store->ops->begin(store, &err), 0);
+    assert_int_equal(store->ops->put_type(store, &type, &err), 0);
+    assert_int_equal(store->ops->put(store, &version, false, &err), 0);
+    assert_int_equal(store->ops->commit(store, &err), 0);
+    open_rows(store);
     return 0;
 }
 

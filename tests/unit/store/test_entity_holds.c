@@ -167,7 +167,7 @@ static void what_is_held_stays_and_goes_with_the_first_write_after_it(void **sta
         {"Calm", "{\"debounceMs\":1000}", 1},
     };
     arena_init(&arena, 1u << 20);
-    assert_int_equal(entities_open(entity_memory_create(NULL), &e, NULL), 0);
+    assert_int_equal(entities_open(memory_store_create(NULL), &e, NULL), 0);
     for (size_t t = 0; t < sizeof(rows) / sizeof(rows[0]); t++) {
         struct tidings_str id = tidings_str(rows[t].type);
         add_type(rows[t].type, rows[t].options);

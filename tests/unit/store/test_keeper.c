@@ -21,28 +21,28 @@
 
 /* ---- rows that count commits, and fail one on request ---------------------------------------- */
 
-static const struct entity_rows_ops *real_ops;
-static struct entity_rows_ops counted_ops;
+static const struct store_ops *real_ops;
+static struct store_ops counted_ops;
 static unsigned commits, fail_commit;
 static int fail_code;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* held: commits wait */
 static sem_t at_gate;                                    /* posted by each commit that reaches it */
 
-static int counted_commit(struct entity_rows *rows, struct tidings_error *err)
+static int counted_commit(struct store *store, struct tidings_error *err)
 {
     sem_post(&at_gate);
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
     commits++;
-    rows->ops = real_ops;
+    store->ops = real_ops;
     int rc = 0;
     if (commits == fail_commit) {
-        real_ops->rollback(rows);
+        real_ops->rollback(store);
         rc = tidings_fail(err, fail_code, "the disk is gone");
     } else {
-        rc = real_ops->commit(rows, err);
+        rc = real_ops->commit(store, err);
     }
-    rows->ops = &counted_ops;
+    store->ops = &counted_ops;
     return rc;
 }
 
@@ -50,47 +50,46 @@ static int counted_commit(struct entity_rows *rows, struct tidings_error *err)
 #define LEND(result, name, params, args)                                                           \
     static result counted_##name params                                                            \
     {                                                                                              \
-        rows->ops = real_ops;                                                                      \
+        store->ops = real_ops;                                                                     \
         result rc = real_ops->name args;                                                           \
-        rows->ops = &counted_ops;                                                                  \
+        store->ops = &counted_ops;                                                                 \
         return rc;                                                                                 \
     }
-LEND(int, begin, (struct entity_rows * rows, struct tidings_error *err), (rows, err))
+LEND(int, begin, (struct store * store, struct tidings_error *err), (store, err))
 LEND(int, put,
-     (struct entity_rows * rows, const struct entity_version *v, bool instead,
+     (struct store * store, const struct entity_version *v, bool instead,
       struct tidings_error *err),
-     (rows, v, instead, err))
+     (store, v, instead, err))
 LEND(int, find,
-     (struct entity_rows * rows, struct tidings_str id, int64_t at, struct entity_version *ret,
+     (struct store * store, struct tidings_str id, int64_t at, struct entity_version *ret,
       struct tidings_error *err),
-     (rows, id, at, ret, err))
+     (store, id, at, ret, err))
 LEND(int, put_type,
-     (struct entity_rows * rows, const struct entity_type_row *row, struct tidings_error *err),
-     (rows, row, err))
-LEND(int, types,
-     (struct entity_rows * rows, entity_type_fn fn, void *user, struct tidings_error *err),
-     (rows, fn, user, err))
-LEND(uint64_t, position, (struct entity_rows * rows), (rows))
-LEND(int, idle, (struct entity_rows * rows, struct tidings_error *err), (rows, err))
+     (struct store * store, const struct entity_type_row *row, struct tidings_error *err),
+     (store, row, err))
+LEND(int, types, (struct store * store, entity_type_fn fn, void *user, struct tidings_error *err),
+     (store, fn, user, err))
+LEND(uint64_t, position, (struct store * store), (store))
+LEND(int, idle, (struct store * store, struct tidings_error *err), (store, err))
 
-static void counted_destroy(struct entity_rows *rows)
+static void counted_destroy(struct store *store)
 {
-    rows->ops = real_ops;
-    real_ops->destroy(rows);
+    store->ops = real_ops;
+    real_ops->destroy(store);
 }
 
-static void counted_rollback(struct entity_rows *rows)
+static void counted_rollback(struct store *store)
 {
-    rows->ops = real_ops;
-    real_ops->rollback(rows);
-    rows->ops = &counted_ops;
+    store->ops = real_ops;
+    real_ops->rollback(store);
+    store->ops = &counted_ops;
 }
 
-static struct entity_rows *counted_rows(void)
+static struct store *counted_rows(void)
 {
-    struct entity_rows *rows = entity_memory_create(NULL);
-    real_ops = rows->ops;
-    counted_ops = (struct entity_rows_ops){
+    struct store *store = memory_store_create(NULL);
+    real_ops = store->ops;
+    counted_ops = (struct store_ops){
         .name = "counted",
         .destroy = counted_destroy,
         .begin = counted_begin,
@@ -103,8 +102,8 @@ static struct entity_rows *counted_rows(void)
         .types = counted_types,
         .idle = counted_idle,
     };
-    rows->ops = &counted_ops;
-    return rows;
+    store->ops = &counted_ops;
+    return store;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */

@@ -22,7 +22,7 @@
 #define MOUNT "file:///d/"
 
 struct fixture {
-    struct entity_rows *rows;
+    struct store *rows;
     uint64_t epoch, first;
     struct file_history *history;
 };
@@ -53,7 +53,7 @@ static int fixture_open(void **state)
     struct fixture *f = mem_zalloc(sizeof *f);
     struct tidings_error err = {0};
     *state = f;
-    if (!f || entity_sqlite_open(":memory:", &f->rows, &err) < 0) {
+    if (!f || sqlite_store_open(":memory:", &f->rows, &err) < 0) {
         return -1;
     }
     start(f, &mount, 1);

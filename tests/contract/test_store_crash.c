@@ -46,8 +46,7 @@ static bool is_touched(int64_t n, unsigned which)
     return which == n % 8 || which == n * 3 % 8 || which == (n + 5) % 8;
 }
 
-static int put(struct entity_rows *r, const char *id, int64_t n, bool instead,
-               struct tidings_error *err)
+static int put(struct store *r, const char *id, int64_t n, bool instead, struct tidings_error *err)
 {
     char value[512];
     int length = snprintf(value, sizeof value, "%lld%300s", (long long)n, "");
@@ -63,7 +62,7 @@ static int put(struct entity_rows *r, const char *id, int64_t n, bool instead,
 
 static uint64_t told; /* the highest position that was committed, as far as this process knows */
 
-static int publish(struct entity_rows *r, int64_t n, struct tidings_error *err)
+static int publish(struct store *r, int64_t n, struct tidings_error *err)
 {
     struct published_row row = {.created = n == 1};
     uint64_t position = 0;
@@ -74,7 +73,7 @@ static int publish(struct entity_rows *r, int64_t n, struct tidings_error *err)
     return rc == 0 ? sqlite_published_remove(r, &row, &position, err) : rc;
 }
 
-static int write_batch(struct entity_rows *r, int64_t n, struct tidings_error *err)
+static int write_batch(struct store *r, int64_t n, struct tidings_error *err)
 {
     int rc = r->ops->begin(r, err);
     rc = rc == 0 ? put(r, "count", n, n % 3 == 0, err) : rc;
@@ -101,7 +100,7 @@ static int write_batch(struct entity_rows *r, int64_t n, struct tidings_error *e
     return rc;
 }
 
-static int64_t newest(struct entity_rows *r, const char *id)
+static int64_t newest(struct store *r, const char *id)
 {
     struct tidings_error err = {0};
     struct entity_version v;
@@ -134,8 +133,8 @@ static int take_published(void *user, const struct published_row *row, struct ti
 static int64_t check_state(int64_t acknowledged, int64_t begun)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
-    if (entity_sqlite_open(path, &r, &err) < 0) {
+    struct store *r = NULL;
+    if (sqlite_store_open(path, &r, &err) < 0) {
         fail_msg("after batch %lld: %s", (long long)acknowledged, err.text);
     }
     int64_t n = newest(r, "count");
@@ -165,11 +164,11 @@ static int64_t check_state(int64_t acknowledged, int64_t begun)
 }
 
 /* As a server does it, which keeps a mark of its commits: that must never say that any is lost. */
-static int open_as_server(struct entity_rows **r, struct tidings_error *err)
+static int open_as_server(struct store **r, struct tidings_error *err)
 {
     const struct changelog_limits limits = {.max_entries = 1};
     struct changelog *log = NULL;
-    int rc = entity_sqlite_open(path, r, err);
+    int rc = sqlite_store_open(path, r, err);
     rc = rc == 0 ? (*r)->kept->create_changelog(*r, &limits, &log, err) : rc;
     if (log) {
         log->ops->destroy(log);
@@ -193,7 +192,7 @@ static void nothing_acknowledged_is_lost_when_the_power_is_cut(void **state)
             n = 0;
             told = 0;
         }
-        struct entity_rows *r = NULL;
+        struct store *r = NULL;
         struct tidings_error err = {0};
         int64_t acknowledged = n, begun = n;
         powercut_arm(1 + round * 7 % 97 + round % 5 * 40);
@@ -215,7 +214,7 @@ static void nothing_acknowledged_is_lost_when_the_power_is_cut(void **state)
 static void write_until_killed(int64_t from, int out)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     if (open_as_server(&r, &err) < 0) {
         _exit(1);
     }

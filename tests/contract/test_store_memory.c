@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of entity rows over memory, and that whatever allocation fails, a batch is taken
+ * The contract of a store over memory, and that whatever allocation fails, a batch is taken
  * back whole.
  */
 #include <setjmp.h>
@@ -12,16 +12,16 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "contract/entity_rows_suite.h"
+#include "contract/store_suite.h"
 #include "store/memory_store.h"
 #include "support/fail_alloc.h"
 
-static struct entity_rows *make(void)
+static struct store *make(void)
 {
-    return entity_memory_create(NULL);
+    return memory_store_create(NULL);
 }
 
-static int write_batch(struct entity_rows *r)
+static int write_batch(struct store *r)
 {
     struct tidings_error err;
     const struct entity_type_row type = {STR("t"), STR("1"), STR("{}"), STR(""), STR("")};
@@ -53,16 +53,16 @@ static void a_failed_allocation_takes_the_batch_back(void **state)
     bool reached = true;
     for (long n = 1; reached; n++) {
         fail_alloc_start(0);
-        struct entity_rows *r = make();
+        struct store *r = make();
         buf_clear(&before);
-        entity_rows_dump(r, &before);
+        store_dump(r, &before);
         buf_deinit(&after);
         fail_alloc_start(n);
         int rc = write_batch(r);
         reached = fail_alloc_stop();
         assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
         if (reached) {
-            entity_rows_dump(r, &after);
+            store_dump(r, &after);
             assert_string_equal(before.ptr, after.ptr);
         }
         r->ops->destroy(r);
@@ -78,5 +78,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_allocation_takes_the_batch_back),
     };
-    return entity_rows_suite("memory", make) + cmocka_run_group_tests(tests, NULL, NULL);
+    return store_suite("memory", make) + cmocka_run_group_tests(tests, NULL, NULL);
 }

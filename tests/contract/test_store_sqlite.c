@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of entity rows over SQLite; the same random batches on it and on memory, with the
+ * The contract of a store over SQLite; the same random batches on it and on memory, with the
  * file closed and opened again in between; a full disk; a second program; a newer layout.
  */
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "contract/entity_rows_suite.h"
+#include "contract/store_suite.h"
 #include "store/memory_store.h"
 #include "store/sqlite.h"
 #include "store/sqlite_store.h"
@@ -25,11 +25,11 @@
 static char directory[] = "/tmp/tidings-rows-XXXXXX";
 static char path[64];
 
-static struct entity_rows *open_file(void)
+static struct store *open_file(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
-    if (entity_sqlite_open(path, &r, &err) < 0) {
+    struct store *r = NULL;
+    if (sqlite_store_open(path, &r, &err) < 0) {
         fail_msg("%s", err.text);
     }
     return r;
@@ -45,7 +45,7 @@ static void remove_file(void)
     }
 }
 
-static struct entity_rows *make(void)
+static struct store *make(void)
 {
     remove_file();
     return open_file();
@@ -55,11 +55,11 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
 {
     (void)state;
     for (uint64_t round = 1; round <= 20; round++) {
-        struct entity_rows *file = make(), *memory = entity_memory_create(NULL);
+        struct store *file = make(), *memory = memory_store_create(NULL);
         uint64_t seed = round, same = round;
         for (unsigned i = 0; i < 25; i++) {
-            entity_rows_random_batch(file, &seed);
-            entity_rows_random_batch(memory, &same);
+            store_random_batch(file, &seed);
+            store_random_batch(memory, &same);
             assert_true(seed == same);
             if (i % 7 == 3) { /* what is not applied yet is found again in the log */
                 file->ops->destroy(file);
@@ -70,8 +70,8 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
             struct buf a, b;
             buf_init(&a, 1u << 20);
             buf_init(&b, 1u << 20);
-            entity_rows_dump(file, &a);
-            entity_rows_dump(memory, &b);
+            store_dump(file, &a);
+            store_dump(memory, &b);
             assert_string_equal(a.ptr, b.ptr);
             buf_deinit(&a);
             buf_deinit(&b);
@@ -81,7 +81,7 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
     }
 }
 
-static int put_large(struct entity_rows *r, int64_t from, struct tidings_error *err)
+static int put_large(struct store *r, int64_t from, struct tidings_error *err)
 {
     static char value[8192];
     memset(value, 'x', sizeof value);
@@ -99,10 +99,10 @@ static int put_large(struct entity_rows *r, int64_t from, struct tidings_error *
 static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
 {
     (void)state;
-    struct entity_rows *r = make();
+    struct store *r = make();
     struct tidings_error err = {0};
     struct entity_version v;
-    assert_int_equal(entity_sqlite_limit(r, 40 * 4096, &err), 0);
+    assert_int_equal(sqlite_store_limit(r, 40 * 4096, &err), 0);
     int64_t from = 1;
     int rc = 0;
     while (rc == 0 && from < 1000) {
@@ -112,7 +112,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     assert_string_equal(err.text, "database or disk is full");
     assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
     assert_int_equal(v.from, from - 2);
-    assert_int_equal(entity_sqlite_limit(r, 4000 * 4096, &err), 0);
+    assert_int_equal(sqlite_store_limit(r, 4000 * 4096, &err), 0);
     assert_int_equal(put_large(r, from, &err), 0);
     assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
     assert_int_equal(v.from, from);
@@ -139,7 +139,7 @@ static void limit_memory(int64_t bytes)
 static void a_rollback_works_without_memory(void **state)
 {
     (void)state;
-    struct entity_rows *r = make();
+    struct store *r = make();
     struct tidings_error err = {0};
     struct entity_version found;
     const struct entity_version v = {.id = STR("x"), .value = STR("1"), .from = 1};
@@ -181,7 +181,7 @@ static void listing_writes_nothing_and_finds_what_is_not_applied_yet(void **stat
         {.type = STR("T"), .by_parent = true, .parent = STR("p")},
         {.type = STR("T"), .type_version = STR("1"), .by_parent = true, .parent = STR("p")},
     };
-    struct entity_rows *r = make();
+    struct store *r = make();
     struct tidings_error err = {0};
     for (int64_t round = 1; round <= 2; round++) { /* new ones, then others and newer versions */
         assert_int_equal(r->ops->begin(r, &err), 0);
@@ -243,7 +243,7 @@ static void bytes_that_changed_on_the_disk_are_noticed(void **state)
                                      .since = 1};
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         struct tidings_error err = {0};
-        struct entity_rows *r = make();
+        struct store *r = make();
         struct entity_version found;
         assert_int_equal(r->ops->begin(r, &err), 0);
         assert_int_equal(r->ops->put(r, &v, false, &err), 0);
@@ -267,9 +267,9 @@ static void bytes_that_changed_on_the_disk_are_noticed(void **state)
 static void a_second_owner_is_refused(void **state)
 {
     (void)state;
-    struct entity_rows *r = make(), *second = NULL;
+    struct store *r = make(), *second = NULL;
     struct tidings_error err = {0};
-    assert_int_equal(entity_sqlite_open(path, &second, &err), TIDINGS_E_BUSY);
+    assert_int_equal(sqlite_store_open(path, &second, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "another program has it open"));
     r->ops->destroy(r);
 }
@@ -277,14 +277,14 @@ static void a_second_owner_is_refused(void **state)
 static void a_newer_layout_is_refused(void **state)
 {
     (void)state;
-    struct entity_rows *r = make();
+    struct store *r = make();
     r->ops->destroy(r);
     struct sqlite *db = NULL;
     assert_int_equal(sqlite_open(path, &db, NULL), 0);
     assert_int_equal(sqlite_exec(db, "PRAGMA user_version=99", NULL), 0);
     sqlite_close(db);
     struct tidings_error err = {0};
-    assert_int_equal(entity_sqlite_open(path, &r, &err), TIDINGS_E_UNSUPPORTED);
+    assert_int_equal(sqlite_store_open(path, &r, &err), TIDINGS_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "layout 99"));
 }
 
@@ -298,9 +298,9 @@ static void what_is_no_database_is_refused_with_its_name(void **state)
         (void)fputs("this is no database, it is a text\n", f);
     }
     (void)fclose(f);
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     struct tidings_error err = {0};
-    assert_true(entity_sqlite_open(path, &r, &err) < 0);
+    assert_true(sqlite_store_open(path, &r, &err) < 0);
     assert_non_null(strstr(err.text, path));
     assert_non_null(strstr(err.text, "not a database"));
     assert_non_null(strstr(err.text, "move it away"));
@@ -308,9 +308,9 @@ static void what_is_no_database_is_refused_with_its_name(void **state)
 
 static void check_advice(const char *where, int code, const char *advice)
 {
-    struct entity_rows *r = NULL;
+    struct store *r = NULL;
     struct tidings_error err = {0};
-    int rc = entity_sqlite_open(where, &r, &err);
+    int rc = sqlite_store_open(where, &r, &err);
     if (!strstr(err.text, where) || !strstr(err.text, advice)) {
         fail_msg("'%s' does not say '%s'", err.text, advice);
     }
@@ -321,7 +321,7 @@ static void where_no_file_can_be_it_is_said_what_to_do(void **state)
 {
     (void)state;
     char inside[80], beside[80];
-    struct entity_rows *r = make();
+    struct store *r = make();
     r->ops->destroy(r);
     (void)snprintf(inside, sizeof inside, "%s/x.db", path);
     (void)snprintf(beside, sizeof beside, "%s/x.db", directory);
@@ -360,7 +360,7 @@ int main(void)
         cmocka_unit_test(what_is_no_database_is_refused_with_its_name),
         cmocka_unit_test(where_no_file_can_be_it_is_said_what_to_do),
     };
-    int failures = entity_rows_suite("sqlite", make);
+    int failures = store_suite("sqlite", make);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
     remove_file();
     (void)rmdir(directory);

@@ -2,7 +2,7 @@
  *
  * The contract of a place for versions of entities.
  */
-#include "contract/entity_rows_suite.h"
+#include "contract/store_suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include "base/str.h"
 
-static entity_rows_factory_fn factory;
+static store_factory_fn factory;
 
 static struct entity_version version(const char *id, int64_t from, const char *value)
 {
@@ -38,25 +38,25 @@ static void must(int rc, const struct tidings_error *err)
     }
 }
 
-static void begin(struct entity_rows *r)
+static void begin(struct store *r)
 {
     struct tidings_error err = {0};
     must(r->ops->begin(r, &err), &err);
 }
 
-static void commit(struct entity_rows *r)
+static void commit(struct store *r)
 {
     struct tidings_error err = {0};
     must(r->ops->commit(r, &err), &err);
 }
 
-static void put_version(struct entity_rows *r, struct entity_version v, bool instead)
+static void put_version(struct store *r, struct entity_version v, bool instead)
 {
     struct tidings_error err = {0};
     must(r->ops->put(r, &v, instead, &err), &err);
 }
 
-static void put(struct entity_rows *r, const char *id, int64_t from, const char *value)
+static void put(struct store *r, const char *id, int64_t from, const char *value)
 {
     put_version(r, version(id, from, value), false);
 }
@@ -87,7 +87,7 @@ static bool dump_type(void *user, const struct entity_type_row *row)
     return true;
 }
 
-static void dump_list(struct entity_rows *r, const char *type, const char *of, const char *parent,
+static void dump_list(struct store *r, const char *type, const char *of, const char *parent,
                       struct buf *out)
 {
     struct tidings_error err = {0};
@@ -103,23 +103,23 @@ static void dump_list(struct entity_rows *r, const char *type, const char *of, c
 
 static const char *const random_ids[] = {"a", "b", "c", "d.e", "f-g"};
 
-void entity_rows_dump(struct entity_rows *rows, struct buf *out)
+void store_dump(struct store *store, struct buf *out)
 {
     struct tidings_error err = {0};
-    must(rows->ops->types(rows, dump_type, out, &err), &err);
-    dump_list(rows, "", "", NULL, out);
-    dump_list(rows, "user", "", NULL, out);
-    dump_list(rows, "user", "2", NULL, out);
-    dump_list(rows, "", "", "a", out);
-    dump_list(rows, "user", "", "a", out);
-    dump_list(rows, "user", "1", "a", out);
+    must(store->ops->types(store, dump_type, out, &err), &err);
+    dump_list(store, "", "", NULL, out);
+    dump_list(store, "user", "", NULL, out);
+    dump_list(store, "user", "2", NULL, out);
+    dump_list(store, "", "", "a", out);
+    dump_list(store, "user", "", "a", out);
+    dump_list(store, "user", "1", "a", out);
     for (size_t i = 0; i < sizeof random_ids / sizeof *random_ids; i++) {
         struct tidings_str id = tidings_str(random_ids[i]);
-        must(rows->ops->history(rows, id, TIMELINE_NEVER, dump_version, out, &err), &err);
+        must(store->ops->history(store, id, TIMELINE_NEVER, dump_version, out, &err), &err);
         buf_puts(out, STR("\n at"));
         for (int64_t at = 0; at < 120; at += 7) {
             struct entity_version v;
-            int rc = rows->ops->find(rows, id, at, &v, &err);
+            int rc = store->ops->find(store, id, at, &v, &err);
             must(rc, &err);
             buf_putf(out, " %lld", rc == 1 ? (long long)v.from : -1);
         }
@@ -134,18 +134,18 @@ static unsigned draw(uint64_t *seed, unsigned below)
     return (unsigned)(*seed >> 33) % below;
 }
 
-void entity_rows_random_batch(struct entity_rows *rows, uint64_t *seed)
+void store_random_batch(struct store *store, uint64_t *seed)
 {
     struct tidings_error err = {0};
-    begin(rows);
+    begin(store);
     for (unsigned n = draw(seed, 5); n > 0; n--) {
         struct tidings_str id = tidings_str(random_ids[draw(seed, 5)]);
         struct entity_version newest = {.from = 0}, v = version("", 0, "");
-        int found = rows->ops->find(rows, id, TIMELINE_FOREVER, &newest, &err);
+        int found = store->ops->find(store, id, TIMELINE_FOREVER, &newest, &err);
         must(found, &err);
         if (draw(seed, 6) == 0) {
             int64_t end = draw(seed, 120);
-            must(rows->ops->forget(rows, id, end, &err), &err);
+            must(store->ops->forget(store, id, end, &err), &err);
             continue;
         }
         char value[16];
@@ -156,16 +156,16 @@ void entity_rows_random_batch(struct entity_rows *rows, uint64_t *seed)
         v.type_version = draw(seed, 3) ? STR("1") : STR("2");
         v.parent = draw(seed, 2) ? STR("a") : STR("");
         v.deleted = draw(seed, 5) == 0;
-        put_version(rows, v, draw(seed, 4) == 0);
+        put_version(store, v, draw(seed, 4) == 0);
     }
     if (draw(seed, 4) == 0) {
-        rows->ops->rollback(rows);
+        store->ops->rollback(store);
     } else {
-        commit(rows);
+        commit(store);
     }
 }
 
-static void assert_dumped(struct entity_rows *r, const char *id, const char *expected)
+static void assert_dumped(struct store *r, const char *id, const char *expected)
 {
     struct tidings_error err = {0};
     struct buf out;
@@ -181,7 +181,7 @@ static void assert_dumped(struct entity_rows *r, const char *id, const char *exp
 static void versions_tile_time(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     struct entity_version v;
     assert_int_equal(r->ops->find(r, STR("x"), TIMELINE_FOREVER, &v, &err), 0);
@@ -210,8 +210,7 @@ static void versions_tile_time(void **state)
 }
 
 /* The current one is found by all that it is, whatever became of those put after it. */
-static void assert_current(struct entity_rows *r, const char *id, int64_t from,
-                           struct tidings_str value)
+static void assert_current(struct store *r, const char *id, int64_t from, struct tidings_str value)
 {
     struct tidings_error err;
     struct entity_version v;
@@ -224,7 +223,7 @@ static void assert_current(struct entity_rows *r, const char *id, int64_t from,
 static void the_current_version_is_the_last_that_was_kept(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     char large[5000];
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = '\0';
@@ -254,7 +253,7 @@ static void the_current_version_is_the_last_that_was_kept(void **state)
 static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     begin(r);
     put(r, "x", 10, "1");
     commit(r);
@@ -275,7 +274,7 @@ static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
 static void a_version_may_take_the_place_of_the_current_one(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     begin(r);
     put_version(r, version("x", 10, "1"), true); /* there is none yet */
     put(r, "x", 20, "2");
@@ -301,7 +300,7 @@ static void a_version_may_take_the_place_of_the_current_one(void **state)
 static void the_newest_versions_can_be_counted_back(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     int64_t from = 0;
     static const int64_t starts[] = {10, 20, 30, 40, 50};
@@ -332,7 +331,7 @@ static void the_newest_versions_can_be_counted_back(void **state)
 static void versions_that_ended_can_be_forgotten(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     begin(r);
     for (int64_t i = 1; i <= 5; i++) {
@@ -371,7 +370,7 @@ static bool stop_after_two(void *user, const struct entity_version *v)
 static void current_versions_are_listed_by_id_in_pages(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     begin(r);
     for (int i = 5; i > 0; i--) {
@@ -406,7 +405,7 @@ static void current_versions_are_listed_by_id_in_pages(void **state)
 static void types_are_kept_in_order_and_once(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     static const struct tidings_str names[] = {{"b", 1}, {"a", 1}, {"b", 1}, {"a", 1}};
     static const struct tidings_str versions[] = {{"10", 2}, {"1", 1}, {"9", 1}, {"0.5", 3}};
@@ -436,7 +435,7 @@ static void types_are_kept_in_order_and_once(void **state)
 static void a_version_keeps_who_wrote_it(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     struct entity_version v = version("a", 1, "1");
     v.principal = STR("{\"by\":\"user\"}");
@@ -462,8 +461,7 @@ static struct entity_key key_of(const char *owner, const char *key, int64_t at)
 }
 
 /* Keys first, first + 1 … of one owner. */
-static void put_keys(struct entity_rows *r, const char *owner, unsigned first, unsigned count,
-                     int64_t at)
+static void put_keys(struct store *r, const char *owner, unsigned first, unsigned count, int64_t at)
 {
     struct tidings_error err = {0};
     for (unsigned i = 0; i < count; i++) {
@@ -480,7 +478,7 @@ static void put_keys(struct entity_rows *r, const char *owner, unsigned first, u
     }
 }
 
-static bool has_key(struct entity_rows *r, const char *owner, const char *key)
+static bool has_key(struct store *r, const char *owner, const char *key)
 {
     struct tidings_error err = {0};
     struct entity_key found;
@@ -493,7 +491,7 @@ static bool has_key(struct entity_rows *r, const char *owner, const char *key)
 static void the_newest_keys_of_each_owner_are_remembered(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     struct tidings_error err = {0};
     put_keys(r, "b", 0, 1, 1000);
     put_keys(r, "a", 0, ENTITY_KEYS_OF_ONE + 5, 1000);
@@ -514,7 +512,7 @@ static void the_newest_keys_of_each_owner_are_remembered(void **state)
 static void who_has_most_keys_loses_them_when_there_are_too_many(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     char owner[16];
     put_keys(r, "small", 0, 10, 1000);
     for (unsigned i = 0; i < 12; i++) {
@@ -537,7 +535,7 @@ static void who_has_most_keys_loses_them_when_there_are_too_many(void **state)
 static void a_key_that_is_too_old_goes(void **state)
 {
     (void)state;
-    struct entity_rows *r = factory();
+    struct store *r = factory();
     put_keys(r, "a", 0, 2, 1000);
     put_keys(r, "a", 2, 1, 1000 + ENTITY_KEY_AGE_MS - 1);
     assert_true(has_key(r, "a", "k0"));
@@ -550,7 +548,7 @@ static void a_key_that_is_too_old_goes(void **state)
     r->ops->destroy(r);
 }
 
-int entity_rows_suite(const char *name, entity_rows_factory_fn make)
+int store_suite(const char *name, store_factory_fn make)
 {
     factory = make;
     const struct CMUnitTest tests[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of entity rows over PostgreSQL, and the same random batches on it and on memory,
+ * The contract of a store over PostgreSQL, and the same random batches on it and on memory,
  * with the connection closed and opened again in between.
  */
 #include <setjmp.h>
@@ -13,24 +13,24 @@
 
 #include "base/str.h"
 #include "cluster/postgres_store.h"
-#include "contract/entity_rows_suite.h"
+#include "contract/store_suite.h"
 #include "store/memory_store.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static struct entity_rows *open_again(void)
+static struct store *open_again(void)
 {
     struct tidings_error err = {0};
-    struct entity_rows *r = NULL;
-    if (entity_postgres_open(url, STR("tidings"), &r, &err) < 0) {
+    struct store *r = NULL;
+    if (postgres_store_open(url, STR("tidings"), &r, &err) < 0) {
         fail_msg("%s", err.text);
     }
     return r;
 }
 
-static struct entity_rows *make(void)
+static struct store *make(void)
 {
     postgres_server_fresh(server, url);
     return open_again();
@@ -40,26 +40,26 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
 {
     (void)state;
     for (uint64_t round = 1; round <= 4; round++) {
-        struct entity_rows *rows = make(), *memory = entity_memory_create(NULL);
+        struct store *store = make(), *memory = memory_store_create(NULL);
         uint64_t seed = round, same = round;
         for (unsigned i = 0; i < 15; i++) {
-            entity_rows_random_batch(rows, &seed);
-            entity_rows_random_batch(memory, &same);
+            store_random_batch(store, &seed);
+            store_random_batch(memory, &same);
             assert_true(seed == same);
             if (i % 7 == 3) {
-                rows->ops->destroy(rows);
-                rows = open_again();
+                store->ops->destroy(store);
+                store = open_again();
             }
             struct buf a, b;
             buf_init(&a, 1u << 20);
             buf_init(&b, 1u << 20);
-            entity_rows_dump(rows, &a);
-            entity_rows_dump(memory, &b);
+            store_dump(store, &a);
+            store_dump(memory, &b);
             assert_string_equal(a.ptr, b.ptr);
             buf_deinit(&a);
             buf_deinit(&b);
         }
-        rows->ops->destroy(rows);
+        store->ops->destroy(store);
         memory->ops->destroy(memory);
     }
 }
@@ -70,7 +70,7 @@ static int run(struct postgres_server *p)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
     };
-    int failed = entity_rows_suite("entity rows in PostgreSQL", make);
+    int failed = store_suite("the store in PostgreSQL", make);
     failed += cmocka_run_group_tests_name("PostgreSQL", tests, NULL, NULL);
     return failed;
 }
