@@ -72,9 +72,9 @@ static int announce_write(struct announcing *a, struct store *store, struct tidi
         return 0;
     }
     int rc = a->change.kind == TIDINGS_CHANGE_MOVED
-                 ? store->shared->announce(store, a->kind, &left, &a->left_at, err)
+                 ? store->ops->announce(store, a->kind, &left, &a->left_at, err)
                  : 0;
-    return rc == 0 ? store->shared->announce(store, a->kind, &came, &a->position, err) : rc;
+    return rc == 0 ? store->ops->announce(store, a->kind, &came, &a->position, err) : rc;
 }
 
 /* Those that wait were said before anything that comes now: whichever job is next takes them. */

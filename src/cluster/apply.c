@@ -307,8 +307,8 @@ static int follow_run_newest(struct keeper_job *job, struct entities *e)
 {
     struct cluster *c = list_entry(job, struct cluster, newest_job);
     struct store *store = entities_store(e);
-    int rc = store->shared->newest(store, &c->newest, &job->err);
-    return rc == 0 && c->newest > store->shared->followed(store)
+    int rc = store->ops->newest(store, &c->newest, &job->err);
+    return rc == 0 && c->newest > store->ops->followed(store)
                ? keeper_follow_now(c->keeper, &job->err)
                : rc;
 }

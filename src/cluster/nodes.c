@@ -83,7 +83,7 @@ static void gather_state(struct cluster_nodes *n)
 /* What nodes have in common is timed by the store's clock; what is not is said. */
 static void judge_clock(struct cluster_nodes *n, struct store *store)
 {
-    int64_t off = store->shared->clock_off ? store->shared->clock_off(store) : 0;
+    int64_t off = store->ops->clock_off ? store->ops->clock_off(store) : 0;
     if (off != 0 && !n->is_off) {
         log_warn(LOG_NODES, "the clock of this machine is wrong, or the database's is",
                  KV("aheadMs", off),
@@ -203,13 +203,13 @@ static int run_renew(struct keeper_job *job, struct entities *e)
         .name = tidings_str(n->name),
         .version = tidings_str(tidings_version()),
         .state = n->state.failed ? STR("{}") : buf_str(&n->state),
-        .followed = store->shared->followed(store),
+        .followed = store->ops->followed(store),
     };
-    int rc = store->shared->put_node(store, &row, NODE_LEASE_MS, &job->err);
+    int rc = store->ops->put_node(store, &row, NODE_LEASE_MS, &job->err);
     if (rc == 0) {
         judge_clock(n, store);
         n->seen = n->unseen = 0;
-        if (store->shared->each_node(store, note_node, n, NULL) == 0) {
+        if (store->ops->each_node(store, note_node, n, NULL) == 0) {
             forget_gone(n);
             __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
             __atomic_store_n(&n->silent, n->unseen, __ATOMIC_RELAXED);
@@ -341,12 +341,12 @@ static int run_read_nodes(struct keeper_job *job, struct entities *e)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct store *store = entities_store(e);
-    r->newest = store->shared->followed(store);
+    r->newest = store->ops->followed(store);
     buf_init(&r->text, NODES_TEXT_MAX);
     jw_init(&r->w, &r->text);
     jw_begin_array(&r->w);
-    int rc = store->shared->each_node(store, find_newest, r, &job->err);
-    rc = rc == 0 ? store->shared->each_node(store, put_row, r, &job->err) : rc;
+    int rc = store->ops->each_node(store, find_newest, r, &job->err);
+    rc = rc == 0 ? store->ops->each_node(store, put_row, r, &job->err) : rc;
     jw_end_array(&r->w);
     return rc;
 }
@@ -413,7 +413,7 @@ static int run_find_left(struct keeper_job *job, struct entities *e)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct store *store = entities_store(e);
-    return store->shared->each_node(store, find_left, r, &job->err);
+    return store->ops->each_node(store, find_left, r, &job->err);
 }
 
 /* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
@@ -478,7 +478,7 @@ static int run_leave(struct keeper_job *job, struct entities *e)
 {
     struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct store *store = entities_store(e);
-    return store->shared->drop_node(store, tidings_str(n->name), &job->err);
+    return store->ops->drop_node(store, tidings_str(n->name), &job->err);
 }
 
 void cluster_nodes_close(struct cluster *c)

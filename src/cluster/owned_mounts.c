@@ -266,7 +266,7 @@ static void owned_go_on(struct owned_mount *m);
 
 static void owned_release(struct owned_mount *m, struct store *store)
 {
-    (void)store->shared->release(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
+    (void)store->ops->release(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
 }
 
 /* It is not watched here: others may try. */
@@ -369,7 +369,7 @@ static int run_enter(struct keeper_job *job, struct entities *e)
     m->is_void = !owner_may_enter(&m->owner, m->enter_term, clock_boot_ms());
     int rc = m->is_void
                  ? 0
-                 : store->shared->announce(store, KEPT_MOUNTED, &change, &m->position, &job->err);
+                 : store->ops->announce(store, KEPT_MOUNTED, &change, &m->position, &job->err);
     job->is_lost = rc < 0;
     return rc;
 }
@@ -449,8 +449,8 @@ static int owned_ask(struct owned_mount *m, struct store *store, struct tidings_
 {
     int64_t left = 0;
     uint64_t asked = clock_boot_ms();
-    int rc = store->shared->lease(store, tidings_str(m->lease), tidings_str(m->all->holder),
-                                  OWNER_LEASE_MS, &left, err);
+    int rc = store->ops->lease(store, tidings_str(m->lease), tidings_str(m->all->holder),
+                               OWNER_LEASE_MS, &left, err);
     if (rc >= 0) {
         owner_answered(&m->owner, rc == 1, left, asked, clock_boot_ms());
     }

@@ -276,7 +276,7 @@ int postgres_store_add_pending(struct postgres_store *s, struct postgres_pending
                                const struct postgres_values *v, struct tidings_error *err);
 /* Takes the lock, when the batch does not have it yet. */
 int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *err);
-/* cluster/postgres_commit.c: batches without the lock; of struct shared_ops. */
+/* cluster/postgres_commit.c: batches without the lock; of struct store_ops. */
 bool postgres_store_begin_unlocked(struct store *store);
 bool postgres_store_must_run_again(struct store *store);
 /* The batch, if it is without, has the lock from now on. */
@@ -301,7 +301,7 @@ void postgres_store_end_run(struct postgres_store *s);
 /* The runs and breaks there are. */
 int postgres_store_read_runs(struct postgres_store *s, struct runs *runs,
                              struct tidings_error *err);
-/* cluster/follow.c: likewise, and of struct shared_ops. */
+/* cluster/follow.c: likewise, and of struct store_ops. */
 int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_floor,
                                kept_change_fn fn, void *user, struct tidings_error *err);
 int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
@@ -346,7 +346,33 @@ void postgres_store_heard(struct store *store, struct shared_heard *ret);
 /* cluster/postgres_copy.c */
 extern const struct transfer_ops postgres_store_transfer;
 /* cluster/postgres_nodes.c */
-extern const struct shared_ops postgres_store_shared;
+uint64_t postgres_store_followed(struct store *store);
+int postgres_store_descriptor(struct store *store);
+int postgres_store_wake(struct store *store);
+bool postgres_store_has_news(struct store *store);
+int postgres_store_announce(struct store *store, enum kept_kind kind,
+                            const struct tidings_change *change, uint64_t *ret_position,
+                            struct tidings_error *err);
+int postgres_take_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
+int postgres_release_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                           struct tidings_error *err);
+void postgres_store_conceal(struct store *store);
+const char *postgres_store_explain(struct store *store, const struct tidings_error *err);
+int postgres_store_newest(struct store *store, uint64_t *ret, struct tidings_error *err);
+int postgres_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
+                      struct tidings_error *err);
+int postgres_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err);
+int postgres_each_node(struct store *store, node_row_fn fn, void *user, struct tidings_error *err);
+int64_t postgres_store_now(struct store *store);
+int64_t postgres_clock_off(struct store *store);
+int postgres_put_session(struct store *store, const struct session_row *row,
+                         struct tidings_error *err);
+int postgres_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                          struct session_row *ret, struct tidings_error *err);
+int postgres_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err);
+int postgres_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err);
+int postgres_store_secret(struct store *store, unsigned char out[32], struct tidings_error *err);
 /* Listen, if that is possible now. */
 void postgres_store_listen(struct postgres_store *s);
 

@@ -107,12 +107,12 @@ void postgres_store_listen(struct postgres_store *s)
     }
 }
 
-static uint64_t shared_followed(struct store *store)
+uint64_t postgres_store_followed(struct store *store)
 {
     return postgres_store_of(store)->followed;
 }
 
-static int shared_descriptor(struct store *store)
+int postgres_store_descriptor(struct store *store)
 {
     struct postgres_store *s = postgres_store_of(store);
     bool is_new = s->is_listener_new;
@@ -120,13 +120,13 @@ static int shared_descriptor(struct store *store)
     return s->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
 }
 
-static int shared_wake(struct store *store)
+int postgres_store_wake(struct store *store)
 {
     struct postgres_store *s = postgres_store_of(store);
     return postgres_store_hear(s);
 }
 
-static bool shared_has_news(struct store *store)
+bool postgres_store_has_news(struct store *store)
 {
     struct postgres_store *s = postgres_store_of(store);
     return s->is_listening && postgres_is_connected(s->db) && postgres_store_hear(s) == 1;
@@ -172,9 +172,9 @@ static int announce_as(struct postgres_store *s, enum kept_kind kind,
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
-static int shared_announce(struct store *store, enum kept_kind kind,
-                           const struct tidings_change *change, uint64_t *ret_position,
-                           struct tidings_error *err)
+int postgres_store_announce(struct store *store, enum kept_kind kind,
+                            const struct tidings_change *change, uint64_t *ret_position,
+                            struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     postgres_store_release(s);
@@ -185,7 +185,7 @@ static int shared_announce(struct store *store, enum kept_kind kind,
 
 /* ---- leases ---------------------------------------------------------------------------------- */
 
-static int shared_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+int postgres_take_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
                         int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
@@ -215,8 +215,8 @@ static int shared_lease(struct store *store, struct tidings_str name, struct tid
     return rc;
 }
 
-static int shared_release(struct store *store, struct tidings_str name, struct tidings_str holder,
-                          struct tidings_error *err)
+int postgres_release_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                           struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -230,17 +230,17 @@ static int shared_release(struct store *store, struct tidings_str name, struct t
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void shared_conceal(struct store *store)
+void postgres_store_conceal(struct store *store)
 {
     postgres_conceal(postgres_store_of(store)->db);
 }
 
-static const char *shared_explain(struct store *store, const struct tidings_error *err)
+const char *postgres_store_explain(struct store *store, const struct tidings_error *err)
 {
     return postgres_explain(postgres_store_of(store)->db, err);
 }
 
-static int shared_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
+int postgres_store_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_counters counters = {0};
@@ -253,8 +253,8 @@ static int shared_newest(struct store *store, uint64_t *ret, struct tidings_erro
     return rc;
 }
 
-static int shared_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
-                           struct tidings_error *err)
+int postgres_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
+                      struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -280,7 +280,7 @@ static int shared_put_node(struct store *store, const struct node_row *row, int6
     return rc == 0 ? ask_for_row(s, PG_AGE_NODES, NULL, err) : rc;
 }
 
-static int shared_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
+int postgres_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -290,8 +290,7 @@ static int shared_drop_node(struct store *store, struct tidings_str name, struct
     return rc == 0 ? ask_for_row(s, PG_DROP_NODE, &v, err) : rc;
 }
 
-static int shared_each_node(struct store *store, node_row_fn fn, void *user,
-                            struct tidings_error *err)
+int postgres_each_node(struct store *store, node_row_fn fn, void *user, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
@@ -318,12 +317,12 @@ static int shared_each_node(struct store *store, node_row_fn fn, void *user,
 
 /* ---- the clock ------------------------------------------------------------------------------- */
 
-static int64_t shared_now(struct store *store)
+int64_t postgres_store_now(struct store *store)
 {
     return store_clock_now(&postgres_store_of(store)->clock, clock_monotonic_ms(), clock_wall_ms());
 }
 
-static int64_t shared_clock_off(struct store *store)
+int64_t postgres_clock_off(struct store *store)
 {
     return store_clock_off(&postgres_store_of(store)->clock, clock_monotonic_ms(), clock_wall_ms());
 }
@@ -335,8 +334,8 @@ static int check_session(struct tidings_str id, struct tidings_error *err)
     return check_text(id, SHARED_NAME_MAX, "the id of a session", err);
 }
 
-static int shared_put_session(struct store *store, const struct session_row *row,
-                              struct tidings_error *err)
+int postgres_put_session(struct store *store, const struct session_row *row,
+                         struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -359,8 +358,8 @@ static int shared_put_session(struct store *store, const struct session_row *row
 }
 
 /* Under the lock: who had it has to follow that. */
-static int shared_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
-                               struct session_row *ret, struct tidings_error *err)
+int postgres_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                          struct session_row *ret, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -399,8 +398,7 @@ static int shared_take_session(struct store *store, struct tidings_str id, struc
     return 1;
 }
 
-static int shared_drop_session(struct store *store, struct tidings_str id,
-                               struct tidings_error *err)
+int postgres_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     int rc = check_session(id, err);
@@ -408,14 +406,14 @@ static int shared_drop_session(struct store *store, struct tidings_str id,
     return rc == 0 ? ask_for_row(postgres_store_of(store), PG_DROP_SESSION, &v, err) : rc;
 }
 
-static int shared_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
+int postgres_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     postgres_put_int(&v, idle_ms);
     return ask_for_row(postgres_store_of(store), PG_AGE_SESSIONS, &v, err);
 }
 
-static int shared_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
+int postgres_store_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
@@ -431,34 +429,3 @@ static int shared_secret(struct store *store, unsigned char out[32], struct tidi
     postgres_free(r);
     return rc;
 }
-
-const struct shared_ops postgres_store_shared = {
-    .follow = postgres_store_follow,
-    .followed = shared_followed,
-    .conceal = shared_conceal,
-    .explain = shared_explain,
-    .newest = shared_newest,
-    .descriptor = shared_descriptor,
-    .wake = shared_wake,
-    .has_news = shared_has_news,
-    .begin_unlocked = postgres_store_begin_unlocked,
-    .must_run_again = postgres_store_must_run_again,
-    .heard = postgres_store_heard,
-    .announce = shared_announce,
-    .now = shared_now,
-    .clock_off = shared_clock_off,
-    .lease = shared_lease,
-    .release = shared_release,
-    .put_node = shared_put_node,
-    .drop_node = shared_drop_node,
-    .each_node = shared_each_node,
-    .put_session = shared_put_session,
-    .take_session = shared_take_session,
-    .drop_session = shared_drop_session,
-    .age_sessions = shared_age_sessions,
-    .find_task = postgres_store_find_task,
-    .put_task_answers = postgres_store_put_task_answers,
-    .has_stale_tasks = postgres_store_has_stale_tasks,
-    .end_stale_tasks = postgres_store_end_stale_tasks,
-    .secret = shared_secret,
-};

@@ -249,7 +249,6 @@ static int postgres_read_published(void *user, struct pg_result *r, struct tidin
     return reading->fn(reading->user, &row, err);
 }
 
-/* cluster/postgres_store.c: operations of struct kept_ops. */
 static int postgres_store_each_published(struct store *store, published_row_fn fn, void *user,
                                          struct tidings_error *err)
 {
@@ -274,7 +273,6 @@ static int postgres_store_each_published(struct store *store, published_row_fn f
 #define READY_MS 1000 /* that an operation waits for a connection */
 
 static const struct store_ops postgres_ops;
-static const struct kept_ops postgres_kept;
 
 struct postgres_store *postgres_store_of(struct store *store)
 {
@@ -783,8 +781,6 @@ static int postgres_store_open_as(const char *url, struct tidings_str cluster, b
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->base.ops = &postgres_ops;
-    s->base.kept = &postgres_kept;
-    s->base.shared = &postgres_store_shared;
     postgres_pending_init(&s->pending, &postgres_pending_versions);
     postgres_pending_init(&s->announcing, &postgres_pending_announcements);
     row_notice_init(&s->notice);
@@ -816,44 +812,6 @@ int postgres_store_open_target(const char *url, struct tidings_str cluster, stru
 {
     return postgres_store_open_as(url, cluster, true, ret, err);
 }
-
-static const struct store_ops postgres_ops = {
-    .name = "postgres",
-    .destroy = postgres_store_destroy,
-    .begin = postgres_store_begin,
-    .commit = postgres_store_commit,
-    .rollback = postgres_store_rollback,
-    .position = postgres_position,
-    .put = postgres_put_version,
-    .forget = postgres_forget,
-    .find = postgres_find,
-    .nth = postgres_nth,
-    .history = postgres_history,
-    .list = postgres_list,
-    .put_type = postgres_put_type,
-    .types = postgres_types,
-    .put_key = postgres_store_put_key,
-    .find_key = postgres_store_find_key,
-    .idle = postgres_idle,
-};
-
-static int postgres_store_each_task(struct store *store, kept_task_fn fn, void *user,
-                                    struct tidings_error *err);
-
-static int postgres_store_sweep_tasks(struct store *store, int64_t now_ms,
-                                      struct tidings_error *err);
-
-static const struct kept_ops postgres_kept = {
-    .publish = postgres_store_publish,
-    .unpublish = postgres_store_unpublish,
-    .each_published = postgres_store_each_published,
-    .each_change = postgres_store_each_change,
-    .create_changelog = postgres_store_create_changelog,
-    .transfer = &postgres_store_transfer,
-    .put_task = postgres_store_put_task,
-    .sweep_tasks = postgres_store_sweep_tasks,
-    .each_task = postgres_store_each_task,
-};
 
 /* -------------------------------------------------------------------------------------------------
  * Tasks in PostgreSQL: a row for each, written by the node that works on it, and by any other that
@@ -1007,7 +965,7 @@ int postgres_store_find_task(struct store *store, struct tidings_str id, struct 
     postgres_store_release(s);
     int rc = tasks_check_id(id, err);
     postgres_put_str(&v, id);
-    postgres_put_int(&v, s->is_in_batch ? s->now_ms : store->shared->now(store));
+    postgres_put_int(&v, s->is_in_batch ? s->now_ms : store->ops->now(store));
     rc = rc == 0 ? postgres_store_ask(s, PG_FIND_TASK, &v, &r, err) : rc;
     if (rc < 0 || postgres_rows(r) != 1) {
         postgres_free(r);
@@ -1096,3 +1054,60 @@ int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *
     postgres_free(failed);
     return rc;
 }
+
+static const struct store_ops postgres_ops = {
+    .name = "postgres",
+    .destroy = postgres_store_destroy,
+    .begin = postgres_store_begin,
+    .commit = postgres_store_commit,
+    .rollback = postgres_store_rollback,
+    .position = postgres_position,
+    .put = postgres_put_version,
+    .forget = postgres_forget,
+    .find = postgres_find,
+    .nth = postgres_nth,
+    .history = postgres_history,
+    .list = postgres_list,
+    .put_type = postgres_put_type,
+    .types = postgres_types,
+    .put_key = postgres_store_put_key,
+    .find_key = postgres_store_find_key,
+    .idle = postgres_idle,
+    .publish = postgres_store_publish,
+    .unpublish = postgres_store_unpublish,
+    .each_published = postgres_store_each_published,
+    .each_change = postgres_store_each_change,
+    .create_changelog = postgres_store_create_changelog,
+    .transfer = &postgres_store_transfer,
+    .put_task = postgres_store_put_task,
+    .sweep_tasks = postgres_store_sweep_tasks,
+    .each_task = postgres_store_each_task,
+    .follow = postgres_store_follow,
+    .followed = postgres_store_followed,
+    .conceal = postgres_store_conceal,
+    .explain = postgres_store_explain,
+    .newest = postgres_store_newest,
+    .descriptor = postgres_store_descriptor,
+    .wake = postgres_store_wake,
+    .has_news = postgres_store_has_news,
+    .begin_unlocked = postgres_store_begin_unlocked,
+    .must_run_again = postgres_store_must_run_again,
+    .heard = postgres_store_heard,
+    .announce = postgres_store_announce,
+    .now = postgres_store_now,
+    .clock_off = postgres_clock_off,
+    .lease = postgres_take_lease,
+    .release = postgres_release_lease,
+    .put_node = postgres_put_node,
+    .drop_node = postgres_drop_node,
+    .each_node = postgres_each_node,
+    .put_session = postgres_put_session,
+    .take_session = postgres_take_session,
+    .drop_session = postgres_drop_session,
+    .age_sessions = postgres_age_sessions,
+    .find_task = postgres_store_find_task,
+    .put_task_answers = postgres_store_put_task_answers,
+    .has_stale_tasks = postgres_store_has_stale_tasks,
+    .end_stale_tasks = postgres_store_end_stale_tasks,
+    .secret = postgres_store_secret,
+};

@@ -560,11 +560,12 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
     r->now_ms = entities_now(e);
     /* The log begins with what was followed. */
     int rc = keeper_follow_now(r->store->keeper, &job->err);
-    rc = rc == 0 ? store->kept->create_changelog(store, r->limits, &r->log, &job->err) : rc;
-    rc = rc == 0 ? store->kept->each_change(store, r->limits->max_entries, &floor, add_kept, r,
-                                            &job->err)
+    rc = rc == 0 ? store->ops->create_changelog(store, r->limits, &r->log, &job->err) : rc;
+    rc = rc == 0 ? store->ops->each_change(store, r->limits->max_entries, &floor, add_kept, r,
+                                           &job->err)
                  : rc;
-    rc = rc == 0 && store->shared ? store->shared->secret(store, r->seal.secret, &job->err) : rc;
+    rc = rc == 0 && store_is_shared(store) ? store->ops->secret(store, r->seal.secret, &job->err)
+                                           : rc;
     if (rc < 0) {
         if (r->log) {
             r->log->ops->destroy(r->log);
@@ -572,7 +573,7 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
         return rc;
     }
     r->log->ops->lost(r->log, floor);
-    if (store->shared) {
+    if (store_is_shared(store)) {
         cluster_log_is_there(r->store->cluster);
     }
     log_info(LOG_STORE, "store", KV("changes", r->log->ops->count(r->log)),
@@ -695,7 +696,7 @@ int server_store_open(struct server_store *s, const struct changelog_limits *lim
         return 0;
     }
     int rc = server_store_connect(s, path, &store, err);
-    s->has_file = rc == 0 && store->kept;
+    s->has_file = rc == 0 && store_is_durable(store);
     rc = rc == 0 ? keeper_open(store, &s->keeper, err) : rc;
     rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, err) : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;

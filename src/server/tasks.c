@@ -75,7 +75,7 @@ static int server_tasks_announce(struct store *store, struct tidings_str id, boo
     memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, len);
     const struct tidings_change change =
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + len), is_gone);
-    return store->shared->announce(store, KEPT_ANNOUNCED, &change, ret_position, err);
+    return store->ops->announce(store, KEPT_ANNOUNCED, &change, ret_position, err);
 }
 
 /* A refusal leaves no trace in its batch; any other failure loses the batch. */
@@ -108,7 +108,7 @@ static int server_tasks_check_end(struct server_task_job *j, struct store *store
 {
     struct kept_task kept;
     struct task_row row;
-    int rc = store->shared->find_task(store, j->row.id, &kept, &j->job.err);
+    int rc = store->ops->find_task(store, j->row.id, &kept, &j->job.err);
     bool is_good = rc == 1 && server_tasks_read_row(&kept, &row) && row.status >= TASK_COMPLETED;
     return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
 }
@@ -119,10 +119,10 @@ static int server_tasks_follow(struct tasks *tasks, struct store *store, struct 
 {
     struct kept_task kept;
     struct task_row row;
-    int rc = store->shared->find_task(store, id, &kept, err);
+    int rc = store->ops->find_task(store, id, &kept, err);
     bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
     if (is_whole && tasks_follow(tasks, &row)) {
-        rc = store->shared->put_task_answers(store, id, STR_EMPTY, err);
+        rc = store->ops->put_task_answers(store, id, STR_EMPTY, err);
     }
     return rc < 0 ? rc : 0;
 }
@@ -142,10 +142,10 @@ static int server_tasks_run(struct keeper_job *job, struct entities *entities)
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
     struct store *store = entities_store(entities);
     if (j->is_sweep) {
-        return server_tasks_judge(job, store->kept->sweep_tasks(store, j->now_ms, &job->err));
+        return server_tasks_judge(job, store->ops->sweep_tasks(store, j->now_ms, &job->err));
     }
     j->position = 0;
-    int rc = store->kept->put_task(store, &j->row, &job->err);
+    int rc = store->ops->put_task(store, &j->row, &job->err);
     if (rc == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
         rc = server_tasks_check_end(j, store);
     } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
@@ -277,7 +277,7 @@ static int server_tasks_cancel_row(struct store *store, const struct kept_task *
     row.message = tidings_str(message);
     row.payload = row.questions = row.answers = STR_EMPTY;
     row.updated_ms = clock_wall_ms();
-    return store->kept->put_task(store, &row, err);
+    return store->ops->put_task(store, &row, err);
 }
 
 static int server_tasks_answer_row(struct store *store, struct task_asking *asking,
@@ -286,7 +286,7 @@ static int server_tasks_answer_row(struct store *store, struct task_asking *aski
     struct buf answers;
     int rc = task_merge_answers(row, asking->answers, &answers, err);
     int is_new = rc;
-    rc = rc == 1 ? store->shared->put_task_answers(store, asking->id, buf_str(&answers), err) : rc;
+    rc = rc == 1 ? store->ops->put_task_answers(store, asking->id, buf_str(&answers), err) : rc;
     buf_deinit(&answers);
     return rc < 0 ? rc : is_new;
 }
@@ -299,7 +299,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     struct kept_task kept;
     struct task_row row;
     j->position = 0;
-    int rc = store->shared->find_task(store, a->id, &kept, &job->err);
+    int rc = store->ops->find_task(store, a->id, &kept, &job->err);
     if (rc == 0 || (rc == 1 && !server_tasks_read_row(&kept, &row))) {
         rc = tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no task of that id");
     }
@@ -463,7 +463,7 @@ static int server_tasks_run_ending(struct keeper_job *job, struct entities *enti
     if (!server_tasks_judges(l->owner)) {
         return 0;
     }
-    int rc = store->shared->end_stale_tasks(store, &end, server_tasks_note_over, l, &job->err);
+    int rc = store->ops->end_stale_tasks(store, &end, server_tasks_note_over, l, &job->err);
     for (unsigned i = 0; rc == 0 && i < l->count; i++) {
         rc = server_tasks_announce(store, tidings_strn(l->over[i].id, l->over[i].len),
                                    l->over[i].is_gone, &l->over[i].position, &job->err);
@@ -491,7 +491,7 @@ static int server_tasks_run_look(struct keeper_job *job, struct entities *entiti
 {
     const struct server_task_look *l = list_entry(job, struct server_task_look, job);
     struct store *store = entities_store(entities);
-    return server_tasks_judges(l->owner) ? store->shared->has_stale_tasks(store, &job->err) : 0;
+    return server_tasks_judges(l->owner) ? store->ops->has_stale_tasks(store, &job->err) : 0;
 }
 
 static void server_tasks_on_looked(struct keeper_job *job, int code)
@@ -548,10 +548,10 @@ static int server_tasks_load(struct keeper_job *job, struct entities *entities)
 {
     struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
     struct store *store = entities_store(entities);
-    l->is_shared = store->shared && store->shared->find_task;
-    l->is_kept = store->kept && store->kept->each_task && (l->is_shared || !store->shared);
+    l->is_shared = store_is_shared(store) && store->ops->find_task;
+    l->is_kept = store->ops->each_task && (l->is_shared || !store_is_shared(store));
     return l->is_kept && !l->is_shared
-               ? store->kept->each_task(store, server_tasks_restore, l, &job->err)
+               ? store->ops->each_task(store, server_tasks_restore, l, &job->err)
                : 0;
 }
 

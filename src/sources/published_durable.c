@@ -106,7 +106,7 @@ static int write_row(struct publishing *p, struct store *store, struct tidings_e
             .about = {.uri = p->step.uri, .not_subscribable = p->old->about.not_subscribable},
             .metadata = p->step.metadata,
         };
-        return store->kept->unpublish(store, &gone, &p->position, err);
+        return store->ops->unpublish(store, &gone, &p->position, err);
     }
     const struct published_row row = {
         .about = fresh->about,
@@ -114,7 +114,7 @@ static int write_row(struct publishing *p, struct store *store, struct tidings_e
         .metadata = p->step.metadata,
         .created = !p->old,
     };
-    return store->kept->publish(store, &row, &p->position, err);
+    return store->ops->publish(store, &row, &p->position, err);
 }
 
 static int published_keep_run(struct keeper_job *job, struct entities *e)
@@ -323,7 +323,7 @@ static int run_load(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
     struct store *store = entities_store(e);
-    return store->kept->each_published(store, load_row, l, &job->err);
+    return store->ops->each_published(store, load_row, l, &job->err);
 }
 
 /* What the program published before it started. */
@@ -339,7 +339,7 @@ static int run_add(struct keeper_job *job, struct entities *e)
         if (rc == 0 && published_is_there(item) && !item->is_kept) {
             const struct published_row row = {
                 .about = item->about, .content = item->content, .created = !item->is_in_file};
-            rc = store->kept->publish(store, &row, &position, &job->err);
+            rc = store->ops->publish(store, &row, &position, &job->err);
             item->is_kept = rc == 0;
         }
         struct shared_value *next = rc == 0 ? shared_map_next(l->store->shared, value->key) : NULL;
@@ -443,7 +443,7 @@ int published_reread(struct published *store, struct store *from, published_may_
 {
     struct rereading r = {.store = store, .may_be = may_be, .user = user};
     map_init(&r.seen);
-    int rc = from->kept->each_published(from, reread_row, &r, err);
+    int rc = from->ops->each_published(from, reread_row, &r, err);
     struct shared_value *value = rc == 0 ? shared_map_next(store->shared, STR_EMPTY) : NULL;
     while (value) {
         const struct kept_change gone = {.uri = value->key, .removed = true};

@@ -52,7 +52,7 @@ struct keeper {
     keeper_announce_fn announce;
     void *announce_user;
     /* Of a store that others write to as well: */
-    const struct shared_ops *shared; /* NULL: nobody else does */
+    struct store *shared;            /* that store; NULL: nobody else does */
     struct keeper_follower follower; /* zero: none yet … */
     bool is_following;               /* … and nobody is followed */
     struct loop_timer *follow_timer; /* when nobody wakes us */
@@ -200,7 +200,7 @@ static bool keeper_begin_unlocked(struct keeper *k)
 
 static bool keeper_must_run_again(struct keeper *k)
 {
-    return k->is_unlocked && k->shared->must_run_again(entities_store(k->entities));
+    return k->is_unlocked && k->shared->ops->must_run_again(k->shared);
 }
 
 /* All of the batch, with the lock: from the last job on everything is taken back, then they run in
@@ -429,7 +429,7 @@ int keeper_open(struct store *store, struct keeper **ret, struct tidings_error *
     list_init(&k->again);
     int rc = entities_open(store, &k->entities, err);
     rc = rc == 0 ? actor_init(&k->actor, k, err) : rc;
-    rc = rc == 0 && store->shared ? keeper_follow_open(k, err) : rc;
+    rc = rc == 0 && store_is_shared(store) ? keeper_follow_open(k, err) : rc;
     if (rc == 0) {
         loop_hook_add(k->actor.loop, &k->before_wait, on_before_wait, k);
         k->idle = loop_timer_open(k->actor.loop, on_idle, k);
@@ -490,8 +490,8 @@ void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t 
 
 static const char *keeper_follow_explain(const struct keeper *k, const struct tidings_error *err)
 {
-    return k->shared && k->shared->explain ? k->shared->explain(entities_store(k->entities), err)
-                                           : err->text;
+    return k->shared && k->shared->ops->explain ? k->shared->ops->explain(k->shared, err)
+                                                : err->text;
 }
 
 /* Clients do not get the reason, so it is logged, at most once a second. */
@@ -509,8 +509,8 @@ static int run_conceal(struct keeper_job *job, struct entities *e)
 {
     struct store *store = entities_store(e);
     (void)job;
-    if (store->shared && store->shared->conceal) {
-        store->shared->conceal(store);
+    if (store->ops->conceal) {
+        store->ops->conceal(store);
     }
     return 0;
 }
@@ -556,8 +556,8 @@ const struct recent_version *keeper_recent(const struct keeper *k, struct tiding
 void keeper_get_heard(const struct keeper *k, struct shared_heard *ret)
 {
     *ret = (struct shared_heard){0};
-    if (k->shared && k->shared->heard) {
-        k->shared->heard(entities_store(k->entities), ret);
+    if (k->shared && k->shared->ops->heard) {
+        k->shared->ops->heard(k->shared, ret);
     }
 }
 
@@ -587,7 +587,7 @@ static void keeper_follow_reached(struct keeper *k)
     if (!k->shared || !k->follower.reached) {
         return;
     }
-    uint64_t reached = k->shared->followed(entities_store(k->entities));
+    uint64_t reached = k->shared->ops->followed(k->shared);
     if (reached != k->reached) {
         k->reached = reached;
         k->follower.reached(k->follower.user, reached);
@@ -614,12 +614,11 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
  * `begin`: then a failure leaves nothing but rollback. */
 static int keeper_follow(struct keeper *k, struct tidings_error *err)
 {
-    struct store *store = entities_store(k->entities);
     int rc = k->broken_at > 0 ? keeper_follow_reread(k, err) : 0;
-    rc = rc == 0 ? k->shared->follow(store, follow_one, k, err) : rc;
+    rc = rc == 0 ? k->shared->ops->follow(k->shared, follow_one, k, err) : rc;
     while (rc == 0 && k->broken_at > 0) {
         rc = keeper_follow_reread(k, err);
-        rc = rc == 0 ? k->shared->follow(store, follow_one, k, err) : rc;
+        rc = rc == 0 ? k->shared->ops->follow(k->shared, follow_one, k, err) : rc;
     }
     if (rc == 0 && k->has_new_types) {
         rc = entities_reload_types(k->entities, err);
@@ -663,7 +662,7 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
     (void)poll;
     (void)events;
     /* Not within a batch: it stays readable, or is asked for before the loop waits. */
-    if (!k->is_open && k->shared->wake(entities_store(k->entities)) != 0) {
+    if (!k->is_open && k->shared->ops->wake(k->shared) != 0) {
         (void)keeper_follow(k, &err);
     }
 }
@@ -671,11 +670,10 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
 /* What came while something else was asked. If that does not end, other work comes between. */
 static void keeper_follow_news(struct keeper *k)
 {
-    struct store *store = entities_store(k->entities);
     struct tidings_error err = {0};
-    bool has_news = k->shared->has_news && k->shared->has_news(store);
+    bool has_news = k->shared->ops->has_news && k->shared->ops->has_news(k->shared);
     for (int i = 0; has_news && i < NEWS_AT_A_TIME; i++) {
-        has_news = keeper_follow(k, &err) == 0 && k->shared->has_news(store);
+        has_news = keeper_follow(k, &err) == 0 && k->shared->ops->has_news(k->shared);
     }
     if (has_news) {
         loop_timer_start(k->follow_timer, 0, KEEPER_FOLLOW_MS);
@@ -701,13 +699,13 @@ static void keeper_follow_before_wait(struct keeper *k)
         return;
     }
     keeper_follow_news(k);
-    int fd = k->shared->descriptor(entities_store(k->entities));
+    int fd = k->shared->ops->descriptor(k->shared);
     if (fd >= 0 && fd == k->woken_fd) {
         return;
     }
     keeper_follow_unwatch(k);
     /* None, perhaps since it is another one of the same number: it is watched before this wait. */
-    fd = fd >= 0 ? fd : k->shared->descriptor(entities_store(k->entities));
+    fd = fd >= 0 ? fd : k->shared->ops->descriptor(k->shared);
     k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     k->woken =
         k->watched_fd >= 0 ? loop_poll_open(k->actor.loop, k->watched_fd, on_woken, k, NULL) : NULL;
@@ -752,7 +750,7 @@ static int keeper_follow_open(struct keeper *k, struct tidings_error *err)
     if (!k->follow_timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    k->shared = entities_store(k->entities)->shared;
+    k->shared = entities_store(k->entities);
     return 0;
 }
 

@@ -434,9 +434,9 @@ int transfer_count(struct store *store, struct transfer_figures *ret, struct tid
     struct transfer_state state;
     *ret = (struct transfer_figures){.position = 0};
     sha256_init(&c.digest);
-    int rc = store->kept->transfer->state(store, &state, err);
+    int rc = store->ops->transfer->state(store, &state, err);
     rc = rc == 0
-             ? store->kept->transfer->each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err)
+             ? store->ops->transfer->each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err)
              : rc;
     ret->position = rc == 0 ? state.position : 0;
     sha256_end(&c.digest, ret->digest);
@@ -473,7 +473,7 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     struct transfer_copying *c = user;
     int rc = c->is_open ? 0 : c->to->ops->begin(c->to, err);
     c->is_open = rc == 0;
-    rc = rc == 0 ? c->to->kept->transfer->put(c->to, row, err) : rc;
+    rc = rc == 0 ? c->to->ops->transfer->put(c->to, row, err) : rc;
     if (rc < 0) {
         return rc;
     }
@@ -490,16 +490,16 @@ int transfer_copy(struct store *from, struct store *to, struct tidings_str sourc
     struct transfer_copying c = {.to = to, .progress = progress, .user = user};
     struct transfer_mark mark = TRANSFER_BEGINNING;
     struct transfer_state state;
-    int rc = from->kept->transfer->state(from, &state, err);
-    rc = rc == 0 ? to->kept->transfer->begin(to, source, &mark, err) : rc;
+    int rc = from->ops->transfer->state(from, &state, err);
+    rc = rc == 0 ? to->ops->transfer->begin(to, source, &mark, err) : rc;
     if (rc < 0) {
         return rc;
     }
     c.figures.was_resumed = rc == 1;
-    rc = from->kept->transfer->each(from, mark, transfer_put_row, &c, err);
+    rc = from->ops->transfer->each(from, mark, transfer_put_row, &c, err);
     rc = rc == 0 ? transfer_commit(&c, err) : rc;
     if (rc < 0 && c.is_open) {
         to->ops->rollback(to);
     }
-    return rc == 0 ? to->kept->transfer->end(to, &state, err) : rc;
+    return rc == 0 ? to->ops->transfer->end(to, &state, err) : rc;
 }

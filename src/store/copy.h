@@ -57,7 +57,7 @@ struct transfer_state {
     uint64_t position, floor; /* of the newest change; up to which changes are forgotten */
 };
 
-/* What a store does for it: `transfer` of struct kept_ops (store/store.h). Outside of batches, but
+/* What a store does for it: `transfer` of struct store_ops (store/store.h). Outside of batches, but
  * for `put`.
  */
 struct transfer_ops {

@@ -243,7 +243,7 @@ int entities_open(struct store *store, struct entities **ret, struct tidings_err
     map_init(&e->newest);
     entity_holds_init(&e->holds);
     entity_read_cache_init(&e->read_cache);
-    int rc = store->shared ? entity_recent_create(&e->recent, err) : 0;
+    int rc = store_is_shared(store) ? entity_recent_create(&e->recent, err) : 0;
     rc = rc == 0 ? entity_types_load(e, err) : rc;
     if (rc < 0) {
         entities_close(e);
@@ -273,8 +273,8 @@ struct store *entities_store(struct entities *e)
 
 int64_t entities_now(struct entities *e)
 {
-    const struct shared_ops *shared = e->store->shared;
-    return shared && shared->now ? shared->now(e->store) : clock_wall_ms();
+    const struct store_ops *ops = e->store->ops;
+    return ops->now ? ops->now(e->store) : clock_wall_ms();
 }
 
 uint64_t entities_position(struct entities *e)
@@ -306,9 +306,9 @@ int entities_begin(struct entities *e, struct tidings_error *err)
 
 bool entities_begin_unlocked(struct entities *e)
 {
-    const struct shared_ops *shared = e->store->shared;
+    const struct store_ops *ops = e->store->ops;
     e->has_added_types = false;
-    e->in_batch = shared && shared->begin_unlocked && shared->begin_unlocked(e->store);
+    e->in_batch = ops->begin_unlocked && ops->begin_unlocked(e->store);
     return e->in_batch;
 }
 

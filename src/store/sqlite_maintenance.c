@@ -97,7 +97,7 @@ int sqlite_care_check(const char *path, published_row_fn published, struct trans
         return rc;
     }
     rc = sqlite_care_check_rules(sqlite_store_of(store), err);
-    rc = rc == 0 ? store->kept->each_published(store, published, NULL, err) : rc;
+    rc = rc == 0 ? store->ops->each_published(store, published, NULL, err) : rc;
     rc = rc == 0 ? transfer_count(store, ret, err) : rc;
     store->ops->destroy(store);
     return rc < 0 ? error_wrap(err, rc, "database '%s'", path) : 0;

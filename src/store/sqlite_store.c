@@ -524,7 +524,6 @@ static int sqlite_tasks_each(struct store *store, kept_task_fn fn, void *user,
 /* ---------------------------------------------------------------------------------------------- */
 
 static const struct store_ops sqlite_ops;
-static const struct kept_ops sqlite_kept;
 
 struct sqlite_store *sqlite_store_of(struct store *store)
 {
@@ -921,7 +920,6 @@ static int sqlite_store_load(const char *path, bool is_target, bool is_lossy, st
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->base.ops = &sqlite_ops;
-    s->base.kept = &sqlite_kept;
     s->db = db;
     rc = sqlite_store_lay_out(s, err);
     rc = rc == 0 && !is_target ? sqlite_check_whole(s, err) : rc;
@@ -995,9 +993,6 @@ static const struct store_ops sqlite_ops = {
     .put_key = sqlite_store_put_key,
     .find_key = sqlite_store_find_key,
     .idle = sqlite_idle,
-};
-
-static const struct kept_ops sqlite_kept = {
     .publish = sqlite_published_put,
     .unpublish = sqlite_published_remove,
     .each_published = sqlite_published_each,

@@ -29,7 +29,7 @@ int sqlite_store_limit(struct store *store, int64_t max_bytes, struct tidings_er
  * `store` are those of sqlite_store_open. Positions are theirs: one order for everything kept.
  */
 
-/* Operations of struct kept_ops. */
+/* Operations of struct store_ops. */
 int sqlite_published_put(struct store *store, const struct published_row *row,
                          uint64_t *ret_position, struct tidings_error *err);
 int sqlite_published_remove(struct store *store, const struct published_row *gone,
@@ -44,7 +44,7 @@ int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
 
 struct sqlite3_stmt;
 
-/* Operations of struct kept_ops. */
+/* Operations of struct store_ops. */
 int sqlite_tasks_put(struct store *store, const struct kept_task *task, struct tidings_error *err);
 
 /* A row of SQLITE_TASK_COLUMNS, from that column on. */
@@ -70,7 +70,7 @@ struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first);
 int changelog_sqlite_create(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
 
-/* An operation of struct kept_ops, as changelog_sqlite_create is. */
+/* An operation of struct store_ops, as changelog_sqlite_create is. */
 int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
                         void *user, struct tidings_error *err);
 

@@ -106,79 +106,11 @@ struct entity_scope {
 typedef bool (*entity_version_fn)(void *user, const struct entity_version *version);
 typedef bool (*entity_type_fn)(void *user, const struct entity_type_row *row);
 
-struct store;
-
-struct store_ops {
-    const char *name;
-    void (*destroy)(struct store *store); /* what was not committed is gone */
-
-    int (*begin)(struct store *store, struct tidings_error *err);
-    /* After a failure everything since `begin` is gone, as after rollback. TIDINGS_E_UNKNOWN: for
-     * now; it may be there when the program is started again. */
-    int (*commit)(struct store *store, struct tidings_error *err);
-    void (*rollback)(struct store *store);
-    /* Of the newest change (put, put_type): each has a higher one than all before, also after the
-     * program was started again. 0: nothing outlives the program. */
-    uint64_t (*position)(struct store *store);
-
-    /* Add a version later than all of its entity (`to` is ignored). `replaces_current`: it takes
-     * the place of the current one, which is forgotten. After a failure only rollback is possible.
-     */
-    int (*put)(struct store *store, const struct entity_version *version, bool replaces_current,
-               struct tidings_error *err);
-    /* Forget the versions of `id` that ended at or before `end`. */
-    int (*forget)(struct store *store, struct tidings_str id, int64_t end,
-                  struct tidings_error *err);
-
-    /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none.
-     * TIDINGS_E_INTERNAL (history too): it is not what was written; `ret` is filled as it is. */
-    int (*find)(struct store *store, struct tidings_str id, int64_t at, struct entity_version *ret,
-                struct tidings_error *err);
-    /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.
-     */
-    int (*nth)(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
-               struct tidings_error *err);
-    /* The versions of `id` with from >= `first`, oldest first. */
-    int (*history)(struct store *store, struct tidings_str id, int64_t first, entity_version_fn fn,
-                   void *user, struct tidings_error *err);
-    /* Current versions with an id greater than `after`, by id (bytes). */
-    int (*list)(struct store *store, const struct entity_scope *scope, struct tidings_str after,
-                entity_version_fn fn, void *user, struct tidings_error *err);
-
-    /* TIDINGS_E_EXISTS. */
-    int (*put_type)(struct store *store, const struct entity_type_row *row,
-                    struct tidings_error *err);
-    /* By name, then in the order they were added. */
-    int (*types)(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err);
-
-    /* One of that owner and key goes, for good: it is too old. Others may go then, at once or with
-     * the commit, and are gone after it: of this owner's the oldest beyond ENTITY_KEYS_OF_ONE, and
-     * those that are older than ENTITY_KEY_AGE_MS (some may stay for a while); while there are more
-     * than ENTITY_KEYS, the oldest of whoever has most, so that nobody who has fewer loses any to
-     * others. */
-    int (*put_key)(struct store *store, const struct entity_key *key, struct tidings_error *err);
-    /* 1, or 0 when it is not known. */
-    int (*find_key)(struct store *store, struct tidings_str owner, struct tidings_str key,
-                    struct entity_key *ret, struct tidings_error *err);
-
-    /* Outside begin … commit, when nothing else is to be done: work that was put off. 1: there is
-     * more of it. A failure costs speed and nothing else. */
-    int (*idle)(struct store *store, struct tidings_error *err);
-};
-
 #define ENTITY_KEYS 10000u
 #define ENTITY_KEYS_OF_ONE 1000u
 #define ENTITY_KEY_AGE_MS (24 * 60 * 60 * INT64_C(1000))
 /* When there are too many: of the largest owner, which has so many, so many go at once. */
 #define ENTITY_KEYS_DROPPED(count) ((count) / 8 > 0 ? (count) / 8 : 1)
-
-struct kept_ops;   /* store/store.h */
-struct shared_ops; /* store/store.h */
-struct store {
-    const struct store_ops *ops;
-    const struct kept_ops *kept;     /* NULL: nothing outlives the program */
-    const struct shared_ops *shared; /* NULL: nobody else writes here */
-};
 
 /* -------------------------------------------------------------------------------------------------
  * The durable side of a store, what it keeps beside the rows of entities: published resources, and
@@ -289,33 +221,6 @@ typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
 
 struct transfer_ops; /* store/copy.h */
 
-/* What a store that outlives the program can do beyond struct store_ops. */
-struct kept_ops {
-    /* Inside a batch. A failure leaves nothing but rollback. */
-    int (*publish)(struct store *store, const struct published_row *row, uint64_t *ret_position,
-                   struct tidings_error *err);
-    /* Of `gone` the URI, the metadata and whether it was subscribable count. */
-    int (*unpublish)(struct store *store, const struct published_row *gone, uint64_t *ret_position,
-                     struct tidings_error *err);
-    /* Everything that is published. */
-    int (*each_published)(struct store *store, published_row_fn fn, void *user,
-                          struct tidings_error *err);
-    /* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to
-     * this one is not among them. */
-    int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
-                       void *user, struct tidings_error *err);
-    /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
-    int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
-                            struct changelog **ret, struct tidings_error *err);
-    const struct transfer_ops *transfer; /* copying it into another */
-    /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
-     * id, unless that has ended (TIDINGS_E_CONFLICT) or there is no room for it (TIDINGS_E_LIMIT);
-     * forget those whose time to live has passed at that Unix time. `each_task`: outside. */
-    int (*put_task)(struct store *store, const struct kept_task *task, struct tidings_error *err);
-    int (*sweep_tasks)(struct store *store, int64_t now_ms, struct tidings_error *err);
-    int (*each_task)(struct store *store, kept_task_fn fn, void *user, struct tidings_error *err);
-};
-
 #define SHARED_NAME_MAX 128u            /* of a node, a lease */
 #define SHARED_SESSION_MAX (256u << 10) /* bytes of a session's state */
 #define SHARED_TASK_ID_MAX 128u
@@ -359,7 +264,93 @@ struct shared_heard {
     uint64_t refused; /* notices that somebody else wrote, or altered */
 };
 
-struct shared_ops {
+struct store;
+
+struct store_ops {
+    const char *name;
+    void (*destroy)(struct store *store); /* what was not committed is gone */
+
+    int (*begin)(struct store *store, struct tidings_error *err);
+    /* After a failure everything since `begin` is gone, as after rollback. TIDINGS_E_UNKNOWN: for
+     * now; it may be there when the program is started again. */
+    int (*commit)(struct store *store, struct tidings_error *err);
+    void (*rollback)(struct store *store);
+    /* Of the newest change (put, put_type): each has a higher one than all before, also after the
+     * program was started again. 0: nothing outlives the program. */
+    uint64_t (*position)(struct store *store);
+
+    /* Add a version later than all of its entity (`to` is ignored). `replaces_current`: it takes
+     * the place of the current one, which is forgotten. After a failure only rollback is possible.
+     */
+    int (*put)(struct store *store, const struct entity_version *version, bool replaces_current,
+               struct tidings_error *err);
+    /* Forget the versions of `id` that ended at or before `end`. */
+    int (*forget)(struct store *store, struct tidings_str id, int64_t end,
+                  struct tidings_error *err);
+
+    /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none.
+     * TIDINGS_E_INTERNAL (history too): it is not what was written; `ret` is filled as it is. */
+    int (*find)(struct store *store, struct tidings_str id, int64_t at, struct entity_version *ret,
+                struct tidings_error *err);
+    /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.
+     */
+    int (*nth)(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
+               struct tidings_error *err);
+    /* The versions of `id` with from >= `first`, oldest first. */
+    int (*history)(struct store *store, struct tidings_str id, int64_t first, entity_version_fn fn,
+                   void *user, struct tidings_error *err);
+    /* Current versions with an id greater than `after`, by id (bytes). */
+    int (*list)(struct store *store, const struct entity_scope *scope, struct tidings_str after,
+                entity_version_fn fn, void *user, struct tidings_error *err);
+
+    /* TIDINGS_E_EXISTS. */
+    int (*put_type)(struct store *store, const struct entity_type_row *row,
+                    struct tidings_error *err);
+    /* By name, then in the order they were added. */
+    int (*types)(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err);
+
+    /* One of that owner and key goes, for good: it is too old. Others may go then, at once or with
+     * the commit, and are gone after it: of this owner's the oldest beyond ENTITY_KEYS_OF_ONE, and
+     * those that are older than ENTITY_KEY_AGE_MS (some may stay for a while); while there are more
+     * than ENTITY_KEYS, the oldest of whoever has most, so that nobody who has fewer loses any to
+     * others. */
+    int (*put_key)(struct store *store, const struct entity_key *key, struct tidings_error *err);
+    /* 1, or 0 when it is not known. */
+    int (*find_key)(struct store *store, struct tidings_str owner, struct tidings_str key,
+                    struct entity_key *ret, struct tidings_error *err);
+
+    /* Outside begin … commit, when nothing else is to be done: work that was put off. 1: there is
+     * more of it. A failure costs speed and nothing else. */
+    int (*idle)(struct store *store, struct tidings_error *err);
+
+    /* ---- a store that outlives the program; NULL in others ---- */
+
+    /* Inside a batch. A failure leaves nothing but rollback. */
+    int (*publish)(struct store *store, const struct published_row *row, uint64_t *ret_position,
+                   struct tidings_error *err);
+    /* Of `gone` the URI, the metadata and whether it was subscribable count. */
+    int (*unpublish)(struct store *store, const struct published_row *gone, uint64_t *ret_position,
+                     struct tidings_error *err);
+    /* Everything that is published. */
+    int (*each_published)(struct store *store, published_row_fn fn, void *user,
+                          struct tidings_error *err);
+    /* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to
+     * this one is not among them. */
+    int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+                       void *user, struct tidings_error *err);
+    /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
+    int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
+                            struct changelog **ret, struct tidings_error *err);
+    const struct transfer_ops *transfer; /* copying it into another */
+    /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
+     * id, unless that has ended (TIDINGS_E_CONFLICT) or there is no room for it (TIDINGS_E_LIMIT);
+     * forget those whose time to live has passed at that Unix time. `each_task`: outside. */
+    int (*put_task)(struct store *store, const struct kept_task *task, struct tidings_error *err);
+    int (*sweep_tasks)(struct store *store, int64_t now_ms, struct tidings_error *err);
+    int (*each_task)(struct store *store, kept_task_fn fn, void *user, struct tidings_error *err);
+
+    /* ---- a store that other nodes write to as well; NULL in others ---- */
+
     /* Everything that others committed since the last time, in the order of positions. Outside of
      * batches, and right after `begin`. What `fn` was given counts as followed. */
     int (*follow)(struct store *rows, kept_change_fn fn, void *user, struct tidings_error *err);
@@ -453,6 +444,22 @@ struct shared_ops {
     /* 32 bytes that all nodes have alike, for seals; made with the store. */
     int (*secret)(struct store *rows, unsigned char out[32], struct tidings_error *err);
 };
+
+struct store {
+    const struct store_ops *ops;
+};
+
+/* Returns true if the store outlives the program. */
+static inline bool store_is_durable(const struct store *store)
+{
+    return store->ops->create_changelog != NULL;
+}
+
+/* Returns true if other nodes write to the store as well. */
+static inline bool store_is_shared(const struct store *store)
+{
+    return store->ops->follow != NULL;
+}
 
 /* -------------------------------------------------------------------------------------------------
  * The checksum of a stored version, by which bytes that changed on the disk are noticed.

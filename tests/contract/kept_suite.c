@@ -58,8 +58,8 @@ uint64_t kept_publish(struct store *store, const char *uri, const char *content)
     row.about.uri = tidings_str(uri);
     row.about.etag = STR("e");
     kept_begin(store);
-    int rc = content ? store->kept->publish(store, &row, &position, NULL)
-                     : store->kept->unpublish(store, &row, &position, NULL);
+    int rc = content ? store->ops->publish(store, &row, &position, NULL)
+                     : store->ops->unpublish(store, &row, &position, NULL);
     assert_int_equal(rc, 0);
     kept_commit(store);
     return position;
@@ -71,7 +71,7 @@ static int unpublish(struct store *store, const char *uri, bool not_subscribable
     struct published_row gone = {.created = false};
     gone.about.uri = tidings_str(uri);
     gone.about.not_subscribable = not_subscribable;
-    return store->kept->unpublish(store, &gone, ret_position, NULL);
+    return store->ops->unpublish(store, &gone, ret_position, NULL);
 }
 
 /* ---- what the file knows --------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ uint64_t kept_check_changes(struct store *store, size_t max, const char *expecte
     struct tidings_error err = {0};
     uint64_t floor = 77;
     buf_init(&out, 65536);
-    if (store->kept->each_change(store, max, &floor, print_change, &out, &err) < 0) {
+    if (store->ops->each_change(store, max, &floor, print_change, &out, &err) < 0) {
         fail_msg("%s", err.text);
     }
     assert_string_equal(out.len > 0 ? out.ptr : "", expected);
@@ -178,8 +178,7 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     kept_commit(store);
     struct buf out;
     buf_init(&out, 1u << 24);
-    assert_int_equal(store->kept->each_change(store, SIZE_MAX, &floor, print_change, &out, NULL),
-                     0);
+    assert_int_equal(store->ops->each_change(store, SIZE_MAX, &floor, print_change, &out, NULL), 0);
     size_t lines = 0;
     for (size_t i = 0; i < out.len; i++) {
         lines += out.ptr[i] == '\n';
@@ -203,7 +202,7 @@ static void a_removed_resource_stays_unsubscribable(void **state)
     row.about.not_subscribable = true;
     for (unsigned i = 0; i < 3; i++) {
         row.about.uri = tidings_str((const char *[]){"p:///here", "p:///gone", "p:///back"}[i]);
-        assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
+        assert_int_equal(store->ops->publish(store, &row, &position, NULL), 0);
     }
     kept_commit(store);
     kept_begin(store);
@@ -252,19 +251,19 @@ static void what_is_published_comes_back_as_it_was(void **state)
     row.about.priority = 0.3;
     row.about.has_priority = true;
     kept_begin(store);
-    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
+    assert_int_equal(store->ops->publish(store, &row, &position, NULL), 0);
     row.about.uri = STR("p:///empty");
     row.content = STR_EMPTY;
-    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
+    assert_int_equal(store->ops->publish(store, &row, &position, NULL), 0);
     row.about.uri = STR("p:///gone");
-    assert_int_equal(store->kept->publish(store, &row, &position, NULL), 0);
+    assert_int_equal(store->ops->publish(store, &row, &position, NULL), 0);
     assert_int_equal(unpublish(store, "p:///gone", false, &position), 0);
     kept_commit(store);
     store->ops->destroy(store);
     store = open_store(false);
     struct found f = {.count = 0};
     buf_init(&f.text, 4096);
-    assert_int_equal(store->kept->each_published(store, print_row, &f, NULL), 0);
+    assert_int_equal(store->ops->each_published(store, print_row, &f, NULL), 0);
     assert_string_equal(f.text.ptr, "p:///x text/x title 12345 6 0.3 1\n"
                                     "p:///empty text/x title 12345 0 0.3 1\n");
     buf_deinit(&f.text);
@@ -285,7 +284,7 @@ static struct run start(bool is_fresh)
     struct run r = {.rows = open_store(is_fresh)};
     struct tidings_error err = {0};
     uint64_t position = r.rows->ops->position(r.rows);
-    if (r.rows->kept->create_changelog(r.rows, &roomy_limits, &r.log, &err) < 0) {
+    if (r.rows->ops->create_changelog(r.rows, &roomy_limits, &r.log, &err) < 0) {
         fail_msg("%s", err.text);
     }
     assert_true(r.log->is_durable);
@@ -360,7 +359,7 @@ static void put_task(struct store *store, const char *id, const char *status, co
         .ttl_ms = ttl_ms,
     };
     kept_begin(store);
-    assert_int_equal(store->kept->put_task(store, &task, NULL), expected);
+    assert_int_equal(store->ops->put_task(store, &task, NULL), expected);
     kept_commit(store);
 }
 
@@ -377,7 +376,7 @@ static void check_tasks(struct store *store, const char *expected)
 {
     struct buf lines;
     buf_init(&lines, 4096);
-    assert_int_equal(store->kept->each_task(store, print_task, &lines, NULL), 0);
+    assert_int_equal(store->ops->each_task(store, print_task, &lines, NULL), 0);
     assert_string_equal(lines.len > 0 ? lines.ptr : "", expected);
     buf_deinit(&lines);
 }
@@ -407,15 +406,15 @@ static void tasks_whose_time_has_passed_are_forgotten(void **state)
     put_task(store, "long", "working", "", 3600000, 0);
     put_task(store, "none", "working", "", 0, 0); /* as one is taken back */
     kept_begin(store);
-    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 1000, NULL), 0);
+    assert_int_equal(store->ops->sweep_tasks(store, clock_wall_ms() + 1000, NULL), 0);
     kept_commit(store);
     check_tasks(store, "brief completed {} 60000\nlong working  3600000\n");
     kept_begin(store);
-    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
+    assert_int_equal(store->ops->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
     store->ops->rollback(store);
     check_tasks(store, "brief completed {} 60000\nlong working  3600000\n");
     kept_begin(store);
-    assert_int_equal(store->kept->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
+    assert_int_equal(store->ops->sweep_tasks(store, clock_wall_ms() + 120000, NULL), 0);
     kept_commit(store);
     check_tasks(store, "long working  3600000\n");
     store->ops->destroy(store);

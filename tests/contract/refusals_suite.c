@@ -231,7 +231,7 @@ static int run_task(struct keeper_job *base, struct entities *e)
                                    .created_ms = now,
                                    .updated_ms = now,
                                    .ttl_ms = 3600000};
-    int rc = entities_store(e)->kept->put_task(entities_store(e), &task, &base->err);
+    int rc = entities_store(e)->ops->put_task(entities_store(e), &task, &base->err);
     base->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT;
     return rc;
 }
@@ -363,7 +363,7 @@ static int open_all(void **state)
     size_t unseen = 0;
     (void)state;
     opened = store->open();
-    assert_int_equal(opened->kept->create_changelog(opened, &limits, &changelog, &err), 0);
+    assert_int_equal(opened->ops->create_changelog(opened, &limits, &changelog, &err), 0);
     assert_int_equal(keeper_open(opened, &keeper, &err), 0);
     assert_true(!store->follows || keeper_on_follow(keeper, &follower, &err) == 0);
     published = published_create(&max_count, &max_bytes, &err);

@@ -38,7 +38,7 @@ static struct changelog *make_log(const struct changelog_limits *limits, struct 
     if (postgres_store_open(log_urls[logs++], STR("tidings"), &store, err) < 0) {
         return NULL;
     }
-    (void)store->kept->create_changelog(store, limits, &log, err);
+    (void)store->ops->create_changelog(store, limits, &log, err);
     store->ops->destroy(store);
     return log;
 }

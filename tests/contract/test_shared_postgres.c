@@ -43,7 +43,7 @@ static void what_one_commits_others_follow_in_order(void **state)
                         "1 types\n2 entity x\n3 announced n:///1 e o 7\n5 published p:///2=there\n"
                         "6 published p:///1 gone\n");
     assert_string_equal(store_followed(b, true), "");
-    assert_int_equal(b->shared->followed(b), 6);
+    assert_int_equal(b->ops->followed(b), 6);
     assert_int_equal(store_put_alone(b, "y", 1, "1"), 7);
     assert_string_equal(store_followed(a, true), "7 entity y\n");
     assert_string_equal(store_followed(b, true), "");
@@ -60,12 +60,12 @@ static void newest_position_is_known_before_it_is_followed(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     for (uint64_t n = 1; n <= 3; n++) {
         store_publish_alone(a, "p:///1", n % 2 ? "odd" : "even");
-        assert_int_equal(b->shared->newest(b, &newest, NULL), 0);
+        assert_int_equal(b->ops->newest(b, &newest, NULL), 0);
         assert_int_equal(newest, n);
-        assert_int_equal(b->shared->followed(b), 0);
+        assert_int_equal(b->ops->followed(b), 0);
     }
     (void)store_followed(b, false);
-    assert_int_equal(b->shared->followed(b), 3);
+    assert_int_equal(b->ops->followed(b), 3);
     store_close(a);
     store_close(b);
 }
@@ -86,7 +86,7 @@ static void what_an_owner_announces_is_told_from_what_a_program_does(void **stat
     struct buf lines;
     uint64_t floor = 0;
     buf_init(&lines, 4096);
-    assert_int_equal(b->kept->each_change(b, 100, &floor, store_print, &lines, NULL), 0);
+    assert_int_equal(b->ops->each_change(b, 100, &floor, store_print, &lines, NULL), 0);
     assert_string_equal(lines.ptr, all);
     buf_deinit(&lines);
     store_close(a);
@@ -118,7 +118,7 @@ static void unsubscribable_changes_stay_so_at_other_nodes(void **state)
     store_close(b);
     b = store_open(url);
     buf_init(&lines, 4096);
-    assert_int_equal(b->kept->each_change(b, 5, &floor, store_print, &lines, NULL), 0);
+    assert_int_equal(b->ops->each_change(b, 5, &floor, store_print, &lines, NULL), 0);
     assert_non_null(strstr(lines.ptr, "2 announced n:///dark/2 e o 7 mute\n3 announced n:///light "
                                       "e o 7\n4 mounted m:///dark e o 7 mute\n"));
     assert_non_null(strstr(lines.ptr, "7 published p:///dark/2 mute gone\n"));
@@ -148,8 +148,8 @@ static void what_was_handed_out_counts_as_followed(void **state)
     }
     store_commit(a);
     unsigned count = 0;
-    assert_int_equal(b->shared->follow(b, take_three, &count, NULL), 0);
-    assert_int_equal(b->shared->followed(b), 3);
+    assert_int_equal(b->ops->follow(b, take_three, &count, NULL), 0);
+    assert_int_equal(b->ops->followed(b), 3);
     const char *rest = store_followed(b, true);
     const char *at = rest;
     for (unsigned i = 4; i <= 2500; i++) {
@@ -217,11 +217,11 @@ static void bytes_that_strangers_choose_are_kept_as_they_are(void **state)
                                    .at = 1};
     struct entity_key found;
     store_begin(a);
-    assert_int_equal(a->kept->publish(a, &row, &position, &err), 0);
+    assert_int_equal(a->ops->publish(a, &row, &position, &err), 0);
     assert_int_equal(a->ops->put_key(a, &key, &err), 0);
     store_commit(a);
-    assert_int_equal(b->shared->follow(b, check_strange, &row, &err), 0);
-    assert_int_equal(b->shared->followed(b), 1);
+    assert_int_equal(b->ops->follow(b, check_strange, &row, &err), 0);
+    assert_int_equal(b->ops->followed(b), 1);
     assert_int_equal(b->ops->find_key(b, key.owner, key.key, &found, &err), 1);
     assert_true(str_eq(found.text, key.text));
     assert_int_equal(b->ops->find_key(b, STR("o"), key.key, &found, &err), 0);
@@ -320,7 +320,7 @@ static void *count_up(void *user)
         struct tidings_error err = {0};
         int64_t n = 0;
         int rc = store->ops->begin(store, &err);
-        rc = rc == 0 ? store->shared->follow(store, ignore, NULL, &err) : rc;
+        rc = rc == 0 ? store->ops->follow(store, ignore, NULL, &err) : rc;
         int found =
             rc == 0 ? store->ops->find(store, STR("counter"), TIMELINE_FOREVER, &v, &err) : rc;
         if (found < 0 || (found == 1 && !str_to_i64(v.value, &n))) {
@@ -368,9 +368,9 @@ static void writers_at_once_make_one_order_without_gaps(void **state)
     }
     /* Each batch has three positions. */
     for (int i = 0; i < 20000 && order.last < WRITERS * ROUNDS * 3; i++) {
-        struct pollfd p = {.fd = reader->shared->descriptor(reader), .events = POLLIN};
+        struct pollfd p = {.fd = reader->ops->descriptor(reader), .events = POLLIN};
         (void)poll(&p, p.fd >= 0 ? 1 : 0, 5);
-        assert_int_equal(reader->shared->follow(reader, check_order, &order, NULL), 0);
+        assert_int_equal(reader->ops->follow(reader, check_order, &order, NULL), 0);
     }
     for (int i = 0; i < WRITERS; i++) {
         pthread_join(writers[i].thread, NULL);
@@ -406,7 +406,7 @@ static void nodes_that_start_at_once_make_one_store(void **state)
     for (int i = 0; i < 5; i++) {
         pthread_join(threads[i], NULL);
         assert_non_null(rows[i]);
-        assert_int_equal(rows[i]->shared->secret(rows[i], i == 0 ? secret : other, NULL), 0);
+        assert_int_equal(rows[i]->ops->secret(rows[i], i == 0 ? secret : other, NULL), 0);
         assert_true(i == 0 || memcmp(secret, other, 32) == 0);
     }
     for (int i = 0; i < 5; i++) {
@@ -424,8 +424,8 @@ static void a_cursor_of_one_node_goes_on_at_another(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct changelog *of_a = NULL, *of_b = NULL;
     uint64_t number = 0;
-    assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
-    assert_int_equal(b->kept->create_changelog(b, &limits, &of_b, NULL), 0);
+    assert_int_equal(a->ops->create_changelog(a, &limits, &of_a, NULL), 0);
+    assert_int_equal(b->ops->create_changelog(b, &limits, &of_b, NULL), 0);
     uint64_t epoch_a = of_a->ops->epoch(of_a), epoch_b = of_b->ops->epoch(of_b);
     assert_string_equal(store_followed(a, false), "run\n");
     store_followed(b, false);
@@ -452,20 +452,20 @@ static void a_lease_is_one_holders_for_a_while(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     int64_t left = 0;
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
-    assert_int_equal(b->shared->lease(b, STR("m"), STR("B"), 15000, &left, &err), 0);
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(b->ops->lease(b, STR("m"), STR("B"), 15000, &left, &err), 0);
     assert_in_range(left, 1, 15000);
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 1, NULL, &err), 1);
-    while (b->shared->lease(b, STR("m"), STR("B"), 15000, &left, &err) == 0) {
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 1, NULL, &err), 1);
+    while (b->ops->lease(b, STR("m"), STR("B"), 15000, &left, &err) == 0) {
         assert_in_range(left, 0, 1);
     }
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
-    assert_int_equal(a->shared->release(a, STR("m"), STR("A"), &err), 0); /* not its own */
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
-    assert_int_equal(b->shared->release(b, STR("m"), STR("B"), &err), 0);
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15001, NULL, &err), TIDINGS_E_INVALID);
-    assert_int_equal(a->shared->lease(a, tidings_strn("a\0b", 3), STR("A"), 100, NULL, &err),
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(a->ops->release(a, STR("m"), STR("A"), &err), 0); /* not its own */
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(b->ops->release(b, STR("m"), STR("B"), &err), 0);
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15001, NULL, &err), TIDINGS_E_INVALID);
+    assert_int_equal(a->ops->lease(a, tidings_strn("a\0b", 3), STR("A"), 100, NULL, &err),
                      TIDINGS_E_INVALID);
     store_close(a);
     store_close(b);
@@ -484,7 +484,7 @@ static void check_nodes(struct store *store, const char *expected)
     struct buf out;
     buf_init(&out, 65536);
     buf_puts(&out, STR(""));
-    assert_int_equal(store->shared->each_node(store, print_node, &out, NULL), 0);
+    assert_int_equal(store->ops->each_node(store, print_node, &out, NULL), 0);
     assert_string_equal(out.ptr, expected);
     buf_deinit(&out);
 }
@@ -500,26 +500,26 @@ static void nodes_are_known_by_name_while_they_live(void **state)
     }
     struct node_row row = {
         .name = STR("one"), .version = STR("1"), .state = STR("{}"), .followed = 7};
-    assert_int_equal(a->shared->put_node(a, &row, 60000, &err), 0);
+    assert_int_equal(a->ops->put_node(a, &row, 60000, &err), 0);
     row.followed = 8;
-    assert_int_equal(a->shared->put_node(a, &row, 60000, &err), 0);
-    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), TIDINGS_E_EXISTS);
+    assert_int_equal(a->ops->put_node(a, &row, 60000, &err), 0);
+    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), TIDINGS_E_EXISTS);
     assert_non_null(strstr(err.text, "'one'"));
     row.name = STR("two");
-    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), 0);
+    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), 0);
     check_nodes(a, "one 1 {} 8 alive\ntwo 1 {} 8 alive\n");
-    assert_int_equal(b->shared->drop_node(b, STR("one"), &err), 0); /* not its own */
-    assert_int_equal(a->shared->drop_node(a, STR("one"), &err), 0);
+    assert_int_equal(b->ops->drop_node(b, STR("one"), &err), 0); /* not its own */
+    assert_int_equal(a->ops->drop_node(a, STR("one"), &err), 0);
     check_nodes(a, "two 1 {} 8 alive\n");
     row.name = STR("three");
-    assert_int_equal(a->shared->put_node(a, &row, 0, &err), 0);
+    assert_int_equal(a->ops->put_node(a, &row, 0, &err), 0);
     check_nodes(a, "three 1 {} 8 gone\ntwo 1 {} 8 alive\n");
     row.name = STR("three"); /* gone: another may be called so */
-    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), 0);
+    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), 0);
     char large[5000];
     memset(large, 'x', sizeof large);
     row.state = tidings_strn(large, sizeof large);
-    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), TIDINGS_E_LIMIT);
+    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), TIDINGS_E_LIMIT);
     store_close(a);
     store_close(b);
 }
@@ -531,33 +531,33 @@ static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     struct session_row row = {.id = STR("s"), .node = STR("A"), .state = STR("{1}")}, taken;
-    assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 0);
-    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
+    assert_int_equal(b->ops->take_session(b, STR("s"), STR("B"), &taken, &err), 0);
+    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
     row.state = STR("{2}");
-    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
-    assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 1);
+    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
+    assert_int_equal(b->ops->take_session(b, STR("s"), STR("B"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{2}")) && str_eq(taken.node, STR("B")));
     assert_int_equal(taken.generation, 1);
     assert_true(taken.used_ms > 1000000000000);
     assert_string_equal(store_followed(a, false), "session s at B\n");
     assert_string_equal(store_followed(b, false), "");
-    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     row = (struct session_row){
         .id = STR("s"), .node = STR("B"), .state = STR("{3}"), .generation = 1};
-    assert_int_equal(b->shared->put_session(b, &row, &err), 0);
+    assert_int_equal(b->ops->put_session(b, &row, &err), 0);
     row.node = STR("A"); /* the same generation, by who lost it */
-    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
-    assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 1);
+    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(a->ops->take_session(a, STR("s"), STR("A"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{3}")) && taken.generation == 2);
-    assert_int_equal(a->shared->age_sessions(a, 60000, &err), 0);
-    assert_int_equal(a->shared->drop_session(a, STR("s"), &err), 0);
+    assert_int_equal(a->ops->age_sessions(a, 60000, &err), 0);
+    assert_int_equal(a->ops->drop_session(a, STR("s"), &err), 0);
     row =
         (struct session_row){.id = STR("s"), .node = STR("A"), .state = STR("{}"), .generation = 2};
-    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     row.generation = 0;
-    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
-    assert_int_equal(a->shared->age_sessions(a, 0, &err), 0);
-    assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 0);
+    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
+    assert_int_equal(a->ops->age_sessions(a, 0, &err), 0);
+    assert_int_equal(a->ops->take_session(a, STR("s"), STR("A"), &taken, &err), 0);
     store_close(a);
     store_close(b);
 }

@@ -209,8 +209,8 @@ static void a_restart_of_the_database_loses_nothing(void **state)
     store_announce_alone(a, "n:///1");
     postgres_server_down(server);
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
-    assert_int_equal(b->shared->follow(b, store_print, NULL, &err), TIDINGS_E_BUSY);
-    assert_int_equal(b->shared->wake(b), 1);
+    assert_int_equal(b->ops->follow(b, store_print, NULL, &err), TIDINGS_E_BUSY);
+    assert_int_equal(b->ops->wake(b), 1);
     postgres_server_up(server);
     recover(a);
     recover(b);
@@ -258,7 +258,7 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct changelog *log = NULL;
     uint64_t number = 0;
-    assert_int_equal(b->kept->create_changelog(b, &limits, &log, NULL), 0);
+    assert_int_equal(b->ops->create_changelog(b, &limits, &log, NULL), 0);
     uint64_t epoch = log->ops->epoch(log);
     store_followed(a, false);
     uint64_t kept = store_put_alone(a, "x", 1, "1");
@@ -272,7 +272,7 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
     /* One writes it down, both follow it; what was announced is gone. */
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_string_equal(store_followed(b, false), "broken\n");
-    assert_true(a->shared->followed(a) > UINT64_C(1) << 40);
+    assert_true(a->ops->followed(a) > UINT64_C(1) << 40);
     assert_true(log->ops->resume(log, epoch, kept, true, &number)); /* what is durable is there */
     uint64_t next = store_put_alone(a, "y", 1, "1");
     assert_true(next > announced + (UINT64_C(1) << 40));
@@ -347,7 +347,7 @@ static void a_database_that_went_back_is_noticed(void **state)
     struct changelog *log = NULL;
     uint64_t number = 0;
     struct tidings_error err = {0};
-    assert_int_equal(a->kept->create_changelog(a, &limits, &log, NULL), 0);
+    assert_int_equal(a->ops->create_changelog(a, &limits, &log, NULL), 0);
     uint64_t first = store_put_alone(a, "x", 1, "1");
     uint64_t second = store_put_alone(a, "x", 2, "2");
     char sql[128];
@@ -362,7 +362,7 @@ static void a_database_that_went_back_is_noticed(void **state)
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_int_equal(store_value(a, "x"), 1);
     assert_false(log->ops->resume(log, log->ops->epoch(log), first, true, &number));
-    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
+    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
     log->ops->destroy(log);
     store_close(a);
 }
@@ -376,10 +376,10 @@ static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct changelog *of_a = NULL, *of_b = NULL;
     uint64_t number = 0;
-    assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
+    assert_int_equal(a->ops->create_changelog(a, &limits, &of_a, NULL), 0);
     uint64_t epoch = of_a->ops->epoch(of_a);
     postgres_server_exec(server, schema, "UPDATE tidings_runs SET until=1");
-    assert_int_equal(b->kept->create_changelog(b, &limits, &of_b, NULL), 0);
+    assert_int_equal(b->ops->create_changelog(b, &limits, &of_b, NULL), 0);
     uint64_t later = store_put_alone(b, "x", 1, "1");
     (void)store_followed(b, true);
     assert_false(of_b->ops->knows(of_b, epoch, later));

@@ -25,22 +25,22 @@ static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
     (void)state;
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = store_open(url);
-    assert_int_equal(a->shared->descriptor(a), -1);
+    assert_int_equal(a->ops->descriptor(a), -1);
     store_followed(a, false);
     store_followed(b, false);
-    assert_int_equal(b->shared->descriptor(b), -1); /* once: it may have the number of another */
-    struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+    assert_int_equal(b->ops->descriptor(b), -1); /* once: it may have the number of another */
+    struct pollfd p = {.fd = b->ops->descriptor(b), .events = POLLIN};
     assert_true(p.fd >= 0);
     store_put_alone(a, "x", 1, "1");
     assert_int_equal(poll(&p, 1, 10000), 1);
-    assert_int_equal(b->shared->wake(b), 1);
+    assert_int_equal(b->ops->wake(b), 1);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     assert_int_equal(poll(&p, 1, 0), 0);
     for (int i = 1; i <= 10; i++) {
         store_put_alone(b, "y", i, "1"); /* the answer to the notification comes later or not */
         (void)poll(&p, 1, 0);
-        assert_int_equal(b->shared->wake(b), 0);
-        assert_false(b->shared->has_news(b));
+        assert_int_equal(b->ops->wake(b), 0);
+        assert_false(b->ops->has_news(b));
     }
     store_close(a);
     store_close(b);
@@ -54,7 +54,7 @@ static void what_is_told_while_something_is_asked_is_heard(void **state)
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = store_open(url);
     store_followed(b, false);
-    assert_false(b->shared->has_news(b));
+    assert_false(b->ops->has_news(b));
     for (int i = 1; i <= 10; i++) {
         char line[64];
         store_put_alone(a, "x", i, "1");
@@ -62,10 +62,10 @@ static void what_is_told_while_something_is_asked_is_heard(void **state)
         do { /* nobody looks at the descriptor */
             assert_int_equal(store_value(b, "other"), -1);
             assert_true(clock_monotonic_ms() < until);
-        } while (!b->shared->has_news(b));
+        } while (!b->ops->has_news(b));
         (void)snprintf(line, sizeof line, "%d entity x\n", i);
         assert_string_equal(store_followed(b, true), line);
-        assert_false(b->shared->has_news(b));
+        assert_false(b->ops->has_news(b));
     }
     store_close(a);
     store_close(b);
@@ -92,7 +92,7 @@ static void a_node_has_one_connection(void **state)
     struct tidings_error err = {0};
     struct buf unused;
     buf_init(&unused, 4096);
-    while (b->shared->follow(b, store_print, &unused, &err) < 0) {
+    while (b->ops->follow(b, store_print, &unused, &err) < 0) {
         assert_true(clock_monotonic_ms() < until);
         (void)poll(NULL, 0, 20);
     }
@@ -101,7 +101,7 @@ static void a_node_has_one_connection(void **state)
     do {
         assert_int_equal(store_value(b, "other"), -1);
         assert_true(clock_monotonic_ms() < until);
-    } while (!b->shared->has_news(b));
+    } while (!b->ops->has_news(b));
     assert_string_equal(store_followed(b, true), "2 entity x\n");
     assert_int_equal(postgres_server_number(server, schema, all), 2);
     store_close(a);

@@ -77,7 +77,7 @@ static void what_came_together_is_followed_together(void **state)
     }
     struct buf told;
     buf_init(&told, 4096);
-    while (b->shared->followed(b) < 20) {
+    while (b->ops->followed(b) < 20) {
         hearer_await(b);
         buf_puts(&told, tidings_str(store_followed(b, true)));
     }
@@ -93,7 +93,7 @@ static void what_came_together_is_followed_together(void **state)
     for (int i = 21; i <= 20 + (int)HEARD_MAX + 5; i++) {
         store_put_alone(a, "x", i, "1");
     }
-    while (b->shared->followed(b) < 20 + HEARD_MAX + 5) {
+    while (b->ops->followed(b) < 20 + HEARD_MAX + 5) {
         hearer_await(b);
         store_followed(b, true);
     }
@@ -218,11 +218,11 @@ static void what_was_overtaken_is_not_told(void **state)
     store_put_alone(a, "x", 1, "1");
     hearer_await(c);
     hearer_follows(c, "1 entity x\n", 1, 0, 0, &before);
-    assert_true(a->shared->begin_unlocked(a));
+    assert_true(a->ops->begin_unlocked(a));
     store_put(a, "bad", 1, "1");
     store_put_alone(b, "good", 1, "1");
     assert_true(a->ops->commit(a, &err) < 0);
-    assert_true(a->shared->must_run_again(a));
+    assert_true(a->ops->must_run_again(a));
     hearer_await(c);
     hearer_follows(c, "2 entity good\n", 2, 0, 0, &before);
     store_followed(a, false);
@@ -231,7 +231,7 @@ static void what_was_overtaken_is_not_told(void **state)
     hearer_follows(c, "3 entity again\n", 3, 0, 0, &before);
     /* One that is not overtaken tells its rows like any other. */
     postgres_store_of(a)->locked_left = 0;
-    assert_true(a->shared->begin_unlocked(a));
+    assert_true(a->ops->begin_unlocked(a));
     store_put(a, "alone", 1, "1");
     store_commit(a);
     hearer_await(c);

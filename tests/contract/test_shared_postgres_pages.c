@@ -99,15 +99,15 @@ static void what_is_taken_back_was_not_sent_either(void **state)
 static int descriptor_of(struct store *b)
 {
     store_followed(b, false);
-    (void)b->shared->descriptor(b); /* once: it may have the number of another */
-    return b->shared->descriptor(b);
+    (void)b->ops->descriptor(b); /* once: it may have the number of another */
+    return b->ops->descriptor(b);
 }
 
 /* Until it is told that there is something to follow. */
 static void await_wake(struct store *b)
 {
-    while (!b->shared->has_news(b)) {
-        struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+    while (!b->ops->has_news(b)) {
+        struct pollfd p = {.fd = b->ops->descriptor(b), .events = POLLIN};
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
     }
 }
@@ -145,7 +145,7 @@ static void whatever_it_is_who_is_notified_follows_it(void **state)
     }
     buf_puts(&told, tidings_str(store_followed(b, true)));
     assert_string_equal(told.ptr, store_followed(late, true));
-    assert_int_equal(b->shared->followed(b), 300);
+    assert_int_equal(b->ops->followed(b), 300);
     buf_deinit(&told);
     store_close(a);
     store_close(b);
@@ -167,11 +167,11 @@ static void who_notifies_of_what_never_happened_changes_nothing(void **state)
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         (void)snprintf(sql, sizeof sql, "SELECT pg_notify('%s', '%s')", channel, said[i]);
         postgres_server_exec(server, postgres_url_schema(url), sql);
-        struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+        struct pollfd p = {.fd = b->ops->descriptor(b), .events = POLLIN};
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-        (void)b->shared->wake(b);
+        (void)b->ops->wake(b);
         assert_string_equal(store_followed(b, true), "");
-        assert_int_equal(b->shared->followed(b), last);
+        assert_int_equal(b->ops->followed(b), last);
         char id[16], line[32];
         (void)snprintf(id, sizeof id, "e%zu", i);
         last = store_put_alone(a, id, 1, "1");
@@ -261,7 +261,7 @@ static void a_page_of_another_position_than_was_followed_is_not_used(void **stat
                         "4 published p:///4=x\n5 entity y\n6 published p:///6=x\n");
     store_put(b, "y", 3, "3");
     store_commit(b);
-    assert_int_equal(b->shared->followed(b), 7);
+    assert_int_equal(b->ops->followed(b), 7);
     store_close(a);
     store_close(b);
 }
@@ -288,7 +288,7 @@ static void who_has_read_what_was_not_followed_does_not_go_back(void **state)
     store_put_alone(a, "x", 3, "3");
     store_put_alone(a, "x", 4, "4");
     assert_int_equal(store_value(b, "x"), 4);
-    assert_int_equal(b->shared->follow(b, take_one, &taken, NULL), 0);
+    assert_int_equal(b->ops->follow(b, take_one, &taken, NULL), 0);
     assert_int_equal(taken, 3);
     assert_int_equal(store_value(b, "x"), 4);
     (void)store_followed(b, false);

@@ -106,7 +106,7 @@ struct forging {
 static void forge(struct forging *f, const char *told, unsigned by_notice, unsigned refused)
 {
     char line[64];
-    uint64_t position = f->b->shared->followed(f->b) + 1;
+    uint64_t position = f->b->ops->followed(f->b) + 1;
     struct shared_heard before = hearer_heard(f->b);
     stranger_says(&f->w, buf_str(&f->text));
     hearer_await(f->b);
@@ -129,7 +129,7 @@ static void nobody_but_a_node_is_believed(void **state)
     struct tidings_error err = {0};
     stranger_open(&f.w, server, postgres_url_schema(url), true);
     buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
-    assert_int_equal(f.b->shared->secret(f.b, f.secret, &err), 0);
+    assert_int_equal(f.b->ops->secret(f.b, f.secret, &err), 0);
     f.place = postgres_store_of(f.b)->place;
     const struct row_notice_place here = f.place;
     uint64_t next = 1;
@@ -243,13 +243,13 @@ static void after_a_restart_rows_are_told_again(void **state)
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     postgres_server_down(server);
     postgres_server_up(server);
-    while (b->shared->descriptor(b) >= 0) { /* until it knows that the connection is lost */
+    while (b->ops->descriptor(b) >= 0) { /* until it knows that the connection is lost */
         (void)hearer_take(b);
     }
     struct buf unused;
     struct tidings_error err = {0};
     buf_init(&unused, 4096);
-    while (b->shared->follow(b, store_print, &unused, &err) < 0 || b->shared->descriptor(b) < 0) {
+    while (b->ops->follow(b, store_print, &unused, &err) < 0 || b->ops->descriptor(b) < 0) {
     }
     buf_deinit(&unused);
     store_put_alone(a, "y", 1, "1"); /* connects */

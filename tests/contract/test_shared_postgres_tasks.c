@@ -31,7 +31,7 @@ struct task_node {
 static struct task_node node_open(void)
 {
     struct task_node n = {.rows = store_open(url)};
-    assert_int_equal(n.rows->kept->create_changelog(n.rows, &limits, &n.log, NULL), 0);
+    assert_int_equal(n.rows->ops->create_changelog(n.rows, &limits, &n.log, NULL), 0);
     return n;
 }
 
@@ -63,7 +63,7 @@ static int put(struct task_node *n, const char *id, const char *status, const ch
         .room = room,
     };
     store_begin(n->rows);
-    int rc = n->rows->kept->put_task(n->rows, &task, NULL);
+    int rc = n->rows->ops->put_task(n->rows, &task, NULL);
     store_commit(n->rows);
     return rc;
 }
@@ -74,7 +74,7 @@ static const char *found(struct task_node *n, const char *id)
     static char text[256];
     struct kept_task t;
     text[0] = '\0';
-    int rc = n->rows->shared->find_task(n->rows, tidings_str(id), &t, NULL);
+    int rc = n->rows->ops->find_task(n->rows, tidings_str(id), &t, NULL);
     assert_true(rc >= 0);
     if (rc == 1) {
         assert_true(str_eq(t.client, STR("alice")));
@@ -97,7 +97,7 @@ static void a_task_of_one_node_is_found_at_another(void **state)
     store_begin(b.rows);
     assert_string_equal(found(&b, "t"), "input_required  {\"1.q\":{}} ");
     assert_int_equal(
-        b.rows->shared->put_task_answers(b.rows, STR("t"), STR("{\"1.q\":{\"n\":1}}"), NULL), 0);
+        b.rows->ops->put_task_answers(b.rows, STR("t"), STR("{\"1.q\":{\"n\":1}}"), NULL), 0);
     store_commit(b.rows);
     assert_int_equal(put(&a, "t", "input_required", "{\"1.q\":{}}", NULL), 0); /* keeps them */
     assert_string_equal(found(&a, "t"), "input_required  {\"1.q\":{}} {\"1.q\":{\"n\":1}}");
@@ -128,7 +128,7 @@ static const char *end_stale(struct task_node *n)
         .status = STR("failed"), .message = STR("gone"), .payload = STR("{}")};
     memset(&ended, 0, sizeof ended);
     store_begin(n->rows);
-    assert_int_equal(n->rows->shared->end_stale_tasks(n->rows, &end, note_ended, NULL, NULL), 0);
+    assert_int_equal(n->rows->ops->end_stale_tasks(n->rows, &end, note_ended, NULL, NULL), 0);
     store_commit(n->rows);
     return ended.text;
 }
@@ -142,21 +142,21 @@ static void those_of_a_node_that_is_gone_have_failed(void **state)
     assert_int_equal(put(&a, "asked", "input_required", "{\"1.q\":{}}", NULL), 0);
     assert_int_equal(put(&a, "done", "completed", "", NULL), 0);
     assert_int_equal(put(&b, "other", "working", "", NULL), 0);
-    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 0);
     /* It did not say that it lives. */
     postgres_server_exec(server, schema,
                          "UPDATE tidings_runs SET until=1 WHERE epoch=(SELECT run FROM"
                          " tidings_tasks WHERE id='ran')");
     assert_string_equal(found(&b, "ran"), "working    lost"); /* at once */
     assert_string_equal(found(&b, "done"), "completed {\"a\":1}  ");
-    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 1);
+    assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 1);
     (void)end_stale(&b);
     assert_int_equal(ended.count, 2);
     assert_non_null(strstr(ended.text, "ran failed\n"));
     assert_non_null(strstr(ended.text, "asked failed\n"));
     assert_string_equal(found(&b, "asked"), "failed {}  ");
     assert_string_equal(found(&b, "other"), "working   ");
-    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 0);
     assert_int_equal(put(&a, "ran", "completed", "", NULL), TIDINGS_E_CONFLICT); /* too late */
     node_close(&a);
     node_close(&b);
@@ -182,10 +182,10 @@ static void whose_time_has_passed_is_gone_and_that_is_told_once(void **state)
     assert_int_equal(put(&a, "t", "completed", "", NULL), 0);
     postgres_server_exec(server, schema, "UPDATE tidings_tasks SET until=1");
     assert_string_equal(found(&a, "t"), "");
-    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 1);
+    assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 1);
     assert_string_equal(end_stale(&b), "t gone\n");
     assert_string_equal(end_stale(&a), "");
-    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 0);
     node_close(&a);
     node_close(&b);
 }
@@ -204,7 +204,7 @@ static void who_has_another_clock_does_not_make_a_task_go(void **state)
                                    .updated_ms = 1,
                                    .ttl_ms = HOUR_MS};
     store_begin(b.rows);
-    assert_int_equal(b.rows->kept->put_task(b.rows, &late, NULL), 0);
+    assert_int_equal(b.rows->ops->put_task(b.rows, &late, NULL), 0);
     store_commit(b.rows);
     assert_string_equal(found(&b, "t"), "cancelled   ");
     assert_string_equal(end_stale(&a), "");
@@ -265,8 +265,8 @@ static void rows_of_strangers_that_are_too_large_are_none(void **state)
                        "DELETE FROM tidings_tasks;INSERT INTO tidings_tasks VALUES(%s)", forged[i]);
         postgres_server_exec(server, schema, sql);
         struct kept_task t;
-        assert_int_equal(a.rows->shared->find_task(a.rows, STR("t"), &t, NULL), 0);
-        assert_int_equal(a.rows->kept->each_task(a.rows, fail_if_called, NULL, NULL), 0);
+        assert_int_equal(a.rows->ops->find_task(a.rows, STR("t"), &t, NULL), 0);
+        assert_int_equal(a.rows->ops->each_task(a.rows, fail_if_called, NULL, NULL), 0);
         (void)end_stale(&a); /* which has failed, if it said that it ran, with a bounded id */
     }
     node_close(&a);
@@ -280,14 +280,14 @@ static void what_cannot_be_kept_is_refused(void **state)
     struct kept_task task = {.id = STR("a\0b"), .status = STR("working"), .ttl_ms = 1};
     struct tidings_error err = {0};
     store_begin(a.rows);
-    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
+    assert_int_equal(a.rows->ops->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
     char name[SHARED_TASK_CLIENT_MAX + 1];
     memset(name, 'x', sizeof name);
     task.id = STR("a");
     task.client = tidings_strn(name, sizeof name);
-    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
+    assert_int_equal(a.rows->ops->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
     task.client = tidings_strn("a\0b", 3);
-    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), 0);
+    assert_int_equal(a.rows->ops->put_task(a.rows, &task, &err), 0);
     store_commit(a.rows);
     node_close(&a);
 }

@@ -41,13 +41,13 @@ static struct store *open_settled(const char *at)
 
 static void begin_unlocked(struct store *store)
 {
-    assert_true(store->shared->begin_unlocked(store));
+    assert_true(store->ops->begin_unlocked(store));
 }
 
 /* As the keeper does: from the beginning, with the lock, and after the others. */
 static const char *begin_again(struct store *store)
 {
-    assert_true(store->shared->must_run_again(store));
+    assert_true(store->ops->must_run_again(store));
     store->ops->rollback(store);
     store_begin(store);
     return store_followed(store, true);
@@ -97,7 +97,7 @@ static void a_batch_without_the_lock_is_kept_like_others(void **state)
     assert_int_equal(store_value(b, "y"), 7);
     assert_int_equal(number("SELECT position FROM tidings_state"), 6);
     assert_int_equal(number("SELECT count(*) FROM tidings_current"), 2);
-    assert_int_equal(a->shared->followed(a), 6);
+    assert_int_equal(a->ops->followed(a), 6);
     store_close(a);
     store_close(b);
 }
@@ -110,7 +110,7 @@ static void what_is_rolled_back_was_never_there(void **state)
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     a->ops->rollback(a);
-    assert_false(a->shared->must_run_again(a));
+    assert_false(a->ops->must_run_again(a));
     assert_int_equal(store_value(a, "x"), -1);
     begin_unlocked(a);
     store_put(a, "x", 1, "2");
@@ -212,7 +212,7 @@ static void a_compare_and_set_is_decided_by_what_is_there_at_the_commit(void **s
     assert_int_equal(compare_and_set(e, &arena, 1, "2"), 0); /* as far as is known here */
     store_put_alone(b, "x", 2, "9");
     assert_true(entities_commit(e, &err) < 0);
-    assert_true(a->shared->must_run_again(a));
+    assert_true(a->ops->must_run_again(a));
     assert_int_equal(entities_begin(e, &err), 0);
     assert_string_equal(store_followed(a, true), "3 entity x\n");
     assert_int_equal(compare_and_set(e, &arena, 1, "2"), TIDINGS_E_CONFLICT);
@@ -321,7 +321,7 @@ static void overtake(struct store *a, struct store *b, int64_t from)
 static unsigned count_locked(struct store *a)
 {
     unsigned count = 0;
-    while (!a->shared->begin_unlocked(a)) {
+    while (!a->ops->begin_unlocked(a)) {
         store_begin(a);
         store_commit(a);
         assert_true(++count < 1000);
@@ -349,7 +349,7 @@ static void who_is_overtaken_again_and_again_tries_less(void **state)
         store_begin(a);
         (void)store_followed(a, true);
         store_commit(a);
-        assert_false(a->shared->begin_unlocked(a));
+        assert_false(a->ops->begin_unlocked(a));
     }
     assert_int_equal(count_locked(a), 64);
     for (int i = 0; i < 64; i++) { /* and in peace it is forgotten */
@@ -388,7 +388,7 @@ static void of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost(void 
     store_put(a, "x", 1, "1");
     postgres_proxy_be(p, PROXY_LOSE_QUESTION);
     assert_int_equal(commit_fails(a), TIDINGS_E_UNKNOWN);
-    assert_true(a->shared->must_run_again(a));
+    assert_true(a->ops->must_run_again(a));
     postgres_proxy_be(p, PROXY_PASS);
     assert_int_equal(begin_soon(a), 0);
     store_put(a, "x", 1, "1");
@@ -410,10 +410,10 @@ static void of_a_commit_without_an_answer_it_is_not_known_that_it_was_kept(void 
     store_put(a, "x", 1, "1");
     postgres_proxy_be(p, PROXY_LOSE_ANSWER);
     assert_int_equal(commit_fails(a), TIDINGS_E_UNKNOWN);
-    assert_true(a->shared->must_run_again(a));
+    assert_true(a->ops->must_run_again(a));
     postgres_proxy_be(p, PROXY_PASS);
     assert_int_equal(begin_soon(a), TIDINGS_E_UNKNOWN); /* somebody wrote: it, or another */
-    assert_false(a->shared->must_run_again(a));
+    assert_false(a->ops->must_run_again(a));
     assert_string_equal(store_followed(a, true), "1 entity x\n"); /* like another's */
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     store_put_alone(a, "x", 2, "2");
@@ -450,7 +450,7 @@ static void a_commit_that_comes_after_its_batch_was_run_again_changes_nothing(vo
         assert_int_equal(number("SELECT count(*) FROM tidings_versions WHERE id='x'"), writes);
         assert_string_equal(store_followed(b, true),
                             writes ? "1 entity w\n2 entity x\n" : "1 entity w\n");
-        assert_int_equal(b->shared->followed(b), 2);
+        assert_int_equal(b->ops->followed(b), 2);
         store_close(a);
         store_close(b);
         postgres_proxy_stop(p);
@@ -472,7 +472,7 @@ static void a_connection_that_was_lost_between_batches_is_made_again(void **stat
             server, schema,
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE backend_type='client backend' AND pid<>pg_backend_pid()");
-        while (!a->shared->begin_unlocked(a)) {
+        while (!a->ops->begin_unlocked(a)) {
             store_begin(a);
             store_commit(a);
         }
@@ -488,7 +488,7 @@ static void a_connection_that_was_lost_between_batches_is_made_again(void **stat
             a->ops->rollback(a); /* it was noticed before that */
             continue;
         }
-        assert_true(a->shared->must_run_again(a));
+        assert_true(a->ops->must_run_again(a));
         assert_int_equal(begin_soon(a), 0);
         store_commit(a);
     }

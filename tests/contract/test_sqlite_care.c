@@ -77,7 +77,7 @@ static void publish(struct store *r, const char *content)
         .content = tidings_str(content),
         .about = {.uri = STR("p:///x"), .mime_type = STR("text/plain"), .etag = tidings_str(etag)}};
     assert_int_equal(r->ops->begin(r, NULL), 0);
-    assert_int_equal(r->kept->publish(r, &row, &position, NULL), 0);
+    assert_int_equal(r->ops->publish(r, &row, &position, NULL), 0);
     assert_int_equal(r->ops->commit(r, NULL), 0);
 }
 

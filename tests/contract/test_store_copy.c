@@ -73,8 +73,8 @@ static void publish(struct store *store, const char *uri, const char *content)
     uint64_t position = 0;
     row.about.not_subscribable = !content;
     assert_int_equal(store->ops->begin(store, NULL), 0);
-    assert_int_equal(content ? store->kept->publish(store, &row, &position, NULL)
-                             : store->kept->unpublish(store, &row, &position, NULL),
+    assert_int_equal(content ? store->ops->publish(store, &row, &position, NULL)
+                             : store->ops->unpublish(store, &row, &position, NULL),
                      0);
     assert_int_equal(store->ops->commit(store, NULL), 0);
 }
@@ -92,7 +92,7 @@ static void put_task(struct store *store, const char *id, const char *status, co
         .ttl_ms = 3600000,
     };
     assert_int_equal(store->ops->begin(store, NULL), 0);
-    assert_int_equal(store->kept->put_task(store, &task, NULL), 0);
+    assert_int_equal(store->ops->put_task(store, &task, NULL), 0);
     assert_int_equal(store->ops->commit(store, NULL), 0);
 }
 
@@ -115,7 +115,7 @@ static uint64_t fill(const char *name, uint64_t seed)
                                          .schema = STR("{}"),
                                          .description = STR("d"),
                                          .options = STR("")};
-    assert_int_equal(store->kept->create_changelog(store, &limits, &log, NULL), 0);
+    assert_int_equal(store->ops->create_changelog(store, &limits, &log, NULL), 0);
     uint64_t epoch = log->ops->epoch(log);
     assert_int_equal(store->ops->begin(store, NULL), 0);
     assert_int_equal(store->ops->put_type(store, &type, NULL), 0);
@@ -169,9 +169,9 @@ static void describe(const char *name, uint64_t epoch, struct buf *out)
     struct changelog *log = NULL;
     uint64_t floor = 0, number = 0;
     store_dump(store, out);
-    assert_int_equal(store->kept->each_change(store, 10000, &floor, put_change, out, NULL), 0);
-    assert_int_equal(store->kept->each_task(store, print_task, out, NULL), 0);
-    assert_int_equal(store->kept->create_changelog(store, &limits, &log, NULL), 0);
+    assert_int_equal(store->ops->each_change(store, 10000, &floor, put_change, out, NULL), 0);
+    assert_int_equal(store->ops->each_task(store, print_task, out, NULL), 0);
+    assert_int_equal(store->ops->create_changelog(store, &limits, &log, NULL), 0);
     bool goes_on = log->ops->resume(log, epoch, 3, true, &number);
     buf_putf(out, "floor %llu resumes %d at %llu unknown %d\n", (unsigned long long)floor, goes_on,
              (unsigned long long)number, log->ops->resume(log, epoch + 1, 3, true, &number));
@@ -244,7 +244,7 @@ static int put_one(void *user, const struct transfer_row *row, struct tidings_er
         return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
     }
     assert_int_equal(s->to->ops->begin(s->to, err), 0);
-    assert_int_equal(s->to->kept->transfer->put(s->to, row, err), 0);
+    assert_int_equal(s->to->ops->transfer->put(s->to, row, err), 0);
     return s->to->ops->commit(s->to, err);
 }
 
@@ -280,9 +280,9 @@ static void interrupted_anywhere_it_goes_on(void **state)
             fresh_name(d & 2, to);
             struct store *source = open_store(from), *target = open_target(to);
             struct stopping s = {target, rows};
-            assert_int_equal(target->kept->transfer->begin(target, tidings_str(from), &mark, &err),
+            assert_int_equal(target->ops->transfer->begin(target, tidings_str(from), &mark, &err),
                              0);
-            is_whole = source->kept->transfer->each(source, mark, put_one, &s, &err) == 0;
+            is_whole = source->ops->transfer->each(source, mark, put_one, &s, &err) == 0;
             target->ops->destroy(target);
             source->ops->destroy(source);
             struct store *none = NULL;
@@ -365,10 +365,10 @@ static void a_store_in_use_is_not_copied(void **state)
         fresh_name(false, to);
         (void)fill(from, 2);
         struct store *store = open_store(from);
-        if (store->shared) {
+        if (store_is_shared(store)) {
             const struct node_row node = {
                 .name = STR("alive"), .version = STR("1"), .state = STR("{}")};
-            assert_int_equal(store->shared->put_node(store, &node, 60000, &err), 0);
+            assert_int_equal(store->ops->put_node(store, &node, 60000, &err), 0);
         }
         assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_BUSY);
         store->ops->destroy(store);

@@ -169,7 +169,7 @@ static int open_as_server(struct store **r, struct tidings_error *err)
     const struct changelog_limits limits = {.max_entries = 1};
     struct changelog *log = NULL;
     int rc = sqlite_store_open(path, r, err);
-    rc = rc == 0 ? (*r)->kept->create_changelog(*r, &limits, &log, err) : rc;
+    rc = rc == 0 ? (*r)->ops->create_changelog(*r, &limits, &log, err) : rc;
     if (log) {
         log->ops->destroy(log);
     } else if (*r) {

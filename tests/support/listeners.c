@@ -20,16 +20,16 @@ struct store *hearer_open(const char *at)
 {
     struct store *b = store_open(at);
     store_followed(b, false);
-    (void)b->shared->descriptor(b); /* once: it may have the number of another */
-    assert_true(b->shared->descriptor(b) >= 0);
+    (void)b->ops->descriptor(b); /* once: it may have the number of another */
+    assert_true(b->ops->descriptor(b) >= 0);
     return b;
 }
 
 int hearer_take(struct store *b)
 {
-    struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+    struct pollfd p = {.fd = b->ops->descriptor(b), .events = POLLIN};
     assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-    return b->shared->wake(b);
+    return b->ops->wake(b);
 }
 
 void hearer_await(struct store *b)
@@ -41,7 +41,7 @@ void hearer_await(struct store *b)
 struct shared_heard hearer_heard(struct store *b)
 {
     struct shared_heard h;
-    b->shared->heard(b, &h);
+    b->ops->heard(b, &h);
     return h;
 }
 

@@ -12,11 +12,11 @@
 #include "store/memory_store.h"
 #include "support/shared_memory_private.h"
 
-static const struct store_ops shared_memory_ops_table;
+static const struct store_ops shared_memory_ops;
 
 struct node *shared_memory_node(struct store *store)
 {
-    assert(store->ops == &shared_memory_ops_table);
+    assert(store->ops == &shared_memory_ops);
     return (struct node *)(void *)store;
 }
 
@@ -329,7 +329,7 @@ static void node_destroy(struct store *store)
     mem_free(n);
 }
 
-static const struct store_ops shared_memory_ops_table = {
+static const struct store_ops shared_memory_ops = {
     .name = "shared memory",
     .destroy = node_destroy,
     .begin = node_begin,
@@ -347,13 +347,36 @@ static const struct store_ops shared_memory_ops_table = {
     .put_key = node_put_key,
     .find_key = node_find_key,
     .idle = node_idle,
+    .publish = shared_memory_publish,
+    .unpublish = shared_memory_unpublish,
+    .each_published = shared_memory_each_published,
+    .each_change = shared_memory_each_change,
+    .create_changelog = shared_memory_create_changelog,
+    .follow = shared_memory_follow,
+    .followed = shared_memory_followed,
+    .newest = shared_memory_newest,
+    .descriptor = shared_memory_descriptor,
+    .wake = shared_memory_woken,
+    .begin_unlocked = shared_memory_begin_unlocked,
+    .must_run_again = shared_memory_must_run_again,
+    .announce = shared_memory_announce,
+    .lease = shared_memory_lease,
+    .release = shared_memory_release,
+    .put_node = shared_memory_put_node,
+    .drop_node = shared_memory_drop_node,
+    .each_node = shared_memory_each_node,
+    .put_session = shared_memory_put_session,
+    .take_session = shared_memory_take_session,
+    .drop_session = shared_memory_drop_session,
+    .age_sessions = shared_memory_age_sessions,
+    .secret = shared_memory_secret,
 };
 
 struct store *shared_memory_connect(struct shared_memory *db)
 {
     struct node *n = mem_zalloc(sizeof(*n));
     assert(n);
-    n->base = (struct store){&shared_memory_ops_table, &shared_memory_kept_ops, &shared_memory_ops};
+    n->base = (struct store){&shared_memory_ops};
     n->db = db;
     n->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert(n->wake >= 0);

@@ -95,8 +95,8 @@ void shared_memory_wake_others(struct node *n)
 
 /* ---- what is kept beside them ---------------------------------------------------------------- */
 
-static int node_publish(struct store *store, const struct published_row *row,
-                        uint64_t *ret_position, struct tidings_error *err)
+int shared_memory_publish(struct store *store, const struct published_row *row,
+                          uint64_t *ret_position, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -117,8 +117,8 @@ static int node_publish(struct store *store, const struct published_row *row,
     return 0;
 }
 
-static int node_unpublish(struct store *store, const struct published_row *gone,
-                          uint64_t *ret_position, struct tidings_error *err)
+int shared_memory_unpublish(struct store *store, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -135,8 +135,8 @@ static int node_unpublish(struct store *store, const struct published_row *gone,
     return 0;
 }
 
-static int node_each_published(struct store *store, published_row_fn fn, void *user,
-                               struct tidings_error *err)
+int shared_memory_each_published(struct store *store, published_row_fn fn, void *user,
+                                 struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -154,8 +154,8 @@ static bool is_row(const struct entry *e)
     return e->change.kind <= KEPT_FILE || kept_is_announced(e->change.kind);
 }
 
-static int node_each_change(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
-                            void *user, struct tidings_error *err)
+int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor,
+                              kept_change_fn fn, void *user, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -291,8 +291,8 @@ static const struct changelog_ops log_ops = {
     .bytes = log_bytes,
 };
 
-static int node_create_changelog(struct store *store, const struct changelog_limits *limits,
-                                 struct changelog **ret, struct tidings_error *err)
+int shared_memory_create_changelog(struct store *store, const struct changelog_limits *limits,
+                                   struct changelog **ret, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -312,14 +312,6 @@ static int node_create_changelog(struct store *store, const struct changelog_lim
     *ret = &l->base;
     return shared_memory_leave(n, 0);
 }
-
-const struct kept_ops shared_memory_kept_ops = {
-    .publish = node_publish,
-    .unpublish = node_unpublish,
-    .each_published = node_each_published,
-    .each_change = node_each_change,
-    .create_changelog = node_create_changelog,
-};
 
 /* ---- following ------------------------------------------------------------------------------- */
 

@@ -87,7 +87,16 @@ void shared_memory_free_entries(struct list *entries);
 /* The next position. */
 uint64_t shared_memory_add(struct node *n, struct kept_change change);
 void shared_memory_wake_others(struct node *n);
-extern const struct kept_ops shared_memory_kept_ops;
+int shared_memory_publish(struct store *store, const struct published_row *row,
+                          uint64_t *ret_position, struct tidings_error *err);
+int shared_memory_unpublish(struct store *store, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err);
+int shared_memory_each_published(struct store *store, published_row_fn fn, void *user,
+                                 struct tidings_error *err);
+int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor,
+                              kept_change_fn fn, void *user, struct tidings_error *err);
+int shared_memory_create_changelog(struct store *store, const struct changelog_limits *limits,
+                                   struct changelog **ret, struct tidings_error *err);
 int shared_memory_follow(struct store *store, kept_change_fn fn, void *user,
                          struct tidings_error *err);
 uint64_t shared_memory_followed(struct store *store);
@@ -96,7 +105,27 @@ int shared_memory_announce(struct store *store, enum kept_kind kind,
                            struct tidings_error *err);
 
 /* shared_memory_rows.c */
-extern const struct shared_ops shared_memory_ops;
+int shared_memory_newest(struct store *store, uint64_t *ret, struct tidings_error *err);
+int shared_memory_descriptor(struct store *store);
+int shared_memory_woken(struct store *store);
+int shared_memory_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
+int shared_memory_release(struct store *store, struct tidings_str name, struct tidings_str holder,
+                          struct tidings_error *err);
+int shared_memory_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
+                           struct tidings_error *err);
+int shared_memory_drop_node(struct store *store, struct tidings_str name,
+                            struct tidings_error *err);
+int shared_memory_each_node(struct store *store, node_row_fn fn, void *user,
+                            struct tidings_error *err);
+int shared_memory_put_session(struct store *store, const struct session_row *row,
+                              struct tidings_error *err);
+int shared_memory_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                               struct session_row *ret, struct tidings_error *err);
+int shared_memory_drop_session(struct store *store, struct tidings_str id,
+                               struct tidings_error *err);
+int shared_memory_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err);
+int shared_memory_secret(struct store *store, unsigned char out[32], struct tidings_error *err);
 void shared_memory_free_rows(struct list *rows);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "support/shared_memory_private.h"
 
-static int node_descriptor(struct store *store)
+int shared_memory_descriptor(struct store *store)
 {
     struct node *n = shared_memory_node(store);
     bool is_new = n->is_wake_new;
@@ -24,7 +24,7 @@ static int node_descriptor(struct store *store)
                : n->wake;
 }
 
-static int node_wake(struct store *store)
+int shared_memory_woken(struct store *store)
 {
     uint64_t count;
     (void)!read(shared_memory_node(store)->wake, &count, sizeof count);
@@ -100,8 +100,8 @@ void shared_memory_free_rows(struct list *rows)
     }
 }
 
-static int node_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
-                      int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
+int shared_memory_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
+                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -121,8 +121,8 @@ static int node_lease(struct store *store, struct tidings_str name, struct tidin
     return shared_memory_leave(n, is_ours);
 }
 
-static int node_release(struct store *store, struct tidings_str name, struct tidings_str holder,
-                        struct tidings_error *err)
+int shared_memory_release(struct store *store, struct tidings_str name, struct tidings_str holder,
+                          struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -136,8 +136,8 @@ static int node_release(struct store *store, struct tidings_str name, struct tid
     return shared_memory_leave(n, 0);
 }
 
-static int node_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
-                         struct tidings_error *err)
+int shared_memory_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
+                           struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     char mine[24];
@@ -164,7 +164,7 @@ static int node_put_node(struct store *store, const struct node_row *row, int64_
     return shared_memory_leave(n, 0);
 }
 
-static int node_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
+int shared_memory_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -178,8 +178,8 @@ static int node_drop_node(struct store *store, struct tidings_str name, struct t
     return shared_memory_leave(n, 0);
 }
 
-static int node_each_node(struct store *store, node_row_fn fn, void *user,
-                          struct tidings_error *err)
+int shared_memory_each_node(struct store *store, node_row_fn fn, void *user,
+                            struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -201,8 +201,8 @@ static int node_each_node(struct store *store, node_row_fn fn, void *user,
     return shared_memory_leave(n, 0);
 }
 
-static int node_put_session(struct store *store, const struct session_row *row,
-                            struct tidings_error *err)
+int shared_memory_put_session(struct store *store, const struct session_row *row,
+                              struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -221,8 +221,8 @@ static int node_put_session(struct store *store, const struct session_row *row,
     return shared_memory_leave(n, 0);
 }
 
-static int node_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
-                             struct session_row *ret, struct tidings_error *err)
+int shared_memory_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
+                               struct session_row *ret, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -249,7 +249,8 @@ static int node_take_session(struct store *store, struct tidings_str id, struct 
     return shared_memory_leave(n, 1);
 }
 
-static int node_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err)
+int shared_memory_drop_session(struct store *store, struct tidings_str id,
+                               struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -263,7 +264,7 @@ static int node_drop_session(struct store *store, struct tidings_str id, struct 
     return shared_memory_leave(n, 0);
 }
 
-static int node_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
+int shared_memory_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -279,7 +280,7 @@ static int node_age_sessions(struct store *store, int64_t idle_ms, struct tiding
     return shared_memory_leave(n, 0);
 }
 
-static int node_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
+int shared_memory_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -290,7 +291,7 @@ static int node_newest(struct store *store, uint64_t *ret, struct tidings_error 
     return shared_memory_leave(n, 0);
 }
 
-static int node_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
+int shared_memory_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -300,27 +301,3 @@ static int node_secret(struct store *store, unsigned char out[32], struct tiding
     memset(out, 0x5a, 32);
     return shared_memory_leave(n, 0);
 }
-
-/* ---- the table ---------------------------------------------------------------------------------
- */
-
-const struct shared_ops shared_memory_ops = {
-    .follow = shared_memory_follow,
-    .followed = shared_memory_followed,
-    .newest = node_newest,
-    .descriptor = node_descriptor,
-    .wake = node_wake,
-    .begin_unlocked = shared_memory_begin_unlocked,
-    .must_run_again = shared_memory_must_run_again,
-    .announce = shared_memory_announce,
-    .lease = node_lease,
-    .release = node_release,
-    .put_node = node_put_node,
-    .drop_node = node_drop_node,
-    .each_node = node_each_node,
-    .put_session = node_put_session,
-    .take_session = node_take_session,
-    .drop_session = node_drop_session,
-    .age_sessions = node_age_sessions,
-    .secret = node_secret,
-};

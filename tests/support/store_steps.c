@@ -76,7 +76,7 @@ static uint64_t announce_as(struct store *store, enum kept_kind kind, const char
                                           .has_size = true,
                                           .not_subscribable = is_unsubscribable(uri)};
     uint64_t position = 0;
-    must(store->shared->announce(store, kind, &change, &position, &err), &err);
+    must(store->ops->announce(store, kind, &change, &position, &err), &err);
     return position;
 }
 
@@ -107,8 +107,8 @@ uint64_t store_publish_alone(struct store *store, const char *uri, const char *c
     row.about.uri = tidings_str(uri);
     row.about.not_subscribable = is_unsubscribable(uri);
     store_begin(store);
-    must(content ? store->kept->publish(store, &row, &position, &err)
-                 : store->kept->unpublish(store, &row, &position, &err),
+    must(content ? store->ops->publish(store, &row, &position, &err)
+                 : store->ops->unpublish(store, &row, &position, &err),
          &err);
     store_commit(store);
     return position;
@@ -181,6 +181,6 @@ const char *store_followed(struct store *store, bool positions)
     buf_clear(&lines);
     buf_puts(&lines, STR(""));
     has_positions = positions;
-    must(store->shared->follow(store, store_print, &lines, &err), &err);
+    must(store->ops->follow(store, store_print, &lines, &err), &err);
     return lines.ptr;
 }
