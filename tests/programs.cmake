@@ -119,7 +119,7 @@ unit(store/entity_holds)
 unit(store/entity_ids)
 unit(store/entity_recent)
 unit(store/keeper)
-unit(cluster/keeper_follow USES shared_memory shared_memory_log shared_memory_rows store_steps)
+unit(cluster/keeper_follow USES shared_memory shared_memory_log store_steps)
 unit(store/sqlite_file_history)
 unit(store/timeline)
 unit(store/wal_scan USES wal_made)
@@ -316,15 +316,14 @@ unit(server/change_tools USES harness_change harness_client harness_core harness
 unit(server/change_wait USES harness_change harness_client harness_core harness_delivery harness_json
     harness_subs harness_tool)
 unit(server/changed USES served SERVES)
-unit(server/cluster USES cluster postgres served shared_memory shared_memory_log shared_memory_rows SERVES)
-unit(server/cluster_again USES cluster postgres served shared_memory shared_memory_log shared_memory_rows
+unit(server/cluster USES cluster postgres served shared_memory shared_memory_log SERVES)
+unit(server/cluster_again USES cluster postgres served shared_memory shared_memory_log
     SERVES)
-unit(server/cluster_owned USES cluster postgres served shared_memory shared_memory_log shared_memory_rows
+unit(server/cluster_owned USES cluster postgres served shared_memory shared_memory_log
     SERVES)
-unit(server/cluster_shares USES cluster postgres served shared_memory shared_memory_log shared_memory_rows
+unit(server/cluster_shares USES cluster postgres served shared_memory shared_memory_log
     SERVES)
-unit(server/cluster_unreachable USES cluster postgres served shared_memory shared_memory_log
-    shared_memory_rows SERVES)
+unit(server/cluster_unreachable USES cluster postgres served shared_memory shared_memory_log SERVES)
 unit(server/config)
 unit(server/config_auth)
 unit(server/config_help)
@@ -336,7 +335,7 @@ unit(server/entities USES served SERVES)
 unit(server/entity_faults USES harness_client harness_core harness_delivery harness_json harness_tool served
     SERVES)
 unit(server/entity_patches USES served SERVES)
-unit(server/failed_start USES cluster postgres served shared_memory shared_memory_log shared_memory_rows
+unit(server/failed_start USES cluster postgres served shared_memory shared_memory_log
     SERVES)
 unit(server/guest USES asking)
 unit(server/hooks USES served SERVES)
@@ -345,7 +344,7 @@ unit(server/idle USES counted served SERVES)
 unit(server/inproc_subscription USES served SERVES)
 unit(server/listeners)
 unit(server/misuse)
-unit(server/mute_replay USES cluster postgres served shared_memory shared_memory_log shared_memory_rows
+unit(server/mute_replay USES cluster postgres served shared_memory shared_memory_log
     SERVES)
 unit(server/oauth_setup USES served SERVES)
 unit(server/option_rules)

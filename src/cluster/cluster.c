@@ -27,7 +27,7 @@ int cluster_open(struct cluster **at, const struct cluster_options *options,
 
 int cluster_join(struct cluster *c, struct tidings_error *err)
 {
-    return cluster_nodes_open(c, err);
+    return c->with.has_nodes ? cluster_nodes_open(c, err) : 0;
 }
 
 bool cluster_is_joined(const struct cluster *c)

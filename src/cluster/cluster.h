@@ -70,6 +70,9 @@ struct cluster_options {
     uint64_t max_announced; /* bytes of changes that wait for the store */
     uint64_t stale_cache, watch_timeout_ms, session_timeout_ms;
     bool has_entities; /* entities are mounted here */
+    /* The store is PostgreSQL's. A store of a test has no nodes, leases and sessions: the node does
+     * not join, and sessions stay here. */
+    bool has_nodes;
 };
 
 /* *at: the cluster of a start that failed, or NULL; it gets the new one. On failure it is closed

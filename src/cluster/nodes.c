@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cluster/cluster_internal.h"
+#include "cluster/postgres_nodes.h"
 #include "formats/json_write.h"
 #include "security/limits.h"
 #include "store/commit_thread.h"
@@ -83,7 +84,7 @@ static void gather_state(struct cluster_nodes *n)
 /* What nodes have in common is timed by the store's clock; what is not is said. */
 static void judge_clock(struct cluster_nodes *n, struct store *store)
 {
-    int64_t off = store->ops->clock_off ? store->ops->clock_off(store) : 0;
+    int64_t off = postgres_clock_off(store);
     if (off != 0 && !n->is_off) {
         log_warn(LOG_NODES, "the clock of this machine is wrong, or the database's is",
                  KV("aheadMs", off),
@@ -205,11 +206,11 @@ static int run_renew(struct keeper_job *job, struct entities *e)
         .state = n->state.failed ? STR("{}") : buf_str(&n->state),
         .followed = store->ops->followed(store),
     };
-    int rc = store->ops->put_node(store, &row, NODE_LEASE_MS, &job->err);
+    int rc = postgres_put_node(store, &row, NODE_LEASE_MS, &job->err);
     if (rc == 0) {
         judge_clock(n, store);
         n->seen = n->unseen = 0;
-        if (store->ops->each_node(store, note_node, n, NULL) == 0) {
+        if (postgres_each_node(store, note_node, n, NULL) == 0) {
             forget_gone(n);
             __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
             __atomic_store_n(&n->silent, n->unseen, __ATOMIC_RELAXED);
@@ -345,8 +346,8 @@ static int run_read_nodes(struct keeper_job *job, struct entities *e)
     buf_init(&r->text, NODES_TEXT_MAX);
     jw_init(&r->w, &r->text);
     jw_begin_array(&r->w);
-    int rc = store->ops->each_node(store, find_newest, r, &job->err);
-    rc = rc == 0 ? store->ops->each_node(store, put_row, r, &job->err) : rc;
+    int rc = postgres_each_node(store, find_newest, r, &job->err);
+    rc = rc == 0 ? postgres_each_node(store, put_row, r, &job->err) : rc;
     jw_end_array(&r->w);
     return rc;
 }
@@ -413,7 +414,7 @@ static int run_find_left(struct keeper_job *job, struct entities *e)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct store *store = entities_store(e);
-    return store->ops->each_node(store, find_left, r, &job->err);
+    return postgres_each_node(store, find_left, r, &job->err);
 }
 
 /* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
@@ -478,7 +479,7 @@ static int run_leave(struct keeper_job *job, struct entities *e)
 {
     struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct store *store = entities_store(e);
-    return store->ops->drop_node(store, tidings_str(n->name), &job->err);
+    return postgres_drop_node(store, tidings_str(n->name), &job->err);
 }
 
 void cluster_nodes_close(struct cluster *c)

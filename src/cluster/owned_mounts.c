@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cluster/cluster_internal.h"
+#include "cluster/postgres_nodes.h"
 #include "engine/catalog/catalog.h"
 #include "formats/json_write.h"
 #include "store/change.h"
@@ -266,7 +267,7 @@ static void owned_go_on(struct owned_mount *m);
 
 static void owned_release(struct owned_mount *m, struct store *store)
 {
-    (void)store->ops->release(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
+    (void)postgres_release_lease(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
 }
 
 /* It is not watched here: others may try. */
@@ -449,8 +450,8 @@ static int owned_ask(struct owned_mount *m, struct store *store, struct tidings_
 {
     int64_t left = 0;
     uint64_t asked = clock_boot_ms();
-    int rc = store->ops->lease(store, tidings_str(m->lease), tidings_str(m->all->holder),
-                               OWNER_LEASE_MS, &left, err);
+    int rc = postgres_take_lease(store, tidings_str(m->lease), tidings_str(m->all->holder),
+                                 OWNER_LEASE_MS, &left, err);
     if (rc >= 0) {
         owner_answered(&m->owner, rc == 1, left, asked, clock_boot_ms());
     }

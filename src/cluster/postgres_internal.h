@@ -315,14 +315,6 @@ int postgres_store_put_task(struct store *store, const struct kept_task *task,
                             struct tidings_error *err);
 /* A row of the statements that read tasks, from that column on. */
 struct kept_task postgres_store_read_task(struct pg_result *r, int row, int first);
-int postgres_store_find_task(struct store *store, struct tidings_str id, struct kept_task *ret,
-                             struct tidings_error *err);
-int postgres_store_put_task_answers(struct store *store, struct tidings_str id,
-                                    struct tidings_str answers, struct tidings_error *err);
-int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *err);
-int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
-                                   void (*fn)(void *user, struct tidings_str id, bool is_gone),
-                                   void *user, struct tidings_error *err);
 /* cluster/follow.c: notices (cluster/log_record.h) of what is written here. */
 void postgres_store_notice_deinit(struct postgres_store *s);
 /* After a connection was made: where they are good. */
@@ -353,25 +345,10 @@ bool postgres_store_has_news(struct store *store);
 int postgres_store_announce(struct store *store, enum kept_kind kind,
                             const struct tidings_change *change, uint64_t *ret_position,
                             struct tidings_error *err);
-int postgres_take_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
-                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
-int postgres_release_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
-                           struct tidings_error *err);
 void postgres_store_conceal(struct store *store);
 const char *postgres_store_explain(struct store *store, const struct tidings_error *err);
 int postgres_store_newest(struct store *store, uint64_t *ret, struct tidings_error *err);
-int postgres_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
-                      struct tidings_error *err);
-int postgres_drop_node(struct store *store, struct tidings_str name, struct tidings_error *err);
-int postgres_each_node(struct store *store, node_row_fn fn, void *user, struct tidings_error *err);
 int64_t postgres_store_now(struct store *store);
-int64_t postgres_clock_off(struct store *store);
-int postgres_put_session(struct store *store, const struct session_row *row,
-                         struct tidings_error *err);
-int postgres_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
-                          struct session_row *ret, struct tidings_error *err);
-int postgres_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err);
-int postgres_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err);
 int postgres_store_secret(struct store *store, unsigned char out[32], struct tidings_error *err);
 /* Listen, if that is possible now. */
 void postgres_store_listen(struct postgres_store *s);

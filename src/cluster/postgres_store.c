@@ -274,9 +274,14 @@ static int postgres_store_each_published(struct store *store, published_row_fn f
 
 static const struct store_ops postgres_ops;
 
+bool postgres_store_is(const struct store *store)
+{
+    return store->ops == &postgres_ops;
+}
+
 struct postgres_store *postgres_store_of(struct store *store)
 {
-    assert(store->ops == &postgres_ops);
+    assert(postgres_store_is(store));
     return (struct postgres_store *)(void *)store;
 }
 
@@ -921,8 +926,8 @@ int postgres_store_put_task(struct store *store, const struct kept_task *task,
                              : tidings_fail(err, TIDINGS_E_CONFLICT, "the task has ended already");
 }
 
-int postgres_store_put_task_answers(struct store *store, struct tidings_str id,
-                                    struct tidings_str answers, struct tidings_error *err)
+static int postgres_store_put_task_answers(struct store *store, struct tidings_str id,
+                                           struct tidings_str answers, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -956,8 +961,8 @@ struct kept_task postgres_store_read_task(struct pg_result *r, int row, int firs
     };
 }
 
-int postgres_store_find_task(struct store *store, struct tidings_str id, struct kept_task *ret,
-                             struct tidings_error *err)
+static int postgres_store_find_task(struct store *store, struct tidings_str id,
+                                    struct kept_task *ret, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -1013,7 +1018,7 @@ static int postgres_store_sweep_tasks(struct store *store, int64_t now_ms,
     return postgres_store_send(s, PG_SWEEP_TASKS, &v, err);
 }
 
-int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *err)
+static int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
@@ -1024,9 +1029,10 @@ int postgres_store_has_stale_tasks(struct store *store, struct tidings_error *er
     return rc;
 }
 
-int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
-                                   void (*fn)(void *user, struct tidings_str id, bool is_gone),
-                                   void *user, struct tidings_error *err)
+static int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
+                                          void (*fn)(void *user, struct tidings_str id,
+                                                     bool is_gone),
+                                          void *user, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values old = {0}, lost = {0};
@@ -1095,16 +1101,6 @@ static const struct store_ops postgres_ops = {
     .heard = postgres_store_heard,
     .announce = postgres_store_announce,
     .now = postgres_store_now,
-    .clock_off = postgres_clock_off,
-    .lease = postgres_take_lease,
-    .release = postgres_release_lease,
-    .put_node = postgres_put_node,
-    .drop_node = postgres_drop_node,
-    .each_node = postgres_each_node,
-    .put_session = postgres_put_session,
-    .take_session = postgres_take_session,
-    .drop_session = postgres_drop_session,
-    .age_sessions = postgres_age_sessions,
     .find_task = postgres_store_find_task,
     .put_task_answers = postgres_store_put_task_answers,
     .has_stale_tasks = postgres_store_has_stale_tasks,

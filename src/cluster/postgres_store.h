@@ -26,4 +26,7 @@ int postgres_store_open_target(const char *url, struct tidings_str cluster, stru
 /* Is that a URL of such a store? */
 bool postgres_store_is_url(struct tidings_str url);
 
+/* Returns true for a store that these functions opened. */
+bool postgres_store_is(const struct store *store);
+
 #endif

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cluster/cluster_internal.h"
+#include "cluster/postgres_nodes.h"
 #include "engine/protocol/session_move.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
@@ -44,14 +45,14 @@ static int sessions_put(const struct sessions_job *j, struct store *store, const
         .state = state ? tidings_str(state) : buf_str(&j->asked->state),
         .generation = j->asked->generation,
     };
-    return store->ops->put_session(store, &row, err);
+    return postgres_put_session(store, &row, err);
 }
 
 static int sessions_take(struct session_job *asked, struct store *store, const char *node,
                          struct tidings_error *err)
 {
     struct session_row row = {.generation = 0};
-    int rc = store->ops->take_session(store, tidings_str(asked->key), tidings_str(node), &row, err);
+    int rc = postgres_take_session(store, tidings_str(asked->key), tidings_str(node), &row, err);
     if (rc != 1) {
         return rc;
     }
@@ -70,9 +71,9 @@ static int sessions_drop(const struct sessions_job *j, struct store *store,
     int rc = sessions_put(j, store, "{}", err);
     if (rc == TIDINGS_E_CONFLICT &&
         j->asked->op == SESSION_END) { /* so that who has it hears of it */
-        rc = store->ops->take_session(store, key, tidings_str(j->owner->node), &row, err);
+        rc = postgres_take_session(store, key, tidings_str(j->owner->node), &row, err);
     }
-    return rc < 0 ? rc : store->ops->drop_session(store, key, err);
+    return rc < 0 ? rc : postgres_drop_session(store, key, err);
 }
 
 /* Whoever died with sessions that nobody came back for. */
@@ -81,7 +82,7 @@ static void sessions_age(struct cluster_sessions *o, struct store *store)
     uint64_t now = clock_monotonic_ms();
     if (o->aged_ms == 0 || now - o->aged_ms >= AGE_MS) {
         o->aged_ms = now;
-        (void)store->ops->age_sessions(store, o->idle_ms, NULL); /* the next minute, then */
+        (void)postgres_age_sessions(store, o->idle_ms, NULL); /* the next minute, then */
     }
 }
 
@@ -200,6 +201,9 @@ void cluster_sessions_broken(struct cluster *c)
 
 int cluster_sessions_open(struct cluster *c, struct tidings_error *err)
 {
+    if (!c->with.has_nodes) {
+        return 0;
+    }
     struct cluster_sessions *o = mem_zalloc(sizeof(*o));
     if (!o) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

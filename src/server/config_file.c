@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/net/tls.h"
+#include "cluster/postgres_nodes.h"
 #include "formats/json.h"
 #include "formats/json_parse.h"
 #include "formats/json_write.h"

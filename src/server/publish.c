@@ -555,7 +555,7 @@ void server_publish_open(struct server_publishing *s)
         keeper_conceal(s->store->keeper);
     }
     __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
-    if (cluster_is_joined(s->store->cluster)) {
+    if (server_store_is_shared(s->store)) {
         cluster_serve(s->store->cluster, s->mounted);
     }
 }

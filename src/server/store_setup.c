@@ -663,7 +663,8 @@ static int server_store_connect(struct server_store *s, const char *path, struct
 
 /* ---- with other nodes ------------------------------------------------------------------------ */
 
-static int server_store_open_cluster(struct server_store *s, struct tidings_error *err)
+static int server_store_open_cluster(struct server_store *s, bool has_nodes,
+                                     struct tidings_error *err)
 {
     const struct config *c = s->config;
     const struct cluster_options options = {
@@ -682,6 +683,7 @@ static int server_store_open_cluster(struct server_store *s, struct tidings_erro
         .watch_timeout_ms = c->watch_timeout_ms,
         .session_timeout_ms = c->session_timeout_ms,
         .has_entities = c->entities[0] != '\0',
+        .has_nodes = has_nodes,
     };
     return cluster_open(&s->cluster, &options, err);
 }
@@ -697,8 +699,9 @@ int server_store_open(struct server_store *s, const struct changelog_limits *lim
     }
     int rc = server_store_connect(s, path, &store, err);
     s->has_file = rc == 0 && store_is_durable(store);
+    bool has_nodes = rc == 0 && postgres_store_is(store);
     rc = rc == 0 ? keeper_open(store, &s->keeper, err) : rc;
-    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, err) : rc;
+    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, has_nodes, err) : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
     rc = rc == 0 && keeper_is_shared(s->keeper) ? cluster_join(s->cluster, err) : rc;
     if (rc < 0) {

@@ -221,40 +221,12 @@ typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
 
 struct transfer_ops; /* store/copy.h */
 
-#define SHARED_NAME_MAX 128u            /* of a node, a lease */
-#define SHARED_SESSION_MAX (256u << 10) /* bytes of a session's state */
 #define SHARED_TASK_ID_MAX 128u
 #define SHARED_TASK_CLIENT_MAX 4096u        /* bytes of its client's name … */
 #define SHARED_TASK_MESSAGE_MAX 4096u       /* … of its message */
 #define SHARED_TASK_PAYLOAD_MAX (64u << 20) /* … of its result */
 #define SHARED_TASK_ASKED_MAX (40u << 20)   /* … of what is asked, and of answers */
 #define SHARED_TASKS_AT_ONCE 64u            /* that are failed, or forgotten, in one batch */
-
-/* A program that serves from this store, as the others see it. */
-struct node_row {
-    struct tidings_str name;    /* unique among those that live */
-    struct tidings_str version; /* of the program */
-    struct tidings_str state;   /* JSON text: addresses, counts, lag; at most 4 KiB */
-    uint64_t epoch;             /* of its change log: its run */
-    uint64_t followed;          /* how far it has read */
-    int64_t begun_ms;           /* Unix time of the store */
-    int64_t left_ms;            /* until it counts as gone; below 0: since then */
-    /* How old the oldest change was that it had not followed when it wrote its row (0: it had
-     * followed all; -1: it did not say), and how old the oldest is now that comes after
-     * `followed`. By the store's clock. */
-    int64_t behind_ms, behind_now_ms;
-};
-typedef bool (*node_row_fn)(void *user, const struct node_row *row);
-
-/* A session of the legacy era. */
-struct session_row {
-    struct tidings_str id;
-    struct tidings_str node;  /* who has it */
-    struct tidings_str state; /* JSON text */
-    uint64_t generation;      /* how often it was taken; a write that knows an older
-                               * one is refused. In databases the column `turn` */
-    int64_t used_ms;          /* Unix time of the store */
-};
 
 /* How others' changes came here, counted. */
 struct shared_heard {
@@ -390,40 +362,11 @@ struct store_ops {
     int (*announce)(struct store *rows, enum kept_kind kind, const struct tidings_change *change,
                     uint64_t *ret_position, struct tidings_error *err);
 
-    /* What time it is by the clock that all nodes have in common, Unix time; and how far this
-     * machine's is ahead of it (below 0: behind; 0: not so far that it matters). NULL: by this
+    /* What time it is by the clock that all nodes have in common, Unix time. NULL: by this
      * machine's. */
     int64_t (*now)(struct store *rows);
-    int64_t (*clock_off)(struct store *rows);
 
     /* The rest outside of batches; each is a transaction of its own. */
-
-    /* Take or keep `name` for `holder`, for so long from when this was called. 1: it is the
-     * holder's; 0: another's, for *ret_left_ms (may be NULL) yet. */
-    int (*lease)(struct store *rows, struct tidings_str name, struct tidings_str holder,
-                 int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
-    int (*release)(struct store *rows, struct tidings_str name, struct tidings_str holder,
-                   struct tidings_error *err);
-
-    /* This node lives, for so long. TIDINGS_E_EXISTS: another one that lives has its name. Of `row`
-     * `name`, `version`, `state` and `followed` count, the rest is known to the store. */
-    int (*put_node)(struct store *rows, const struct node_row *row, int64_t for_ms,
-                    struct tidings_error *err);
-    int (*drop_node)(struct store *rows, struct tidings_str name, struct tidings_error *err);
-    /* By name; those that have been gone for a day are forgotten. */
-    int (*each_node)(struct store *rows, node_row_fn fn, void *user, struct tidings_error *err);
-
-    /* Write what changed of a session (generation 0: a new one). TIDINGS_E_CONFLICT: it was taken
-     * since.
-     */
-    int (*put_session)(struct store *rows, const struct session_row *row,
-                       struct tidings_error *err);
-    /* It is `node`'s from now on; who had it before follows a KEPT_SESSION. 1; 0: there is none. */
-    int (*take_session)(struct store *rows, struct tidings_str id, struct tidings_str node,
-                        struct session_row *ret, struct tidings_error *err);
-    int (*drop_session)(struct store *rows, struct tidings_str id, struct tidings_error *err);
-    /* Forget those that nobody used for so long. */
-    int (*age_sessions)(struct store *rows, int64_t idle_ms, struct tidings_error *err);
 
     /* A task (store/store.h), inside of batches and outside. 1; 0: there is none, its time has
      * passed, or its row is none of ours. */

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "cluster/postgres_nodes.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 
@@ -452,20 +453,21 @@ static void a_lease_is_one_holders_for_a_while(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     int64_t left = 0;
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
-    assert_int_equal(b->ops->lease(b, STR("m"), STR("B"), 15000, &left, &err), 0);
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(postgres_take_lease(b, STR("m"), STR("B"), 15000, &left, &err), 0);
     assert_in_range(left, 1, 15000);
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 1, NULL, &err), 1);
-    while (b->ops->lease(b, STR("m"), STR("B"), 15000, &left, &err) == 0) {
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 1, NULL, &err), 1);
+    while (postgres_take_lease(b, STR("m"), STR("B"), 15000, &left, &err) == 0) {
         assert_in_range(left, 0, 1);
     }
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
-    assert_int_equal(a->ops->release(a, STR("m"), STR("A"), &err), 0); /* not its own */
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
-    assert_int_equal(b->ops->release(b, STR("m"), STR("B"), &err), 0);
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 15001, NULL, &err), TIDINGS_E_INVALID);
-    assert_int_equal(a->ops->lease(a, tidings_strn("a\0b", 3), STR("A"), 100, NULL, &err),
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(postgres_release_lease(a, STR("m"), STR("A"), &err), 0); /* not its own */
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(postgres_release_lease(b, STR("m"), STR("B"), &err), 0);
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 15001, NULL, &err),
+                     TIDINGS_E_INVALID);
+    assert_int_equal(postgres_take_lease(a, tidings_strn("a\0b", 3), STR("A"), 100, NULL, &err),
                      TIDINGS_E_INVALID);
     store_close(a);
     store_close(b);
@@ -484,7 +486,7 @@ static void check_nodes(struct store *store, const char *expected)
     struct buf out;
     buf_init(&out, 65536);
     buf_puts(&out, STR(""));
-    assert_int_equal(store->ops->each_node(store, print_node, &out, NULL), 0);
+    assert_int_equal(postgres_each_node(store, print_node, &out, NULL), 0);
     assert_string_equal(out.ptr, expected);
     buf_deinit(&out);
 }
@@ -500,26 +502,26 @@ static void nodes_are_known_by_name_while_they_live(void **state)
     }
     struct node_row row = {
         .name = STR("one"), .version = STR("1"), .state = STR("{}"), .followed = 7};
-    assert_int_equal(a->ops->put_node(a, &row, 60000, &err), 0);
+    assert_int_equal(postgres_put_node(a, &row, 60000, &err), 0);
     row.followed = 8;
-    assert_int_equal(a->ops->put_node(a, &row, 60000, &err), 0);
-    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), TIDINGS_E_EXISTS);
+    assert_int_equal(postgres_put_node(a, &row, 60000, &err), 0);
+    assert_int_equal(postgres_put_node(b, &row, 60000, &err), TIDINGS_E_EXISTS);
     assert_non_null(strstr(err.text, "'one'"));
     row.name = STR("two");
-    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), 0);
+    assert_int_equal(postgres_put_node(b, &row, 60000, &err), 0);
     check_nodes(a, "one 1 {} 8 alive\ntwo 1 {} 8 alive\n");
-    assert_int_equal(b->ops->drop_node(b, STR("one"), &err), 0); /* not its own */
-    assert_int_equal(a->ops->drop_node(a, STR("one"), &err), 0);
+    assert_int_equal(postgres_drop_node(b, STR("one"), &err), 0); /* not its own */
+    assert_int_equal(postgres_drop_node(a, STR("one"), &err), 0);
     check_nodes(a, "two 1 {} 8 alive\n");
     row.name = STR("three");
-    assert_int_equal(a->ops->put_node(a, &row, 0, &err), 0);
+    assert_int_equal(postgres_put_node(a, &row, 0, &err), 0);
     check_nodes(a, "three 1 {} 8 gone\ntwo 1 {} 8 alive\n");
     row.name = STR("three"); /* gone: another may be called so */
-    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), 0);
+    assert_int_equal(postgres_put_node(b, &row, 60000, &err), 0);
     char large[5000];
     memset(large, 'x', sizeof large);
     row.state = tidings_strn(large, sizeof large);
-    assert_int_equal(b->ops->put_node(b, &row, 60000, &err), TIDINGS_E_LIMIT);
+    assert_int_equal(postgres_put_node(b, &row, 60000, &err), TIDINGS_E_LIMIT);
     store_close(a);
     store_close(b);
 }
@@ -531,33 +533,33 @@ static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     struct session_row row = {.id = STR("s"), .node = STR("A"), .state = STR("{1}")}, taken;
-    assert_int_equal(b->ops->take_session(b, STR("s"), STR("B"), &taken, &err), 0);
-    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
+    assert_int_equal(postgres_take_session(b, STR("s"), STR("B"), &taken, &err), 0);
+    assert_int_equal(postgres_put_session(a, &row, &err), 0);
     row.state = STR("{2}");
-    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
-    assert_int_equal(b->ops->take_session(b, STR("s"), STR("B"), &taken, &err), 1);
+    assert_int_equal(postgres_put_session(a, &row, &err), 0);
+    assert_int_equal(postgres_take_session(b, STR("s"), STR("B"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{2}")) && str_eq(taken.node, STR("B")));
     assert_int_equal(taken.generation, 1);
     assert_true(taken.used_ms > 1000000000000);
     assert_string_equal(store_followed(a, false), "session s at B\n");
     assert_string_equal(store_followed(b, false), "");
-    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(postgres_put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     row = (struct session_row){
         .id = STR("s"), .node = STR("B"), .state = STR("{3}"), .generation = 1};
-    assert_int_equal(b->ops->put_session(b, &row, &err), 0);
+    assert_int_equal(postgres_put_session(b, &row, &err), 0);
     row.node = STR("A"); /* the same generation, by who lost it */
-    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
-    assert_int_equal(a->ops->take_session(a, STR("s"), STR("A"), &taken, &err), 1);
+    assert_int_equal(postgres_put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(postgres_take_session(a, STR("s"), STR("A"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{3}")) && taken.generation == 2);
-    assert_int_equal(a->ops->age_sessions(a, 60000, &err), 0);
-    assert_int_equal(a->ops->drop_session(a, STR("s"), &err), 0);
+    assert_int_equal(postgres_age_sessions(a, 60000, &err), 0);
+    assert_int_equal(postgres_drop_session(a, STR("s"), &err), 0);
     row =
         (struct session_row){.id = STR("s"), .node = STR("A"), .state = STR("{}"), .generation = 2};
-    assert_int_equal(a->ops->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(postgres_put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     row.generation = 0;
-    assert_int_equal(a->ops->put_session(a, &row, &err), 0);
-    assert_int_equal(a->ops->age_sessions(a, 0, &err), 0);
-    assert_int_equal(a->ops->take_session(a, STR("s"), STR("A"), &taken, &err), 0);
+    assert_int_equal(postgres_put_session(a, &row, &err), 0);
+    assert_int_equal(postgres_age_sessions(a, 0, &err), 0);
+    assert_int_equal(postgres_take_session(a, STR("s"), STR("A"), &taken, &err), 0);
     store_close(a);
     store_close(b);
 }

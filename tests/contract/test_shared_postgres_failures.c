@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/time.h"
+#include "cluster/postgres_nodes.h"
 #include "support/postgres.h"
 #include "support/postgres_proxy.h"
 #include "support/store_steps.h"
@@ -362,7 +363,7 @@ static void a_database_that_went_back_is_noticed(void **state)
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_int_equal(store_value(a, "x"), 1);
     assert_false(log->ops->resume(log, log->ops->epoch(log), first, true, &number));
-    assert_int_equal(a->ops->lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
+    assert_int_equal(postgres_take_lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
     log->ops->destroy(log);
     store_close(a);
 }

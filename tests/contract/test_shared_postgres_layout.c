@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "cluster/postgres_internal.h"
+#include "cluster/postgres_nodes.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 
@@ -34,7 +35,7 @@ static void enter(struct store *store, const char *name)
                                  .version = STR("0.9"),
                                  .state = STR("{}"),
                                  .followed = store->ops->followed(store)};
-    assert_int_equal(store->ops->put_node(store, &row, LEASE_MS, NULL), 0);
+    assert_int_equal(postgres_put_node(store, &row, LEASE_MS, NULL), 0);
 }
 
 /* A program that comes after this one. */
@@ -91,7 +92,7 @@ static void who_could_not_go_on_is_waited_for(void **state)
                                             " ('third', 'fourth')"),
                      0);
     store_put_alone(a, "x", 1, "1");
-    assert_int_equal(a->ops->drop_node(a, STR("a"), NULL), 0);
+    assert_int_equal(postgres_drop_node(a, STR("a"), NULL), 0);
     assert_int_equal(lay_out_as(b, 6, 5, &err), 0);
     assert_int_equal(layout_now(), 605);
     store_close(a);
@@ -204,7 +205,7 @@ static bool see(void *user, const struct node_row *row)
 static struct seen look_at(struct store *store, const char *name)
 {
     struct seen s = {.name = name, .behind_ms = -7, .behind_now_ms = -7};
-    assert_int_equal(store->ops->each_node(store, see, &s, NULL), 0);
+    assert_int_equal(postgres_each_node(store, see, &s, NULL), 0);
     return s;
 }
 
@@ -264,7 +265,7 @@ static void time_is_the_databases(void **state)
         server, schema, "SELECT (extract(epoch FROM clock_timestamp())*1000)::int8");
     int64_t now = a->ops->now(a);
     assert_in_range(now - there + 60000, 60000 - 1000, 60000 + 60000);
-    assert_int_equal(a->ops->clock_off(a), 0);
+    assert_int_equal(postgres_clock_off(a), 0);
     store_close(a);
 }
 

@@ -17,6 +17,7 @@
 #include <tidings/store.h>
 
 #include "base/str.h"
+#include "cluster/postgres_nodes.h"
 #include "cluster/postgres_store.h"
 #include "contract/store_suite.h"
 #include "store/copy.h"
@@ -368,7 +369,7 @@ static void a_store_in_use_is_not_copied(void **state)
         if (store_is_shared(store)) {
             const struct node_row node = {
                 .name = STR("alive"), .version = STR("1"), .state = STR("{}")};
-            assert_int_equal(store->ops->put_node(store, &node, 60000, &err), 0);
+            assert_int_equal(postgres_put_node(store, &node, 60000, &err), 0);
         }
         assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_BUSY);
         store->ops->destroy(store);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "cluster/postgres_store.h"
 #include "server/server_internal.h"
 
 struct postgres_server *cluster_postgres;
@@ -146,4 +147,28 @@ void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256]
     const char *found = strstr(*answer, "\"structuredContent\":{\"cursor\":\"");
     assert_non_null(found);
     assert_int_equal(sscanf(found, "\"structuredContent\":{\"cursor\":\"%255[^\"]", out), 1);
+}
+
+struct store *cluster_hold(void)
+{
+    struct store *holder = NULL;
+    if (cluster_postgres) {
+        assert_int_equal(postgres_store_open(url, STR("tidings"), &holder, NULL), 0);
+    } else {
+        holder = shared_memory_connect(db);
+    }
+    assert_int_equal(holder->ops->begin(holder, NULL), 0);
+    return holder;
+}
+
+void cluster_let_go(struct store *holder)
+{
+    holder->ops->rollback(holder);
+    holder->ops->destroy(holder);
+}
+
+void cluster_expire_leases(void)
+{
+    postgres_server_exec(cluster_postgres, postgres_url_schema(url),
+                         "UPDATE tidings_leases SET until=0");
 }

@@ -40,4 +40,10 @@ void await_followed(unsigned node);
 void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256],
                const char **answer);
 
+/* Another node that holds the lock of the store, so that no node commits, and its end. */
+struct store *cluster_hold(void);
+void cluster_let_go(struct store *holder);
+/* Every lease ends now. PostgreSQL only. */
+void cluster_expire_leases(void);
+
 #endif

@@ -360,15 +360,6 @@ static const struct store_ops shared_memory_ops = {
     .begin_unlocked = shared_memory_begin_unlocked,
     .must_run_again = shared_memory_must_run_again,
     .announce = shared_memory_announce,
-    .lease = shared_memory_lease,
-    .release = shared_memory_release,
-    .put_node = shared_memory_put_node,
-    .drop_node = shared_memory_drop_node,
-    .each_node = shared_memory_each_node,
-    .put_session = shared_memory_put_session,
-    .take_session = shared_memory_take_session,
-    .drop_session = shared_memory_drop_session,
-    .age_sessions = shared_memory_age_sessions,
     .secret = shared_memory_secret,
 };
 
@@ -400,11 +391,9 @@ struct shared_memory *shared_memory_create(void)
     db->entities = memory_store_create(NULL);
     assert(db->entities);
     pthread_mutex_init(&db->lock, NULL);
-    struct list *lists[] = {&db->log,    &db->undone, &db->published,
-                            &db->leases, &db->nodes,  &db->sessions};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        list_init(lists[i]);
-    }
+    list_init(&db->log);
+    list_init(&db->undone);
+    list_init(&db->published);
     db->now = 1700000000000;
     return db;
 }
@@ -414,9 +403,6 @@ void shared_memory_destroy(struct shared_memory *db)
     shared_memory_free_entries(&db->log);
     shared_memory_free_entries(&db->undone);
     shared_memory_free_entries(&db->published);
-    shared_memory_free_rows(&db->leases);
-    shared_memory_free_rows(&db->nodes);
-    shared_memory_free_rows(&db->sessions);
     db->entities->ops->destroy(db->entities);
     pthread_mutex_destroy(&db->lock);
     mem_free(db);
@@ -478,13 +464,6 @@ void shared_memory_break(struct shared_memory *db, uint64_t position)
             (void)!write(db->all[i]->wake, &one, sizeof one);
         }
     }
-    pthread_mutex_unlock(&db->lock);
-}
-
-void shared_memory_advance(struct shared_memory *db, int64_t ms)
-{
-    pthread_mutex_lock(&db->lock);
-    db->now += ms;
     pthread_mutex_unlock(&db->lock);
 }
 

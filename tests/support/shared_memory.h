@@ -4,8 +4,9 @@
  * database, and an object for each node, which behaves as one of PostgreSQL does: `begin` holds the
  * lock until the commit, positions rise by one, what others committed is followed.
  *
- * The database's clock stands still until it is moved. Faults are asked for. Objects may be used on
- * different threads; the functions here on any.
+ * It has no leases, nodes and sessions (cluster/postgres_nodes.h), so a server on it does not join
+ * a cluster, and its clock does not move. Tests ask for faults. Objects may be used on different
+ * threads; the functions here on any.
  */
 #ifndef SUPPORT_SHARED_MEMORY_H
 #define SUPPORT_SHARED_MEMORY_H
@@ -43,8 +44,6 @@ void shared_memory_overtake(struct store *node, bool is_in_doubt);
 /* What was committed after `position` is lost: a new cluster epoch begins. Of entities and
  * published resources everything stays; of the log it goes. */
 void shared_memory_break(struct shared_memory *db, uint64_t position);
-/* The clock goes on. */
-void shared_memory_advance(struct shared_memory *db, int64_t ms);
 /* How often any operation was asked for by `node`. */
 unsigned shared_memory_asked(struct store *node);
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log of the database in memory: what was committed, and what follows and cursors make of it.
+ * The log of the database in memory, as nodes follow it and cursors refer to it, and the descriptor
+ * that wakes a node.
  */
 #include <assert.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -366,4 +370,70 @@ int shared_memory_announce(struct store *store, enum kept_kind kind,
             n, (struct kept_change){.kind = kind, .uri = change->uri, .announced = change});
     }
     return rc;
+}
+
+int shared_memory_newest(struct store *store, uint64_t *ret, struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(store);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    *ret = n->db->last;
+    return shared_memory_leave(n, 0);
+}
+
+int shared_memory_secret(struct store *store, unsigned char out[32], struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(store);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    memset(out, 0x5a, 32);
+    return shared_memory_leave(n, 0);
+}
+
+/* ---- being woken ------------------------------------------------------------------------------
+ */
+
+int shared_memory_descriptor(struct store *store)
+{
+    struct node *n = shared_memory_node(store);
+    bool is_new = n->is_wake_new;
+    n->is_wake_new = false;
+    return is_new || __atomic_load_n(&n->is_unreachable, __ATOMIC_RELAXED) ||
+                   __atomic_load_n(&n->db->is_quiet, __ATOMIC_RELAXED)
+               ? -1
+               : n->wake;
+}
+
+int shared_memory_woken(struct store *store)
+{
+    uint64_t count;
+    (void)!read(shared_memory_node(store)->wake, &count, sizeof count);
+    return 1;
+}
+
+int shared_memory_reconnect(struct store *node)
+{
+    struct node *n = shared_memory_node(node);
+    int held = dup(n->wake);
+    close(n->wake);
+    n->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    assert(held >= 0 && n->wake >= 0);
+    n->is_wake_new = true;
+    return held;
+}
+
+void shared_memory_wake(struct store *node)
+{
+    uint64_t one = 1;
+    (void)!write(shared_memory_node(node)->wake, &one, sizeof one);
+}
+
+bool shared_memory_is_awake(struct store *node)
+{
+    struct pollfd ready = {.fd = shared_memory_node(node)->wake, .events = POLLIN};
+    return poll(&ready, 1, 0) == 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of support/shared_memory.h share: the database, a node's object, its log
- * (shared_memory_log.c), and leases, nodes and sessions (shared_memory_rows.c).
+ * What the files of support/shared_memory.h share: the database, a node's object, and its log
+ * (shared_memory_log.c).
  */
 #ifndef SUPPORT_SHARED_MEMORY_PRIVATE_H
 #define SUPPORT_SHARED_MEMORY_PRIVATE_H
@@ -25,15 +25,6 @@ struct entry {
     struct arena arena;
 };
 
-/* A row of one of the small tables. */
-struct row {
-    struct list link;
-    struct tidings_str key, holder, text, version;
-    int64_t until, begun;
-    uint64_t generation, followed;
-    struct arena arena;
-};
-
 struct mark {
     uint64_t position, number;
 };
@@ -45,9 +36,8 @@ struct run {
 struct shared_memory {
     pthread_mutex_t lock;
     struct store *entities;
-    struct list log, undone;             /* struct entry: committed; of the open batch */
-    struct list published;               /* struct entry with `row` */
-    struct list leases, nodes, sessions; /* struct row */
+    struct list log, undone; /* struct entry: committed; of the open batch */
+    struct list published;   /* struct entry with `row` */
     struct node *all[NODES_MAX];
     size_t count;
     uint64_t last, broken_at;
@@ -104,28 +94,9 @@ int shared_memory_announce(struct store *store, enum kept_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err);
 
-/* shared_memory_rows.c */
 int shared_memory_newest(struct store *store, uint64_t *ret, struct tidings_error *err);
 int shared_memory_descriptor(struct store *store);
 int shared_memory_woken(struct store *store);
-int shared_memory_lease(struct store *store, struct tidings_str name, struct tidings_str holder,
-                        int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
-int shared_memory_release(struct store *store, struct tidings_str name, struct tidings_str holder,
-                          struct tidings_error *err);
-int shared_memory_put_node(struct store *store, const struct node_row *row, int64_t for_ms,
-                           struct tidings_error *err);
-int shared_memory_drop_node(struct store *store, struct tidings_str name,
-                            struct tidings_error *err);
-int shared_memory_each_node(struct store *store, node_row_fn fn, void *user,
-                            struct tidings_error *err);
-int shared_memory_put_session(struct store *store, const struct session_row *row,
-                              struct tidings_error *err);
-int shared_memory_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
-                               struct session_row *ret, struct tidings_error *err);
-int shared_memory_drop_session(struct store *store, struct tidings_str id,
-                               struct tidings_error *err);
-int shared_memory_age_sessions(struct store *store, int64_t idle_ms, struct tidings_error *err);
 int shared_memory_secret(struct store *store, unsigned char out[32], struct tidings_error *err);
-void shared_memory_free_rows(struct list *rows);
 
 #endif

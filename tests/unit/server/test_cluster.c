@@ -267,21 +267,6 @@ static void nodes_tell_of_one_another(void **state)
     must_not_say(read_at(1, "tidings://self/nodes"), "\\\"one\\\""); /* it left in order */
 }
 
-static void a_name_that_lives_elsewhere_is_refused(void **state)
-{
-    (void)state;
-    struct tidings_error err = {0, ""};
-    for (unsigned i = 0; i < NODES; i++) {
-        served_select(i);
-        served_set("node", "one");
-    }
-    run(0);
-    shared_memory_advance(db, 5990); /* of 6 s: so long does it wait */
-    served_select(1);
-    assert_int_equal(tidings_server_run(served(), &err), TIDINGS_E_EXISTS);
-    must_say(err.text, "'one' lives elsewhere");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,8 +280,6 @@ int main(void)
         CASE(an_entity_that_moves_is_told_as_a_move),
         CASE(a_store_that_lost_changes_makes_everybody_look_again),
         CASE(a_commit_that_was_not_answered_is_followed_if_it_happened),
-        CASE(nodes_tell_of_one_another),
-        CASE(a_name_that_lives_elsewhere_is_refused),
     };
     const struct CMUnitTest on_postgres[] = {
         CASE(what_one_writes_is_told_and_read_at_the_others),

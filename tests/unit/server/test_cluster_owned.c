@@ -17,7 +17,6 @@
 #include "support/cluster.h"
 #include "support/postgres.h"
 #include "support/served.h"
-#include "support/shared_memory.h"
 
 #define MOUNT "out:///"
 
@@ -260,7 +259,7 @@ static void the_other_takes_over_and_everybody_looks_again(void **state)
     await_there(MOUNT "a");
     served_select(0);
     served_stop();
-    shared_memory_advance(db, 10000); /* nobody keeps the lease any more */
+    cluster_expire_leases(); /* the stopped node does not renew it */
     await_watch(1, 1);
     assert_true(ears_await(&there, 1).truncated);
     changed(0, MOUNT "a", "{\"k\":1}"); /* it has ended */
@@ -310,7 +309,7 @@ static void what_the_owner_missed_is_told_by_both(void **state)
     tidings_provider_missed(outside[0].provider);
     assert_true(ears_await(&ears, 1).truncated);
     assert_true(ears_await(&there, 1).truncated);
-    shared_memory_set_unreachable(db, stores[0], true); /* so that they wait */
+    struct store *holder = cluster_hold(); /* so that they wait */
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(uri, sizeof uri, MOUNT "b%u", i);
         changed(0, uri, "{}");
@@ -318,7 +317,7 @@ static void what_the_owner_missed_is_told_by_both(void **state)
             must_say(read_at(0, MOUNT "a"), "there"); /* the hub has handed them on */
         }
     }
-    shared_memory_set_unreachable(db, stores[0], false);
+    cluster_let_go(holder);
     assert_true(ears_await(&there, 2).truncated);
 }
 
@@ -396,7 +395,7 @@ static void what_is_named_and_not_there_is_refused(void **state)
     must_say(err.text, "--owned: nothing is mounted at 'nowhere:///'");
 }
 
-int main(void)
+static int run_owned(struct postgres_server *p)
 {
     const struct CMUnitTest tests[] = {
         CASE(what_the_owner_sees_is_told_by_both_with_what_was_said_of_it),
@@ -410,5 +409,11 @@ int main(void)
         CASE(a_cursor_goes_on_at_the_other_node),
         CASE(what_is_named_and_not_there_is_refused),
     };
+    cluster_postgres = p;
     return cmocka_run_group_tests_name("owned mounts", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run_owned);
 }
