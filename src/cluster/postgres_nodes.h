@@ -82,25 +82,25 @@ int postgres_age_sessions(struct store *store, int64_t idle_ms, struct tidings_e
  * A node estimates it from the last answer of the database and its own monotonic clock. Entities
  * therefore get times of one clock on all nodes, and a node with a wrong clock logs a warning. */
 
-#define STORE_CLOCK_OFF_MS 5000 /* that clocks may differ before it is worth a word */
+#define STORE_CLOCK_OFF_MS 5000 /* clocks may differ by that much without a warning */
 
-/* Zero: nothing was heard yet. */
+/* Zero: unknown. */
 struct store_clock {
-    int64_t at_ms;      /* Unix time of the store … */
-    uint64_t heard_ms;  /* … when the monotonic clock of this node stood there … */
-    uint64_t within_ms; /* … or so much later or earlier */
+    int64_t at_ms;      /* Unix time of the database … */
+    uint64_t heard_ms;  /* … at this time of the monotonic clock … */
+    uint64_t within_ms; /* … plus or minus this error */
     bool is_known;
 };
 
-/* The store said `at_ms` between the two (monotonic). An answer that took long says less than a
- * quick one of not long ago, and is not taken then. */
+/* Note an answer: the database clock was at `at_ms` between two monotonic times. A slow answer is
+ * ignored if a recent one is more exact. */
 void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, uint64_t heard_ms);
-/* It may be another one from now on: whatever it says next is taken. */
+/* Possibly another clock from now on: accept any next answer. */
 void store_clock_doubt(struct store_clock *c);
-/* Unix time of the store; `wall_ms` when nothing was heard. */
+/* Unix time of the database; `wall_ms` if it is unknown. */
 int64_t store_clock_now(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms);
-/* How far `wall_ms` is ahead of it (below 0: behind). 0: not more than STORE_CLOCK_OFF_MS, as far
- * as can be known. */
+/* Difference of `wall_ms` to that time (below 0: `wall_ms` is behind). 0: at most
+ * STORE_CLOCK_OFF_MS, or possibly only an error of the estimate. */
 int64_t store_clock_off(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms);
 /* The same for the clock of this node and this store. */
 int64_t postgres_clock_off(struct store *store);

@@ -2,28 +2,28 @@
  *
  * A store in a PostgreSQL database that several nodes share (store/store.h).
  *
- * The tables (`tidings_…`) are in the schema that the connection finds first; they are made when
- * they are missing, and brought up to date when they are older. One schema holds one cluster, which
- * has a name: nodes that were given another one are refused.
+ * The tables (`tidings_…`) are in the first schema of the connection's search path. Opening a store
+ * creates or upgrades them. A schema holds one cluster, which has a name; a node that is configured
+ * with another name cannot open the store.
  */
 #ifndef CLUSTER_POSTGRES_STORE_H
 #define CLUSTER_POSTGRES_STORE_H
 
 #include "store/store.h"
 
-#define POSTGRES_CLUSTER_MAX 128u /* bytes of a cluster's name */
+#define POSTGRES_CLUSTER_MAX 128u /* bytes of the name of a cluster */
 
-/* Connects, and fails where that is not possible now (TIDINGS_E_BUSY). TIDINGS_E_UNSUPPORTED: libpq
- * is missing, or the tables are too new. TIDINGS_E_INVALID: no URL of PostgreSQL, or a schema that
- * is not this cluster's. Messages never hold the password. */
+/* Connect to the database. TIDINGS_E_BUSY: it cannot be reached now. TIDINGS_E_UNSUPPORTED: libpq
+ * is missing, or the tables are too new. TIDINGS_E_INVALID: not a URL of PostgreSQL, or the schema
+ * of another cluster. Error messages never contain the password. */
 int postgres_store_open(const char *url, struct tidings_str cluster, struct store **ret,
                         struct tidings_error *err);
 
-/* The same for a copy into it (store/copy.h), which may have been begun before. */
+/* Open the target of a copy (store/copy.h), possibly of an interrupted one. */
 int postgres_store_open_target(const char *url, struct tidings_str cluster, struct store **ret,
                                struct tidings_error *err);
 
-/* Is that a URL of such a store? */
+/* Returns true if that is a URL of such a store. */
 bool postgres_store_is_url(struct tidings_str url);
 
 /* Returns true for a store that these functions opened. */

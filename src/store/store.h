@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store that several nodes write to: what one of them has to know of the others. A third
- * interface of the same object, beside store/store.h and store/store.h.
+ * A store: entities with their history, published resources, tasks, and the order of their changes.
+ * Three media implement struct store_ops: memory (store/memory_store.h), SQLite
+ * (store/sqlite_store.h) and PostgreSQL (cluster/postgres_store.h). The rules of entities are in
+ * store/entities.h; a store knows only one: each version of an entity is later than the one before.
  *
- * The store orders. Positions are taken under a lock that is held to the commit, and `begin` takes
- * it: so between `begin` and the end of the batch nobody else commits, everything up to the newest
- * position can be read, and what is decided there (compare-and-set) is decided once for all nodes.
- * Outside of batches `follow` reads what others have committed, in the order of positions, without
- * gaps.
+ * Batches. Writes happen between `begin` and `commit`; reads inside the batch see them at once. If
+ * `commit` returns 0, the medium has all of them. After a rollback, or if the program ends before
+ * the commit, it has none.
  *
- * When the store cannot be reached every operation that asks it something fails with
- * TIDINGS_E_BUSY, at once or when nothing was heard of it for some seconds (of PostgreSQL:
- * POSTGRES_DEADLINE_MS); connecting again is tried by the operations themselves, at most every
- * POSTGRES_RETRY_MS. A batch whose commit was sent and not answered fails with TIDINGS_E_UNKNOWN;
- * if it was committed, `follow` tells of it like of another node's.
+ * Positions. A durable store gives each change a position, higher than the positions of all earlier
+ * changes, even across restarts. Cursors of clients refer to positions.
  *
- * One owner, one thread (the keeper's). Slices live until the next call.
+ * Shared stores. Several nodes write to one PostgreSQL database. `begin` takes a lock that lasts
+ * until the end of the batch. In a batch, no other node commits, every earlier change can be read,
+ * and a decision (compare and set) holds for all nodes. Outside of batches, `follow` reads the
+ * changes of the other nodes, in the order of positions and without gaps. If the database cannot be
+ * reached, each operation that needs it fails with TIDINGS_E_BUSY, at once or after
+ * POSTGRES_DEADLINE_MS, and operations reconnect at most every POSTGRES_RETRY_MS.
+ *
+ * Threads. A store belongs to one thread, the commit thread (store/commit_thread.h). Slices that an
+ * operation returns are valid until the next call.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -27,57 +32,48 @@
 
 #include "store/change_log.h"
 
-/* -------------------------------------------------------------------------------------------------
- * Valid time: instants in milliseconds, and the versions of one thing that tile it.
+/* ---- valid time ---------------------------------------------------------------------------------
  *
- * Version i is valid in [start i, start i+1), the last one until TIMELINE_FOREVER. Starts rise
- * strictly, so each instant from the first start on belongs to exactly one version. Pure functions.
+ * Instants are milliseconds of Unix time. Version i of an entity is valid in [start i, start i+1),
+ * the last version until TIMELINE_FOREVER. Starts increase strictly, so exactly one version is
+ * valid at each instant from the first start on. The functions are pure.
  */
 
 #define TIMELINE_FOREVER INT64_C(253370764800000) /* 9999-01-01T00:00:00.000Z */
-#define TIMELINE_NEVER INT64_MIN                  /* before everything: "there is none" */
+#define TIMELINE_NEVER INT64_MIN                  /* before every instant: "none" */
 #define TIMELINE_TEXT 25                          /* bytes of an instant as text, with its NUL */
 
-/* RFC 3339, any offset, at most milliseconds (further digits must be zero), years 0000 to 9998:
- * "2024-01-01T10:00:00Z" is the same instant as "2024-01-01T10:00:00.000Z". TIDINGS_E_INVALID with
- * a sentence that shows the form. */
+/* Parse RFC 3339 with any offset, at most milliseconds (further digits must be zero) and years 0000
+ * to 9998: "2024-01-01T10:00:00Z" equals "2024-01-01T10:00:00.000Z". TIDINGS_E_INVALID: the error
+ * message shows the form. */
 int timeline_parse(struct tidings_str text, int64_t *ret_ms, struct tidings_error *err);
-/* The one spelling we write: UTC, three decimals, Z. */
+/* Write an instant in UTC, with three decimals and Z. */
 struct tidings_str timeline_text(int64_t ms, char out[TIMELINE_TEXT]);
 
-/* When a new version begins: at `wanted`, or one millisecond after the newest if that is not later
- * (LU-17). `newest` may be TIMELINE_NEVER. TIDINGS_E_LIMIT at the end of time. */
+/* Start of a new version: `wanted`, or one millisecond after `newest` if `wanted` is not later
+ * (LU-17). `newest` can be TIMELINE_NEVER. TIDINGS_E_LIMIT: time has no room for it. */
 int timeline_next(int64_t newest, int64_t wanted, int64_t *ret_ms, struct tidings_error *err);
 
-/* -------------------------------------------------------------------------------------------------
- * Where versions of entities are kept: the interface between what writing an entity means
- * (store/entities.h) and a medium (memory, SQLite, PostgreSQL). It knows no rules but this one: the
- * versions of an entity rise, and are only ever added at the end.
- *
- * One owner, one thread. Changes are made between `begin` and `commit` and are seen by reads at
- * once; they are kept for good when commit has returned 0, all of them, and are gone after
- * rollback, or when the program ends before the commit. Slices that a read hands out live until the
- * next call.
- */
+/* ---- entities -------------------------------------------------------------------------------- */
 
 /* One version of one entity. */
 struct entity_version {
     struct tidings_str id;
     struct tidings_str type, type_version;
-    struct tidings_str parent;     /* an entity's id, or empty */
+    struct tidings_str parent;     /* the id of an entity, or empty */
     struct tidings_str value;      /* JSON text */
-    struct tidings_str changed_by; /* JSON text: who the writer says it was */
-    struct tidings_str principal;  /* JSON text: who the writer was proved to be; or empty */
-    struct tidings_str
-        previous;     /* merge patch back to the version before; empty: none can say it */
-    int64_t from, to; /* [from, to); the current one: TIMELINE_FOREVER */
-    int64_t since;    /* when the first began of those whose place it took; none: `from` */
+    struct tidings_str changed_by; /* JSON text: the writer, as the writer states it */
+    struct tidings_str principal;  /* JSON text: the authenticated writer; or empty */
+    struct tidings_str previous;   /* merge patch to the version before; empty: none expresses it */
+    int64_t from, to;              /* [from, to); the current version: TIMELINE_FOREVER */
+    int64_t since; /* start of the first version that this one replaced; none: `from` */
     bool deleted;
-    bool created; /* the first version, or the first after a deletion */
-    /* To `put` alone: the version of the type before this one, when that was another. */
+    bool created; /* the first version, or the first one after a deletion */
+    /* Input of `put` only: the version of the type before this one, if it was different. */
     struct tidings_str old_type_version;
 };
 
+/* A registered version of an entity type. */
 struct entity_type_row {
     struct tidings_str name, version;
     struct tidings_str schema;      /* JSON text */
@@ -85,53 +81,50 @@ struct entity_type_row {
     struct tidings_str options;     /* JSON text, or empty */
 };
 
-/* What was done under a key, so that it is not done twice. */
+/* The result of a request with an idempotency key, which a repeated request returns. */
 struct entity_key {
-    struct tidings_str owner;  /* who used it: keys of different owners are different */
+    struct tidings_str owner;  /* keys of different owners are different */
     struct tidings_str key;    /* not empty */
-    struct tidings_str digest; /* of what was asked */
-    struct tidings_str text;   /* what came of it */
-    int64_t at;                /* when, Unix time in milliseconds */
+    struct tidings_str digest; /* of the request */
+    struct tidings_str text;   /* the result */
+    int64_t at;                /* Unix time in milliseconds */
 };
 
-/* Which current versions are wanted; empty slices do not matter. Deleted entities are left out
- * unless asked for. */
+#define ENTITY_KEYS 10000u
+#define ENTITY_KEYS_OF_ONE 1000u
+#define ENTITY_KEY_AGE_MS (24 * 60 * 60 * INT64_C(1000))
+/* Beyond ENTITY_KEYS: how many keys the owner with the most keys (`count`) loses at once. */
+#define ENTITY_KEYS_DROPPED(count) ((count) / 8 > 0 ? (count) / 8 : 1)
+
+/* Selects current versions. Empty slices match all. */
 struct entity_scope {
     struct tidings_str type, type_version, parent;
-    bool by_parent; /* `parent` matters, also when empty */
-    bool deleted;   /* the deleted too */
+    bool by_parent; /* `parent` counts even if it is empty */
+    bool deleted;   /* include deleted entities */
 };
 
 /* Return false to stop. */
 typedef bool (*entity_version_fn)(void *user, const struct entity_version *version);
 typedef bool (*entity_type_fn)(void *user, const struct entity_type_row *row);
 
-#define ENTITY_KEYS 10000u
-#define ENTITY_KEYS_OF_ONE 1000u
-#define ENTITY_KEY_AGE_MS (24 * 60 * 60 * INT64_C(1000))
-/* When there are too many: of the largest owner, which has so many, so many go at once. */
-#define ENTITY_KEYS_DROPPED(count) ((count) / 8 > 0 ? (count) / 8 : 1)
+/* A checksum of a version, never 0, which detects bytes that changed on the disk. */
+int64_t entity_version_sum(const struct entity_version *v);
+/* Returns true if the version has that checksum, or `sum` is 0 (an old row without one). */
+bool entity_version_is_whole(const struct entity_version *v, int64_t sum);
 
-/* -------------------------------------------------------------------------------------------------
- * The durable side of a store, what it keeps beside the rows of entities: published resources, and
- * which change had which position. A second interface of the same object (store/store.h): a
- * file of SQLite, or a database that several nodes share.
- *
- * One order for everything kept: each change has a position, higher than all before.
- */
+/* ---- published resources --------------------------------------------------------------------- */
 
 /* The newest content of one URI. */
 struct published_row {
-    struct tidings_resource about; /* `etag`, `size` and `modified_ms` too */
+    struct tidings_resource about; /* including `etag`, `size` and `modified_ms` */
     struct tidings_str content;
-    struct tidings_str metadata; /* of the change that made it so, or empty; `each_published` does
-                                  * not give it back */
+    struct tidings_str metadata; /* of its change, or empty; `each_published` does not return it */
     bool created;
 };
 #define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
-#define KEPT_MAX_CONTENT 1000000000u /* bytes: what SQLite holds; PostgreSQL holds more */
+#define KEPT_MAX_CONTENT 1000000000u /* bytes: the limit of SQLite; PostgreSQL has a higher one */
 
-/* The priority of a resource as a number that every store keeps exactly; below 0: it has none. */
+/* The priority of a resource as a number that every medium stores exactly; below 0: none. */
 static inline int64_t kept_priority(const struct tidings_resource *about)
 {
     double n = about->has_priority ? about->priority : -1;
@@ -146,246 +139,268 @@ static inline void kept_set_priority(struct tidings_resource *about, int64_t bit
     about->has_priority = about->priority >= 0;
 }
 
-/* Slices live until the function returns; a negative code of it ends the reading and is what that
- * returns. */
+/* Slices are valid during the call. A negative code stops the reading, which returns it. */
 typedef int (*published_row_fn)(void *user, const struct published_row *row,
                                 struct tidings_error *err);
 
+/* ---- the log --------------------------------------------------------------------------------- */
+
+/* Databases contain these numbers: add new kinds at the end. */
 enum kept_kind {
-    KEPT_ENTITY, /* `version`; `old_type_version`: that of its type before, if another */
-    KEPT_MOVED, /* the same, of an entity that left the URI it had as `old_type_version`. Parent and
-                 * writer are missing when that version is forgotten, the version of its type
-                 * (empty) in files of before */
-    KEPT_TYPES, /* the registry of types changed */
-    KEPT_PUBLISHED, /* `uri` … `modified_ms` */
-    KEPT_FILE,      /* the same, and `came_from`, `target`; or it says that changes of files may
-                     * have been missed: as struct change says it, by its URI */
-    KEPT_ANNOUNCED, /* nothing is kept of it but that it changed: `announced` */
-    /* Of a store that nodes share (store/store.h), no resource: */
-    KEPT_SESSION, /* the session with the id `uri` is another node's, whose name is `target` */
-    KEPT_RUN,     /* a node began a run: cursors may come from it */
-    KEPT_BROKEN,  /* the store has lost what it had committed: everybody has to look again */
-    /* As KEPT_ANNOUNCED, of what lies in a mount that several nodes have: those that do not have it
-     * tell nothing. Or it says that changes there may have been missed, by its URI like a file's.
-     * Numbers are kept in databases: new kinds come last. */
+    KEPT_ENTITY,    /* `version`; `old_type_version` if the version of its type changed */
+    KEPT_MOVED,     /* the same, for an entity that left the URI with `old_type_version`. Parent and
+                     * writer are missing if that version is forgotten; old files have no version of
+                     * the type */
+    KEPT_TYPES,     /* the registry of types changed */
+    KEPT_PUBLISHED, /* `uri` to `modified_ms` */
+    KEPT_FILE,      /* the same, `came_from` and `target`; or changes of files were possibly missed:
+                     * the URI says so, as in struct change */
+    KEPT_ANNOUNCED, /* the store has nothing but the change itself: `announced` */
+    /* Shared stores only; these are not changes of resources: */
+    KEPT_SESSION, /* the node `target` has taken the session with the id `uri` */
+    KEPT_RUN,     /* a node started; its cursors are valid */
+    KEPT_BROKEN,  /* the store has lost committed changes; every subscription gets `truncated` */
+    /* Like KEPT_ANNOUNCED, for a mount that several nodes have; nodes without the mount ignore it.
+     * Or changes there were possibly missed, as for KEPT_FILE. */
     KEPT_MOUNTED,
 };
 
-/* Is nothing kept of it but that it changed? */
+/* Returns true if the store has nothing but the change itself. */
 static inline bool kept_is_announced(enum kept_kind kind)
 {
     return kind == KEPT_ANNOUNCED || kind == KEPT_MOUNTED;
 }
 
-/* One change that a store knows. */
+/* One change in the log. */
 struct kept_change {
     enum kept_kind kind;
     uint64_t position;
-    /* Without value and previous; of another node's they are there if they came with it and the
-     * entity was read or written here lately. */
+    /* Without `value` and `previous`. A change of another node has them if it arrived with them and
+     * the entity was read or written here recently. */
     struct entity_version version;
     struct tidings_str old_type_version;
     struct tidings_str uri, etag, came_from, target;
-    struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
+    struct tidings_str metadata; /* of a published resource; or empty */
     int64_t size, modified_ms;
-    int64_t at_ms; /* when it was written, Unix time; 0: not known */
+    int64_t at_ms; /* Unix time of the write; 0: unknown */
     bool created, removed;
-    bool not_subscribable; /* published (also when removed), a file, announced: only lists change */
-    const struct published_row *published;  /* KEPT_PUBLISHED that another node wrote, not removed:
-                                             * all of it; else NULL */
+    bool not_subscribable; /* published (also removed), file, announced: only lists change */
+    const struct published_row *published; /* KEPT_PUBLISHED of another node, not removed: the whole
+                                            * row; else NULL */
     const struct tidings_change *announced; /* KEPT_ANNOUNCED, KEPT_MOUNTED */
 };
 /* Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 
-/* How many tasks there may be, and what was in the way of one more. */
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+#define SHARED_TASK_ID_MAX 128u
+#define SHARED_TASK_CLIENT_MAX 4096u        /* bytes of the name of its client */
+#define SHARED_TASK_MESSAGE_MAX 4096u       /* bytes of its message */
+#define SHARED_TASK_PAYLOAD_MAX (64u << 20) /* bytes of its result */
+#define SHARED_TASK_ASKED_MAX (40u << 20)   /* bytes of its questions, and of its answers */
+#define SHARED_TASKS_AT_ONCE 64u            /* tasks that one batch ends or removes */
+
+/* The limits for a new task, and the limit that it reached. */
 struct kept_task_room {
-    size_t max, max_client; /* 0: any */
-    size_t max_bytes;       /* of results; a client has a quarter of it */
+    size_t max, max_client; /* 0: no limit */
+    size_t max_bytes;       /* of results; one client can use a quarter */
     enum { KEPT_TASKS_FIT, KEPT_TASKS_MANY, KEPT_TASKS_LARGE } full;
-    bool is_client; /* … of its client */
+    bool is_client; /* its client has reached the limit */
 };
 
-/* A task of a tool (engine/protocol/tasks.h), for those who ask for its result after a restart, or
- * another node that shares the store. */
+/* A task of a tool (engine/protocol/tasks.h). Clients can get its result after a restart, and from
+ * another node of a shared store. */
 struct kept_task {
     struct tidings_str id, client, status, message, payload;
-    int64_t created_ms, updated_ms, ttl_ms; /* by this machine's clock */
-    /* Of stores that nodes share, else empty: */
-    struct tidings_str questions; /* an object: what is asked */
-    struct tidings_str answers;   /* an object: given at other nodes, and not taken by its own */
-    struct kept_task_room *room;  /* it is new: is there room for it? NULL: it is not asked */
-    bool is_lost;                 /* the node that ran it is gone */
+    int64_t created_ms, updated_ms, ttl_ms; /* by the clock of this machine */
+    /* Shared stores only, else empty: */
+    struct tidings_str questions; /* JSON object */
+    struct tidings_str answers;   /* JSON object: given at other nodes, not yet taken by its node */
+    struct kept_task_room *room;  /* the limits if the task is new; NULL: no check */
+    bool is_lost;                 /* its node is dead */
 };
 typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
 
-struct transfer_ops; /* store/copy.h */
-
-#define SHARED_TASK_ID_MAX 128u
-#define SHARED_TASK_CLIENT_MAX 4096u        /* bytes of its client's name … */
-#define SHARED_TASK_MESSAGE_MAX 4096u       /* … of its message */
-#define SHARED_TASK_PAYLOAD_MAX (64u << 20) /* … of its result */
-#define SHARED_TASK_ASKED_MAX (40u << 20)   /* … of what is asked, and of answers */
-#define SHARED_TASKS_AT_ONCE 64u            /* that are failed, or forgotten, in one batch */
-
-/* How others' changes came here, counted. */
-struct shared_heard {
-    uint64_t told; /* batches that came as notices with all of their rows, and were applied … */
-    uint64_t changes; /* … and so many changes in them */
-    uint64_t asked;   /* questions to the store */
-    uint64_t refused; /* notices that somebody else wrote, or altered */
-};
+/* ---- the interface --------------------------------------------------------------------------- */
 
 struct store;
+struct transfer_ops; /* store/copy.h */
 
+/* Counts of how the changes of other nodes arrived. */
+struct shared_heard {
+    uint64_t told;    /* batches whose rows were all in a notification, and that were applied */
+    uint64_t changes; /* changes in those batches */
+    uint64_t asked;   /* queries of the database */
+    uint64_t refused; /* notifications that were forged or altered */
+};
+
+/* The operations of a medium. All are required unless their group says otherwise. */
 struct store_ops {
     const char *name;
-    void (*destroy)(struct store *store); /* what was not committed is gone */
+    /* Close the store. An open batch is rolled back. */
+    void (*destroy)(struct store *store);
+
+    /* ---- batches ---- */
 
     int (*begin)(struct store *store, struct tidings_error *err);
-    /* After a failure everything since `begin` is gone, as after rollback. TIDINGS_E_UNKNOWN: for
-     * now; it may be there when the program is started again. */
+    /* After a failure, the batch is rolled back. TIDINGS_E_UNKNOWN: the medium did not answer; the
+     * batch can appear after a restart, and `follow` of a shared store reports it like a batch of
+     * another node. */
     int (*commit)(struct store *store, struct tidings_error *err);
     void (*rollback)(struct store *store);
-    /* Of the newest change (put, put_type): each has a higher one than all before, also after the
-     * program was started again. 0: nothing outlives the program. */
+    /* The position of the newest change. A store that is not durable returns 0. */
     uint64_t (*position)(struct store *store);
 
-    /* Add a version later than all of its entity (`to` is ignored). `replaces_current`: it takes
-     * the place of the current one, which is forgotten. After a failure only rollback is possible.
-     */
+    /* ---- entities: write inside a batch; read anywhere ---- */
+
+    /* Add a version; its start is later than the start of every other version of the entity. `to`
+     * is ignored. `replaces_current`: the current version is forgotten. After a failure, only
+     * rollback is possible. */
     int (*put)(struct store *store, const struct entity_version *version, bool replaces_current,
                struct tidings_error *err);
-    /* Forget the versions of `id` that ended at or before `end`. */
+    /* Forget the versions of `id` that ended at `end` or earlier. */
     int (*forget)(struct store *store, struct tidings_str id, int64_t end,
                   struct tidings_error *err);
-
-    /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none.
-     * TIDINGS_E_INTERNAL (history too): it is not what was written; `ret` is filled as it is. */
+    /* Find the version valid at `at` (TIMELINE_FOREVER: the current one). Returns 1, or 0 if there
+     * is none. TIDINGS_E_INTERNAL: the checksum is wrong, `ret` is filled. `history` fails
+     * likewise. */
     int (*find)(struct store *store, struct tidings_str id, int64_t at, struct entity_version *ret,
                 struct tidings_error *err);
-    /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.
-     */
+    /* Get the start of the `n`th newest version of `id` (1: the current one). Returns 1, or 0 if
+     * there are fewer. */
     int (*nth)(struct store *store, struct tidings_str id, int64_t n, int64_t *ret_from,
                struct tidings_error *err);
-    /* The versions of `id` with from >= `first`, oldest first. */
+    /* Versions of `id` that start at `first` or later, oldest first. */
     int (*history)(struct store *store, struct tidings_str id, int64_t first, entity_version_fn fn,
                    void *user, struct tidings_error *err);
     /* Current versions with an id greater than `after`, by id (bytes). */
     int (*list)(struct store *store, const struct entity_scope *scope, struct tidings_str after,
                 entity_version_fn fn, void *user, struct tidings_error *err);
 
-    /* TIDINGS_E_EXISTS. */
+    /* Add a type. TIDINGS_E_EXISTS. */
     int (*put_type)(struct store *store, const struct entity_type_row *row,
                     struct tidings_error *err);
-    /* By name, then in the order they were added. */
+    /* Types by name, then in the order in which they were added. */
     int (*types)(struct store *store, entity_type_fn fn, void *user, struct tidings_error *err);
 
-    /* One of that owner and key goes, for good: it is too old. Others may go then, at once or with
-     * the commit, and are gone after it: of this owner's the oldest beyond ENTITY_KEYS_OF_ONE, and
-     * those that are older than ENTITY_KEY_AGE_MS (some may stay for a while); while there are more
-     * than ENTITY_KEYS, the oldest of whoever has most, so that nobody who has fewer loses any to
-     * others. */
+    /* Add an idempotency key; it replaces an expired key of the same owner and name. No later than
+     * at the commit, the store removes the oldest keys of this owner beyond ENTITY_KEYS_OF_ONE,
+     * keys older than ENTITY_KEY_AGE_MS (possibly a little later), and beyond ENTITY_KEYS the
+     * oldest keys of the owner that has most. So owners with few keys lose none to others. */
     int (*put_key)(struct store *store, const struct entity_key *key, struct tidings_error *err);
-    /* 1, or 0 when it is not known. */
+    /* Returns 1, or 0 if the key is unknown. */
     int (*find_key)(struct store *store, struct tidings_str owner, struct tidings_str key,
                     struct entity_key *ret, struct tidings_error *err);
 
-    /* Outside begin … commit, when nothing else is to be done: work that was put off. 1: there is
-     * more of it. A failure costs speed and nothing else. */
+    /* Do deferred work, outside of batches and while the thread has nothing else to do. Returns 1
+     * if there is more. A failure costs only speed. */
     int (*idle)(struct store *store, struct tidings_error *err);
 
-    /* ---- a store that outlives the program; NULL in others ---- */
+    /* ---- published resources and the log: a durable store ----
+     *
+     * NULL, all of them: nothing outlives the program (store_is_durable). The caller then keeps
+     * published resources and the change log in memory. */
 
-    /* Inside a batch. A failure leaves nothing but rollback. */
+    /* Inside a batch. After a failure, only rollback is possible. */
     int (*publish)(struct store *store, const struct published_row *row, uint64_t *ret_position,
                    struct tidings_error *err);
-    /* Of `gone` the URI, the metadata and whether it was subscribable count. */
+    /* Likewise. Only the URI, the metadata and `not_subscribable` of `gone` are read. */
     int (*unpublish)(struct store *store, const struct published_row *gone, uint64_t *ret_position,
                      struct tidings_error *err);
-    /* Everything that is published. */
     int (*each_published)(struct store *store, published_row_fn fn, void *user,
                           struct tidings_error *err);
-    /* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to
-     * this one is not among them. */
+    /* Changes at the newest `max` positions, oldest first. *ret_floor: changes up to this position
+     * are not included. */
     int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
                        void *user, struct tidings_error *err);
-    /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
+    /* Start an epoch of the change log, whose cursors outlive the program. Outside of batches. */
     int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
-    const struct transfer_ops *transfer; /* copying it into another */
-    /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
-     * id, unless that has ended (TIDINGS_E_CONFLICT) or there is no room for it (TIDINGS_E_LIMIT);
-     * forget those whose time to live has passed at that Unix time. `each_task`: outside. */
+    /* `tidings store copy`. NULL: the store cannot be copied. */
+    const struct transfer_ops *transfer;
+
+    /* ---- tasks ----
+     *
+     * NULL, all of them: the caller keeps tasks in memory. */
+
+    /* Inside a batch: write a task. TIDINGS_E_CONFLICT: the task of that id has ended.
+     * TIDINGS_E_LIMIT: `room` says which limit is reached. `answers` stay as they are. */
     int (*put_task)(struct store *store, const struct kept_task *task, struct tidings_error *err);
+    /* Inside a batch: remove the tasks whose time to live has passed at that Unix time. */
     int (*sweep_tasks)(struct store *store, int64_t now_ms, struct tidings_error *err);
+    /* Outside of batches. */
     int (*each_task)(struct store *store, kept_task_fn fn, void *user, struct tidings_error *err);
 
-    /* ---- a store that other nodes write to as well; NULL in others ---- */
+    /* ---- shared stores: the changes of other nodes ----
+     *
+     * NULL, all of them: no other node writes to the store (store_is_shared). */
 
-    /* Everything that others committed since the last time, in the order of positions. Outside of
-     * batches, and right after `begin`. What `fn` was given counts as followed. */
-    int (*follow)(struct store *rows, kept_change_fn fn, void *user, struct tidings_error *err);
-    /* Everything up to this position was followed, or written here. */
-    uint64_t (*followed)(struct store *rows);
-    /* Clients are served from now on: errors do not say where the store is, nor what it says. May
-     * be NULL, and so may `explain`: for the log, the text of `err` or all that is known of it. */
-    void (*conceal)(struct store *rows);
-    const char *(*explain)(struct store *rows, const struct tidings_error *err);
-    /* The newest position of all, asked of the store. Outside of batches. */
-    int (*newest)(struct store *rows, uint64_t *ret, struct tidings_error *err);
-    /* A descriptor that becomes readable when others have committed, or that way is lost; -1: there
-     * is none now, ask `follow` every so often. May be another one after each call of anything. */
-    int (*descriptor)(struct store *rows);
-    /* It is readable. 1: there may be something to follow. */
-    int (*wake)(struct store *rows);
-    /* Before the descriptor is waited for, outside of batches: has something come meanwhile, with
-     * the answers to other questions, for which it will not be readable any more? Then it is to be
-     * followed. NULL: never. */
-    bool (*has_news)(struct store *rows);
-    /* Any thread. NULL: nobody counts. */
-    void (*heard)(struct store *rows, struct shared_heard *ret);
-
-    /* A batch without the lock, for who can run it again: it is decided from what was followed, and
-     * what it writes is kept back and sent with the commit, which fails if anybody else committed
-     * since. true: it has begun, everything was followed. false: not this time, take `begin`. May
-     * be NULL, with the next one: never. */
-    bool (*begin_unlocked)(struct store *rows);
-    /* An operation of such a batch has failed, or its commit: true, what was decided in it does not
-     * count, refusals neither; after rollback it is run again from `begin` on, at once. After
-     * TIDINGS_E_UNKNOWN of the commit that may find that it was not kept: if it fails, or anything
-     * of that batch, it is not known. */
-    bool (*must_run_again)(struct store *rows);
-
-    /* Inside a batch: something changed of which the store keeps nothing but that, and not for
-     * ever (KEPT_ANNOUNCED, KEPT_MOUNTED). A batch of nothing else does not wait for the disk. */
-    int (*announce)(struct store *rows, enum kept_kind kind, const struct tidings_change *change,
+    /* Report what other nodes committed since the last call, in the order of positions. Outside of
+     * batches, or directly after `begin`. `fn` gets each change once. */
+    int (*follow)(struct store *store, kept_change_fn fn, void *user, struct tidings_error *err);
+    /* The newest position up to which every change was followed or written here. */
+    uint64_t (*followed)(struct store *store);
+    /* Query the newest position of all nodes. Outside of batches. */
+    int (*newest)(struct store *store, uint64_t *ret, struct tidings_error *err);
+    /* A descriptor that becomes readable when other nodes have committed, or when the connection is
+     * lost. It can change with each call of any operation. -1: none; call `follow` periodically. */
+    int (*descriptor)(struct store *store);
+    /* The descriptor is readable. Returns 1 if there is possibly something to follow. */
+    int (*wake)(struct store *store);
+    /* Inside a batch: add a change of which the store has nothing else (KEPT_ANNOUNCED,
+     * KEPT_MOUNTED). The newest ones are remembered. A batch of only such changes does not wait for
+     * the disk. */
+    int (*announce)(struct store *store, enum kept_kind kind, const struct tidings_change *change,
                     uint64_t *ret_position, struct tidings_error *err);
+    /* 32 bytes for seals, the same on all nodes. */
+    int (*secret)(struct store *store, unsigned char out[32], struct tidings_error *err);
 
-    /* What time it is by the clock that all nodes have in common, Unix time. NULL: by this
-     * machine's. */
-    int64_t (*now)(struct store *rows);
+    /* ---- shared stores: optional, each can be NULL ---- */
 
-    /* The rest outside of batches; each is a transaction of its own. */
+    /* From now on, errors reveal neither the address of the store nor its messages, because clients
+     * see them. NULL: errors reveal nothing. */
+    void (*conceal)(struct store *store);
+    /* For the log: the full reason of a failure. NULL: the text of `err`. */
+    const char *(*explain)(struct store *store, const struct tidings_error *err);
+    /* Before the thread waits for the descriptor, outside of batches: returns true if changes
+     * arrived with the answers to other queries; the descriptor does not become readable for them,
+     * so the caller follows now. NULL: this never happens. */
+    bool (*has_news)(struct store *store);
+    /* Any thread. NULL: all counts are 0. */
+    void (*heard)(struct store *store, struct shared_heard *ret);
+    /* Unix time of the clock that all nodes use. NULL: the clock of this machine. */
+    int64_t (*now)(struct store *store);
 
-    /* A task (store/store.h), inside of batches and outside. 1; 0: there is none, its time has
-     * passed, or its row is none of ours. */
-    int (*find_task)(struct store *rows, struct tidings_str id, struct kept_task *ret,
+    /* Begin a batch without the lock. Its jobs decide from what was followed. Its writes are sent
+     * with the commit, which fails if another node has committed since. Returns false if the caller
+     * must use `begin`. NULL, both: the caller always uses `begin`. */
+    bool (*begin_unlocked)(struct store *store);
+    /* After an operation or the commit of such a batch failed: returns true if the batch must be
+     * rolled back and run again from `begin` on, because its decisions and refusals do not count.
+     * After TIDINGS_E_UNKNOWN, the second run finds out whether the first was committed; if it
+     * fails too, the outcome stays unknown. */
+    bool (*must_run_again)(struct store *store);
+
+    /* ---- shared stores: tasks of other nodes ----
+     *
+     * NULL, all of them: the caller keeps tasks in memory. */
+
+    /* Inside or outside of batches. Returns 1, or 0 if the task is unknown or expired, or its row
+     * is invalid. */
+    int (*find_task)(struct store *store, struct tidings_str id, struct kept_task *ret,
                      struct tidings_error *err);
-    /* Inside a batch: what was answered and not taken is that now. put_task leaves it as it is. */
-    int (*put_task_answers)(struct store *rows, struct tidings_str id, struct tidings_str answers,
+    /* Inside a batch: replace the answers that its node has not taken. */
+    int (*put_task_answers)(struct store *store, struct tidings_str id, struct tidings_str answers,
                             struct tidings_error *err);
-    /* Are there tasks whose node is gone, or whose time has passed? 1; 0. */
-    int (*has_stale_tasks)(struct store *rows, struct tidings_error *err);
-    /* Inside a batch: the former become `end`, in all but id, client and times, and the latter are
-     * forgotten; `fn` gets the id of each, and whether it is forgotten. At most
-     * SHARED_TASKS_AT_ONCE of both. */
-    int (*end_stale_tasks)(struct store *rows, const struct kept_task *end,
+    /* Outside of batches: returns 1 if there are tasks of dead nodes or expired tasks, else 0. */
+    int (*has_stale_tasks)(struct store *store, struct tidings_error *err);
+    /* Inside a batch: tasks of dead nodes become `end` (except id, client and times), and expired
+     * tasks are removed, SHARED_TASKS_AT_ONCE at most. `fn` gets each id, and true if the task was
+     * removed. */
+    int (*end_stale_tasks)(struct store *store, const struct kept_task *end,
                            void (*fn)(void *user, struct tidings_str id, bool is_gone), void *user,
                            struct tidings_error *err);
-
-    /* 32 bytes that all nodes have alike, for seals; made with the store. */
-    int (*secret)(struct store *rows, unsigned char out[32], struct tidings_error *err);
 };
 
 struct store {
@@ -398,18 +413,10 @@ static inline bool store_is_durable(const struct store *store)
     return store->ops->create_changelog != NULL;
 }
 
-/* Returns true if other nodes write to the store as well. */
+/* Returns true if other nodes write to the store, too. */
 static inline bool store_is_shared(const struct store *store)
 {
     return store->ops->follow != NULL;
 }
-
-/* -------------------------------------------------------------------------------------------------
- * The checksum of a stored version, by which bytes that changed on the disk are noticed.
- */
-
-/* Never 0; and is a version what was written with that sum (0: with none)? */
-int64_t entity_version_sum(const struct entity_version *v);
-bool entity_version_is_whole(const struct entity_version *v, int64_t sum);
 
 #endif
