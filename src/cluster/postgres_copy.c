@@ -97,13 +97,11 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
         row.removed = postgres_int(r, 0, 18) != 0;
         break;
     case TRANSFER_RUN:
+    case TRANSFER_TASK:
     case TRANSFER_KINDS:
         row.epoch = (uint64_t)postgres_int(r, 0, 1);
         row.first = postgres_int(r, 0, 2);
         row.last = postgres_int(r, 0, 3);
-        break;
-    case TRANSFER_TASK:
-        row.task = postgres_store_read_task(r, 0, 1);
         break;
     }
     t->after = row.number;
@@ -114,10 +112,10 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
 static int transfer_each_of(struct postgres_store *s, struct postgres_transfer *t,
                             struct tidings_error *err)
 {
-    static const enum postgres_statement reading[TRANSFER_KINDS] = {
+    static const enum postgres_statement reading[TRANSFER_TASK] = {
         [TRANSFER_TYPE] = PG_TRANSFER_TYPES,          [TRANSFER_VERSION] = PG_TRANSFER_VERSIONS,
         [TRANSFER_MOVED] = PG_TRANSFER_MOVED,         [TRANSFER_RUN] = PG_TRANSFER_RUNS,
-        [TRANSFER_PUBLISHED] = PG_TRANSFER_PUBLISHED, [TRANSFER_TASK] = PG_TRANSFER_TASKS,
+        [TRANSFER_PUBLISHED] = PG_TRANSFER_PUBLISHED,
     };
     int rc = 0;
     do {
@@ -137,7 +135,7 @@ static int postgres_transfer_each(struct store *store, struct transfer_mark afte
     postgres_store_release(s);
     int rc = postgres_store_ready(s, POSTGRES_DEADLINE_MS, err);
     rc = rc == 0 ? transfer_check_unused(s, err) : rc;
-    for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
+    for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_TASK; kind++) {
         t.kind = (enum transfer_kind)kind;
         t.after = kind == after.kind ? after.number : INT64_MIN;
         rc = transfer_each_of(s, &t, err);
@@ -264,13 +262,9 @@ static int postgres_transfer_put(struct store *store, const struct transfer_row 
                                             r->removed ? NULL : &r->published.content, err);
         break;
     case TRANSFER_RUN:
+    case TRANSFER_TASK:
     case TRANSFER_KINDS:
         rc = transfer_put_run(s, r, err);
-        break;
-    case TRANSFER_TASK:
-        s->now_ms = now_ms;
-        rc = postgres_store_put_task(store, &r->task, err);
-        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
         break;
     }
     position = r->kind < TRANSFER_RUN && r->number > 0 ? (uint64_t)r->number : 0;

@@ -114,7 +114,6 @@ enum postgres_statement {
     PG_TRANSFER_MOVED,
     PG_TRANSFER_PUBLISHED,
     PG_TRANSFER_RUNS,
-    PG_TRANSFER_TASKS,
     PG_TRANSFER_FIND,
     PG_TRANSFER_BEGIN,
     PG_TRANSFER_PUT_RUN,
@@ -310,11 +309,6 @@ int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
 int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
 void postgres_store_note_followed(struct postgres_store *s, uint64_t position, bool is_durable);
-/* cluster/postgres_store.c: likewise. */
-int postgres_store_put_task(struct store *store, const struct kept_task *task,
-                            struct tidings_error *err);
-/* A row of the statements that read tasks, from that column on. */
-struct kept_task postgres_store_read_task(struct pg_result *r, int row, int first);
 /* cluster/follow.c: notices (cluster/log_record.h) of what is written here. */
 void postgres_store_notice_deinit(struct postgres_store *s);
 /* After a connection was made: where they are good. */

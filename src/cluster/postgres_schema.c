@@ -451,9 +451,6 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         " AS n, epoch, position, coalesce(last, -1) AS last FROM tidings_runs WHERE position>="
         "coalesce((SELECT max(position) FROM tidings_breaks WHERE lossy<>0), 0)) r WHERE "
         "n>$1::int8 ORDER BY n",
-    [PG_TRANSFER_TASKS] = "SELECT t.n, " TASK_COLUMNS " FROM (SELECT row_number() OVER (ORDER BY"
-                          " id) AS n, * FROM tidings_tasks t WHERE " TASK_IS_SHORT
-                          ") t WHERE t.n>$1::int8 ORDER BY t.n LIMIT 16",
     [PG_TRANSFER_FIND] = "SELECT copying, copy_kind, copy_number, (SELECT position FROM"
                          " tidings_state), (SELECT count(*) FROM tidings_runs) FROM"
                          " tidings_cluster WHERE one=1",

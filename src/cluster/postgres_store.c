@@ -887,8 +887,8 @@ static int tasks_check_room(struct postgres_store *s, const unsigned char owner[
                : tidings_fail(err, TIDINGS_E_LIMIT, "there is no room for one more task");
 }
 
-int postgres_store_put_task(struct store *store, const struct kept_task *task,
-                            struct tidings_error *err)
+static int postgres_store_put_task(struct store *store, const struct kept_task *task,
+                                   struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -942,22 +942,22 @@ static int postgres_store_put_task_answers(struct store *store, struct tidings_s
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct kept_task postgres_store_read_task(struct pg_result *r, int row, int first)
+static struct kept_task postgres_store_read_task(struct pg_result *r)
 {
-    struct tidings_str status = postgres_str(r, row, first + 2);
+    struct tidings_str status = postgres_str(r, 0, 2);
     bool runs = str_eq(status, STR("working")) || str_eq(status, STR("input_required"));
     return (struct kept_task){
-        .id = postgres_str(r, row, first),
-        .client = postgres_str(r, row, first + 1),
+        .id = postgres_str(r, 0, 0),
+        .client = postgres_str(r, 0, 1),
         .status = status,
-        .message = postgres_str(r, row, first + 3),
-        .payload = postgres_str(r, row, first + 4),
-        .questions = postgres_str(r, row, first + 5),
-        .answers = postgres_str(r, row, first + 6),
-        .created_ms = postgres_int(r, row, first + 7),
-        .updated_ms = postgres_int(r, row, first + 8),
-        .ttl_ms = postgres_int(r, row, first + 9),
-        .is_lost = runs && postgres_int(r, row, first + 10) != 0,
+        .message = postgres_str(r, 0, 3),
+        .payload = postgres_str(r, 0, 4),
+        .questions = postgres_str(r, 0, 5),
+        .answers = postgres_str(r, 0, 6),
+        .created_ms = postgres_int(r, 0, 7),
+        .updated_ms = postgres_int(r, 0, 8),
+        .ttl_ms = postgres_int(r, 0, 9),
+        .is_lost = runs && postgres_int(r, 0, 10) != 0,
     };
 }
 
@@ -976,32 +976,44 @@ static int postgres_store_find_task(struct store *store, struct tidings_str id,
         postgres_free(r);
         return rc;
     }
-    *ret = postgres_store_read_task(r, 0, 0);
+    *ret = postgres_store_read_task(r);
     s->handed_out = r;
     return 1;
 }
 
+struct reading_tasks {
+    kept_task_fn fn;
+    void *user;
+    char after[SHARED_TASK_ID_MAX + 1];
+    unsigned count; /* of the page */
+};
+
+static int postgres_read_task(void *user, struct pg_result *r, struct tidings_error *err)
+{
+    struct reading_tasks *reading = user;
+    const struct kept_task task = postgres_store_read_task(r);
+    (void)err;
+    memcpy(reading->after, task.id.ptr, task.id.len); /* the statement bounds it */
+    reading->after[task.id.len] = '\0';
+    reading->count++;
+    reading->fn(reading->user, &task);
+    return 0;
+}
+
+/* Row by row, because results can be large. */
 static int postgres_store_each_task(struct store *store, kept_task_fn fn, void *user,
                                     struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
-    char after[SHARED_TASK_ID_MAX + 1] = "";
-    int rc = 0, count = 0;
+    struct reading_tasks reading = {.fn = fn, .user = user};
     postgres_store_release(s);
+    int rc = postgres_store_ready(s, POSTGRES_DEADLINE_MS, err);
     do {
         struct postgres_values v = {0};
-        struct pg_result *r = NULL;
-        postgres_put_str(&v, tidings_str(after));
-        rc = postgres_store_ask(s, PG_TASKS, &v, &r, err);
-        count = rc == 0 ? postgres_rows(r) : 0;
-        for (int i = 0; i < count; i++) {
-            const struct kept_task task = postgres_store_read_task(r, i, 0);
-            memcpy(after, task.id.ptr, task.id.len); /* the statement bounds it */
-            after[task.id.len] = '\0';
-            fn(user, &task);
-        }
-        postgres_free(r);
-    } while (count > 0);
+        postgres_put_str(&v, tidings_str(reading.after));
+        reading.count = 0;
+        rc = rc == 0 ? postgres_each(s->db, PG_TASKS, &v, postgres_read_task, &reading, err) : rc;
+    } while (rc == 0 && reading.count > 0);
     return rc;
 }
 

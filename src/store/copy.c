@@ -21,7 +21,7 @@
 
 /* Rows behind ?1. Of versions the long texts come last; what older files lack is as if it were
  * written today. */
-static const char *const reading[TRANSFER_KINDS] = {
+static const char *const reading[TRANSFER_TASK] = {
     [TRANSFER_TYPE] = "SELECT CASE WHEN seq>0 THEN seq ELSE number-1000000 END AS n, name, version,"
                       " schema, description, options FROM main.types WHERE n>?1 ORDER BY n",
     [TRANSFER_VERSION] = "SELECT seq, id, vfrom, type, tversion, parent, deleted, created, at,"
@@ -36,8 +36,6 @@ static const char *const reading[TRANSFER_KINDS] = {
         " main.published WHERE seq>?1 ORDER BY seq",
     [TRANSFER_RUN] = "SELECT row_number() OVER (ORDER BY coalesce(first, 0), epoch) AS n, epoch,"
                      " coalesce(first, 0), coalesce(last, -1) FROM main.epochs ORDER BY n",
-    [TRANSFER_TASK] = "SELECT row_number() OVER (ORDER BY id) AS n, " SQLITE_TASK_COLUMNS
-                      " FROM main.tasks ORDER BY n",
 };
 
 static void sqlite_transfer_version(struct sqlite3_stmt *st, struct transfer_row *r)
@@ -116,13 +114,11 @@ static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind
         sqlite_transfer_published(st, r);
         break;
     case TRANSFER_RUN:
+    case TRANSFER_TASK:
     case TRANSFER_KINDS:
         r->epoch = (uint64_t)sqlite_int(st, 1);
         r->first = sqlite_int(st, 2);
         r->last = sqlite_int(st, 3);
-        break;
-    case TRANSFER_TASK:
-        r->task = sqlite_tasks_row(st, 1);
         break;
     }
 }
@@ -133,7 +129,7 @@ static int sqlite_transfer_each(struct store *store, struct transfer_mark after,
     struct sqlite_store *s = sqlite_store_of(store);
     sqlite_store_release(s);
     int rc = sqlite_apply(s, err); /* what was replaced or forgotten leaves the log */
-    for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
+    for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_TASK; kind++) {
         struct sqlite3_stmt *st = NULL;
         rc = sqlite_prepare(s->db, reading[kind], &st, err);
         if (rc == 0 && kind < TRANSFER_RUN) {
@@ -256,12 +252,11 @@ static int transfer_put_version(struct sqlite_store *s, const struct transfer_ro
     return rc;
 }
 
-static int transfer_put_published(struct store *store, struct sqlite_store *s,
-                                  const struct transfer_row *r, struct tidings_error *err)
+static int transfer_put_published(struct sqlite_store *s, const struct transfer_row *r,
+                                  struct tidings_error *err)
 {
     s->last_seq = r->number - 1;
     s->now_ms = r->at_ms;
-    (void)store;
     return sqlite_published_write(s, &r->published, r->removed ? NULL : &r->published.content, err);
 }
 
@@ -291,17 +286,13 @@ static int sqlite_transfer_put(struct store *store, const struct transfer_row *r
         rc = sqlite_store_leave(s, &r->version, err);
         break;
     case TRANSFER_PUBLISHED:
-        rc = transfer_put_published(store, s, r, err);
+        rc = transfer_put_published(s, r, err);
         break;
     case TRANSFER_RUN:
+    case TRANSFER_TASK:
     case TRANSFER_KINDS:
         mark[1] = INT64_MIN; /* a copy that goes on begins with the first of them again */
         rc = transfer_run_ints(s, TRANSFER_PUT_RUN, run, 3, err);
-        break;
-    case TRANSFER_TASK:
-        mark[1] = INT64_MIN; /* likewise */
-        rc = sqlite_tasks_put(store, &r->task, err);
-        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
         break;
     }
     return rc == 0 ? transfer_run_ints(s, TRANSFER_SET_MARK, mark, 2, err) : rc;
@@ -342,6 +333,34 @@ const struct transfer_ops sqlite_transfer = {
 
 #define BATCH_ROWS 1000u
 #define BATCH_BYTES (8u << 20)
+
+/* ---- reading both kinds of rows ----------------------------------------------------------------
+ */
+
+struct transfer_tasks {
+    transfer_row_fn fn;
+    void *user;
+    struct tidings_error *err;
+    int64_t count;
+    int rc;
+};
+
+static void transfer_task(void *user, const struct kept_task *task)
+{
+    struct transfer_tasks *t = user;
+    const struct transfer_row row = {.kind = TRANSFER_TASK, .number = ++t->count, .task = *task};
+    t->rc = t->rc < 0 ? t->rc : t->fn(t->user, &row, t->err);
+}
+
+/* Rows with positions, which the medium reads, then tasks. */
+static int transfer_each(struct store *store, struct transfer_mark after, transfer_row_fn fn,
+                         void *user, struct tidings_error *err)
+{
+    struct transfer_tasks t = {.fn = fn, .user = user, .err = err};
+    int rc = store->ops->transfer->each(store, after, fn, user, err);
+    rc = rc == 0 ? store->ops->each_task(store, transfer_task, &t, err) : rc;
+    return rc < 0 ? rc : t.rc;
+}
 
 /* ---- digest ---------------------------------------------------------------------------------- */
 
@@ -435,9 +454,7 @@ int transfer_count(struct store *store, struct transfer_figures *ret, struct tid
     *ret = (struct transfer_figures){.position = 0};
     sha256_init(&c.digest);
     int rc = store->ops->transfer->state(store, &state, err);
-    rc = rc == 0
-             ? store->ops->transfer->each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err)
-             : rc;
+    rc = rc == 0 ? transfer_each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err) : rc;
     ret->position = rc == 0 ? state.position : 0;
     sha256_end(&c.digest, ret->digest);
     return rc;
@@ -473,7 +490,12 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     struct transfer_copying *c = user;
     int rc = c->is_open ? 0 : c->to->ops->begin(c->to, err);
     c->is_open = rc == 0;
-    rc = rc == 0 ? c->to->ops->transfer->put(c->to, row, err) : rc;
+    if (rc == 0 && row->kind == TRANSFER_TASK) {
+        rc = c->to->ops->put_task(c->to, &row->task, err);
+        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
+    } else if (rc == 0) {
+        rc = c->to->ops->transfer->put(c->to, row, err);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -496,7 +518,7 @@ int transfer_copy(struct store *from, struct store *to, struct tidings_str sourc
         return rc;
     }
     c.figures.was_resumed = rc == 1;
-    rc = from->ops->transfer->each(from, mark, transfer_put_row, &c, err);
+    rc = transfer_each(from, mark, transfer_put_row, &c, err);
     rc = rc == 0 ? transfer_commit(&c, err) : rc;
     if (rc < 0 && c.is_open) {
         to->ops->rollback(to);

@@ -454,7 +454,8 @@ static int sqlite_tasks_has_ended(struct sqlite_store *s, struct tidings_str id,
     return rc;
 }
 
-int sqlite_tasks_put(struct store *store, const struct kept_task *task, struct tidings_error *err)
+static int sqlite_tasks_put(struct store *store, const struct kept_task *task,
+                            struct tidings_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
@@ -491,17 +492,17 @@ static int sqlite_tasks_sweep(struct store *store, int64_t now_ms, struct tiding
     return sqlite_run(s->db, st, err);
 }
 
-struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first)
+static struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st)
 {
     return (struct kept_task){
-        .id = sqlite_str(st, first),
-        .client = sqlite_str(st, first + 1),
-        .status = sqlite_str(st, first + 2),
-        .created_ms = sqlite_int(st, first + 3),
-        .updated_ms = sqlite_int(st, first + 4),
-        .ttl_ms = sqlite_int(st, first + 5),
-        .message = sqlite_str(st, first + 6),
-        .payload = sqlite_str(st, first + 7),
+        .id = sqlite_str(st, 0),
+        .client = sqlite_str(st, 1),
+        .status = sqlite_str(st, 2),
+        .created_ms = sqlite_int(st, 3),
+        .updated_ms = sqlite_int(st, 4),
+        .ttl_ms = sqlite_int(st, 5),
+        .message = sqlite_str(st, 6),
+        .payload = sqlite_str(st, 7),
     };
 }
 
@@ -511,9 +512,12 @@ static int sqlite_tasks_each(struct store *store, kept_task_fn fn, void *user,
     struct sqlite_store *s = sqlite_store_of(store);
     struct sqlite3_stmt *st = NULL;
     sqlite_store_release(s);
-    int rc = sqlite_prepare(s->db, "SELECT " SQLITE_TASK_COLUMNS " FROM main.tasks", &st, err);
+    int rc = sqlite_prepare(s->db,
+                            "SELECT id, client, status, created, updated, ttl, message, payload "
+                            "FROM main.tasks ORDER BY id",
+                            &st, err);
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
-        const struct kept_task task = sqlite_tasks_row(st, 0);
+        const struct kept_task task = sqlite_tasks_row(st);
         fn(user, &task);
         rc = 0;
     }

@@ -35,19 +35,6 @@ int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
                           struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * Tasks of tools: a row for each, until its time to live has passed. Tasks have no positions.
- */
-
-struct sqlite3_stmt;
-
-/* An operation of struct store_ops: put_task. */
-int sqlite_tasks_put(struct store *store, const struct kept_task *task, struct tidings_error *err);
-
-/* A row of SQLITE_TASK_COLUMNS, from that column on. */
-#define SQLITE_TASK_COLUMNS "id, client, status, created, updated, ttl, message, payload"
-struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first);
-
-/* -------------------------------------------------------------------------------------------------
  * The change log of a file: an implementation of store/change_log.h whose cursors outlive the
  * program for changes that the file contains.
  *
