@@ -21,6 +21,7 @@
 #include "cluster/cluster_internal.h"
 #include "engine/catalog/catalog.h"
 #include "security/limits.h"
+#include "store/change.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
@@ -306,18 +307,12 @@ static struct announcing *announcing_create(struct cluster *c, const struct tidi
     if (!a) {
         return NULL;
     }
-    char *at = (char *)(a + 1);
     a->cluster = c;
     a->bytes = bytes;
     a->change = *change;
     list_init(&a->link);
     list_init(&a->taken);
-    struct tidings_str *texts[] = {&a->change.uri,      &a->change.etag,       &a->change.from,
-                                   &a->change.metadata, &a->change.checksum,   &a->change.origin,
-                                   &a->change.target,   &a->change.traceparent};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        *texts[i] = str_pack(&at, *texts[i]);
-    }
+    change_pack(&a->change, (char *)(a + 1));
     return a;
 }
 
@@ -326,9 +321,7 @@ static struct announcing *announcing_begin(struct cluster *c, const struct tidin
                                            const struct share_taker *who, struct refusal *why,
                                            struct tidings_error *err)
 {
-    size_t bytes = sizeof(struct announcing) + change->uri.len + change->etag.len +
-                   change->from.len + change->metadata.len + change->checksum.len +
-                   change->origin.len + change->target.len + change->traceparent.len;
+    size_t bytes = sizeof(struct announcing) + change_texts_len(change);
     struct allowance *account = who ? who->account : NULL;
     if (!announce_take(c, bytes, who, why, err)) {
         return NULL;

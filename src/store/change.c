@@ -6,12 +6,42 @@
 #include "store/change.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "formats/json_write.h"
+
+void change_texts(struct tidings_change *c, struct tidings_str *ret[CHANGE_TEXTS])
+{
+    struct tidings_str *const texts[CHANGE_TEXTS] = {&c->uri,    &c->etag,       &c->from,
+                                                     &c->target, &c->metadata,   &c->checksum,
+                                                     &c->origin, &c->traceparent};
+    memcpy(ret, texts, sizeof texts);
+}
+
+size_t change_texts_len(const struct tidings_change *c)
+{
+    struct tidings_change copy = *c;
+    struct tidings_str *texts[CHANGE_TEXTS];
+    size_t len = 0;
+    change_texts(&copy, texts);
+    for (size_t i = 0; i < CHANGE_TEXTS; i++) {
+        len += texts[i]->len;
+    }
+    return len;
+}
+
+void change_pack(struct tidings_change *c, char *at)
+{
+    struct tidings_str *texts[CHANGE_TEXTS];
+    change_texts(c, texts);
+    for (size_t i = 0; i < CHANGE_TEXTS; i++) {
+        *texts[i] = str_pack(&at, *texts[i]);
+    }
+}
 
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
 {

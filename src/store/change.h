@@ -54,6 +54,14 @@ struct change {
     unsigned refs;
 };
 
+/* The texts of a change, in the one place that lists them. Those that are also kept come first. */
+#define CHANGE_TEXTS 8u
+#define CHANGE_TEXTS_KEPT 7u
+void change_texts(struct tidings_change *c, struct tidings_str *ret[CHANGE_TEXTS]);
+/* How many bytes they have, and copying them to `at`, where there is room for these. */
+size_t change_texts_len(const struct tidings_change *c);
+void change_pack(struct tidings_change *c, char *at);
+
 /* What `change` is to somebody for whom it counts as `kind` (what was merged may differ): MOVED for
  * the second half of a move, and for the first where it names the destination; and its name. */
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);

@@ -515,9 +515,9 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     if (merges && hub_merge_find(&mark)) {
         return 0;
     }
-    size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
-                   change->from.len + change->metadata.len + change->checksum.len +
-                   change->origin.len + change->target.len + strlen(trace.parent);
+    struct tidings_change packed = *change;
+    packed.traceparent = tidings_str(trace.parent);
+    size_t bytes = sizeof(struct announce_letter) + change_texts_len(&packed);
     struct announce_letter *l = hub_announce_begin(hub, bytes, max, from, err);
     if (!l) {
         return err ? err->code : TIDINGS_E_BUSY;
@@ -531,18 +531,10 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
         .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
         .is_kept = is_kept,
         .owned = from->owned,
-        .change = *change,
+        .change = packed,
         .mark = mark,
     };
-    l->change.traceparent = tidings_str(trace.parent);
-    char *at = (char *)(l + 1);
-    struct tidings_str *slices[] = {
-        &l->change.traceparent, &l->change.uri,      &l->change.etag,   &l->change.from,
-        &l->change.metadata,    &l->change.checksum, &l->change.origin, &l->change.target,
-    };
-    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
-        *slices[i] = str_pack(&at, *slices[i]);
-    }
+    change_pack(&l->change, (char *)(l + 1));
     if (is_kept || hub_merge_begin(&hub->announcing->merge, &mark, change) || !merges) {
         mailbox_send(hub->mailbox, &l->letter);
     } else {
