@@ -78,7 +78,7 @@ static int kept_check_entity(const struct kept_change *k, struct tidings_error *
     const struct entity_version *v = &k->version;
     bool is_whole =
         entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
-        (v->type_version.len == 0 || entity_type_version_is_valid(v->type_version)) &&
+        entity_type_version_is_valid(v->type_version) &&
         (k->old_type_version.len == 0 || entity_type_version_is_valid(k->old_type_version)) &&
         (v->parent.len == 0 || entity_id_is_valid(v->parent));
     return is_whole
@@ -137,10 +137,6 @@ static bool kept_describe_entity(const struct kept_change *k, kept_described_fn 
         .changed = true,
         .created = k->created,
     };
-    if (k->kind == KEPT_MOVED && k->version.type_version.len == 0) { /* it is not known for where */
-        done.version.type_version = k->old_type_version;
-        done.version.deleted = true;
-    }
     return entity_describe_change(&done, STR_EMPTY, fn, user);
 }
 
@@ -271,7 +267,7 @@ static bool cluster_follow_change(void *user, const struct kept_change *k)
     if (k->kind == KEPT_ENTITY && k->position == c->follow_moved) {
         return true; /* told when it left */
     }
-    if (k->kind == KEPT_MOVED && k->version.type_version.len > 0) {
+    if (k->kind == KEPT_MOVED) {
         f.position = c->follow_moved = k->position + 1; /* both halves */
     }
     if (!kept_describe(k, c->with.has_entities, follow_tell, &f)) {

@@ -19,16 +19,14 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Rows behind ?1. Of versions the long texts come last; what older files lack is as if it were
- * written today. */
+/* Rows after ?1. Of versions the long texts come last. */
 static const char *const reading[TRANSFER_TASK] = {
-    [TRANSFER_TYPE] = "SELECT CASE WHEN seq>0 THEN seq ELSE number-1000000 END AS n, name, version,"
-                      " schema, description, options FROM main.types WHERE n>?1 ORDER BY n",
+    [TRANSFER_TYPE] = "SELECT seq, name, version, schema, description, options FROM main.types"
+                      " WHERE seq>?1 ORDER BY seq",
     [TRANSFER_VERSION] = "SELECT seq, id, vfrom, type, tversion, parent, deleted, created, at,"
-                         " coalesce(since, vfrom), changed_by, principal, previous, value,"
-                         " coalesce(sum, 0) FROM"
+                         " since, changed_by, principal, previous, value, sum FROM"
                          " main.log WHERE seq>?1 AND forget=-9223372036854775807-1 ORDER BY seq",
-    [TRANSFER_MOVED] = "SELECT seq, id, type, tversion, became, coalesce(vfrom, 0) FROM main.moved"
+    [TRANSFER_MOVED] = "SELECT seq, id, type, tversion, became, vfrom FROM main.moved"
                        " WHERE seq>?1 ORDER BY seq",
     [TRANSFER_PUBLISHED] =
         "SELECT seq, uri, created, etag, size, modified, name, title, description, mime, icons,"
@@ -263,7 +261,7 @@ static int transfer_put_published(struct sqlite_store *s, const struct transfer_
 static int transfer_put_type(struct store *store, struct sqlite_store *s,
                              const struct transfer_row *r, struct tidings_error *err)
 {
-    s->last_seq = r->number > 0 ? r->number - 1 : -1; /* then it gets 0 */
+    s->last_seq = r->number - 1;
     return sqlite_store_put_type(store, &r->type, err);
 }
 

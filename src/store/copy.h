@@ -25,9 +25,8 @@ enum transfer_kind {
     TRANSFER_KINDS,
 };
 
-/* One row. `number` is its position. Types older than positions have numbers below 0. Runs are
- * counted in the order in which they began, tasks by their ids; a resumed copy starts with the
- * first run again. */
+/* One row. `number` is its position. Runs are counted in the order in which they began, tasks by
+ * their ids; a resumed copy starts with the first run again. */
 struct transfer_row {
     enum transfer_kind kind;
     int64_t number;

@@ -48,6 +48,9 @@ struct sqlite_layout {
  * been touched then. Whatever else is wrong with it, opening says. */
 int sqlite_check_ours(const char *path, const struct sqlite_layout *layout,
                       struct tidings_error *err);
+/* Takes the steps that are missing, in one transaction. A failure leaves the file as it was. */
+int sqlite_lay_out(struct sqlite *db, const struct sqlite_layout *layout,
+                   struct tidings_error *err);
 /* Is everything in it that its layout has, and nothing else? TIDINGS_E_INVALID. */
 int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
                        struct tidings_error *err);

@@ -210,8 +210,7 @@ int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
 
 /* ---- bringing it up to date ------------------------------------------------------------------ */
 
-static int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout,
-                          struct tidings_error *err)
+int sqlite_lay_out(struct sqlite *db, const struct sqlite_layout *layout, struct tidings_error *err)
 {
     int64_t version = 0;
     int rc = sqlite_layout_of(db, layout, &version, err);
@@ -240,67 +239,36 @@ static int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout,
  */
 
 static const char *const steps[] = {
+    /* The long texts of `log` and `published` come last. `moved`: entities whose URI became another
+     * one with a new version of their type; the old. `floor`: changes up to this number have been
+     * forgotten. `first`: the position that an epoch began with. `file_told`: how far it is
+     * certain, for each epoch, that what was announced of a mount is here. */
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
-    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
-    " previous TEXT, value TEXT);"
+    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
+    " at INTEGER, since INTEGER, sum INTEGER, changed_by TEXT, principal TEXT, previous TEXT,"
+    " value TEXT);"
     "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
     " WITHOUT ROWID;"
     "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
     " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
     "CREATE INDEX current_type ON current(type, tversion, id);"
     "CREATE INDEX current_parent ON current(parent, id);"
-    "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
-    " description TEXT, options TEXT, UNIQUE(name, version));"
-    "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
-    "CREATE INDEX keys_number ON keys(number);"
-    "CREATE TABLE state(applied INTEGER, keys INTEGER);"
-    "INSERT INTO state VALUES(0, 0);",
-    /* What else is kept here, and what coming back after a restart needs, ahead of the long texts.
-     * `moved`: entities whose URI became another one with a new version of their type; the old.
-     * `floor`: changes up to this number have been forgotten. */
-    "ALTER TABLE log RENAME TO old;"
-    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
-    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
-    " at INTEGER, changed_by TEXT, previous TEXT, value TEXT);"
-    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted,"
-    " 0, 0, changed_by, previous, value FROM old;"
-    "DROP TABLE old;"
-    "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
-    "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT);"
-    "CREATE TABLE epochs(number INTEGER PRIMARY KEY, epoch INTEGER, last INTEGER);"
-    "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
-    " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
-    " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
-    " content BLOB);"
-    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
-    "ALTER TABLE log ADD COLUMN since INTEGER;",
-    /* Keys are those of who used them. It was not kept who that was: they are forgotten. */
-    "DROP TABLE keys;"
+    "CREATE TABLE types(number INTEGER PRIMARY KEY, seq INTEGER, name TEXT, version TEXT,"
+    " schema TEXT, description TEXT, options TEXT, UNIQUE(name, version));"
     "CREATE TABLE keys(owner TEXT, key TEXT, number INTEGER, at INTEGER, digest TEXT, text TEXT,"
     " PRIMARY KEY(owner, key)) WITHOUT ROWID;"
     "CREATE INDEX keys_number ON keys(number);"
-    "CREATE INDEX keys_owner ON keys(owner, number);",
-    "ALTER TABLE log ADD COLUMN principal TEXT;",
-    /* store/store.c; NULL: from before. */
-    "ALTER TABLE log ADD COLUMN sum INTEGER;",
-    /* The version of its type and the validFrom that it got then; NULL: from before. */
-    ("ALTER TABLE moved ADD COLUMN became TEXT;"
-     "ALTER TABLE moved ADD COLUMN vfrom INTEGER;"),
-    /* `metadata`: what its writer said of the newest change; ahead of the long content. */
-    "ALTER TABLE published RENAME TO old;"
+    "CREATE INDEX keys_owner ON keys(owner, number);"
+    "CREATE TABLE state(applied INTEGER, keys INTEGER, floor INTEGER);"
+    "INSERT INTO state VALUES(0, 0, 0);"
+    "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT, became TEXT,"
+    " vfrom INTEGER);"
+    "CREATE TABLE epochs(number INTEGER PRIMARY KEY, epoch INTEGER, first INTEGER, last INTEGER);"
     "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
     " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
     " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
-    " metadata TEXT, content BLOB);"
-    "INSERT INTO published SELECT seq, uri, created, etag, size, modified, name, title,"
-    " description, mime, icons, audience, priority, subscribable, at, '', content FROM old;"
-    "DROP TABLE old;"
-    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
-    "ALTER TABLE published ADD COLUMN meta TEXT;",
-    /* store/sqlite_files.c. `file_told`: how far it is certain, for each epoch, that what was
-     * announced of a mount is here. `first`: the position that an epoch began with. */
-    "ALTER TABLE epochs ADD COLUMN first INTEGER;"
+    " meta TEXT, metadata TEXT, content BLOB);"
+    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;"
     "CREATE TABLE file_mounts(mount INTEGER PRIMARY KEY, prefix TEXT UNIQUE, settings TEXT,"
     " root INTEGER, device INTEGER);"
     "CREATE TABLE file_directories(mount INTEGER, path BLOB, names BLOB, UNIQUE(mount, path));"
@@ -309,15 +277,12 @@ static const char *const steps[] = {
     "CREATE TABLE file_told(mount INTEGER, epoch INTEGER, number INTEGER,"
     " PRIMARY KEY(mount, epoch)) WITHOUT ROWID;"
     "CREATE TABLE file_changes(seq INTEGER PRIMARY KEY, epoch INTEGER, number INTEGER,"
-    " kind INTEGER, size INTEGER, modified INTEGER, at INTEGER, uri TEXT UNIQUE, etag TEXT,"
-    " came_from TEXT, target TEXT, created INTEGER, created_epoch INTEGER,"
-    " created_number INTEGER);",
-    /* store/sqlite_store.c */
-    ("CREATE TABLE tasks(id TEXT PRIMARY KEY, client TEXT, status TEXT, created INTEGER,"
-     " updated INTEGER, ttl INTEGER, expires INTEGER, message TEXT, payload TEXT) WITHOUT ROWID;"
-     "CREATE INDEX tasks_expires ON tasks(expires);"),
-    /* 0: nobody but lists is notified. */
-    "ALTER TABLE file_changes ADD COLUMN subscribable INTEGER DEFAULT 1;",
+    " kind INTEGER, size INTEGER, modified INTEGER, at INTEGER, subscribable INTEGER,"
+    " uri TEXT UNIQUE, etag TEXT, came_from TEXT, target TEXT, created INTEGER,"
+    " created_epoch INTEGER, created_number INTEGER);"
+    "CREATE TABLE tasks(id TEXT PRIMARY KEY, client TEXT, status TEXT, created INTEGER,"
+    " updated INTEGER, ttl INTEGER, expires INTEGER, message TEXT, payload TEXT) WITHOUT ROWID;"
+    "CREATE INDEX tasks_expires ON tasks(expires);",
 };
 
 const struct sqlite_layout sqlite_store_layout = {
@@ -333,7 +298,7 @@ static const char in_memory[] =
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS_BEHIND_ID                                                                          \
     "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
-    " l.created, coalesce(l.since, l.vfrom), l.principal, coalesce(l.sum, 0)"
+    " l.created, l.since, l.principal, l.sum"
 #define COLUMNS "l.id, " COLUMNS_BEHIND_ID
 /* Reading never writes: `current` without the entities that have versions it does not know, and the
  * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
@@ -498,7 +463,7 @@ int sqlite_statement_run(struct sqlite_store *s, enum statement which, struct ti
 
 int sqlite_store_lay_out(struct sqlite_store *s, struct tidings_error *err)
 {
-    int rc = sqlite_migrate(s->db, &sqlite_store_layout, err);
+    int rc = sqlite_lay_out(s->db, &sqlite_store_layout, err);
     rc = rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
     /* Temporary tables expire prepared statements; the one of sqlite_roll_back is prepared again by
      * running it. */

@@ -8,7 +8,6 @@
 
 #include "base/str.h"
 #include "base/time.h"
-#include "formats/json.h"
 
 /* -------------------------------------------------------------------------------------------------
  * Computing the checksum of a stored version, by which bytes that changed on the disk are noticed.
@@ -56,23 +55,9 @@ int64_t entity_version_sum(const struct entity_version *v)
     return sum == 0 ? 1 : (int64_t)sum;
 }
 
-static bool sum_is_json(struct tidings_str text)
-{
-    struct json *value = NULL;
-    int rc = jv_parse(text, JSON_MAX_DEPTH, &value, NULL);
-    jv_unref(value);
-    return rc == 0 || rc == TIDINGS_E_NOMEM;
-}
-
 bool entity_version_is_whole(const struct entity_version *v, int64_t sum)
 {
-    if (sum != 0) {
-        return sum == entity_version_sum(v);
-    }
-    /* From before there were sums: at least nobody is sent what is no JSON. */
-    return sum_is_json(v->value) && (v->changed_by.len == 0 || sum_is_json(v->changed_by)) &&
-           (v->principal.len == 0 || sum_is_json(v->principal)) &&
-           (v->previous.len == 0 || sum_is_json(v->previous));
+    return sum == entity_version_sum(v);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

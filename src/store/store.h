@@ -149,8 +149,7 @@ typedef int (*published_row_fn)(void *user, const struct published_row *row,
 enum kept_kind {
     KEPT_ENTITY,    /* `version`; `old_type_version` if the version of its type changed */
     KEPT_MOVED,     /* the same, for an entity that left the URI with `old_type_version`. Parent and
-                     * writer are missing if that version is forgotten; old files have no version of
-                     * the type */
+                     * writer are missing if that version is forgotten */
     KEPT_TYPES,     /* the registry of types changed */
     KEPT_PUBLISHED, /* `uri` to `modified_ms` */
     KEPT_FILE,      /* the same, `came_from` and `target`; or changes of files were possibly missed:

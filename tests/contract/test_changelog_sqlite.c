@@ -2,7 +2,7 @@
  *
  * The change log beside a file keeps the contract of change logs, and a file that of what outlives
  * the program. Beyond them: cursors of a time the file does not remember, and of what happened
- * after an older copy was made are refused; a file of the first layout; a full disk.
+ * after an older copy was made are refused; a full disk.
  */
 #include "contract/changelog_suite.c"
 
@@ -56,59 +56,6 @@ static struct changelog *make_log(const struct changelog_limits *limits, struct 
     (void)changelog_sqlite_create(store, limits, &log, err);
     store->ops->destroy(store);
     return log;
-}
-
-/* ---- what the file knows --------------------------------------------------------------------- */
-
-/* As the first layout was: entities alone. */
-static void a_file_of_the_first_layout_is_led_to_todays(void **state)
-{
-    (void)state;
-    static const char first[] =
-        "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
-        " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
-        " previous TEXT, value TEXT);"
-        "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
-        " WITHOUT ROWID;"
-        "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
-        " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
-        "CREATE INDEX current_type ON current(type, tversion, id);"
-        "CREATE INDEX current_parent ON current(parent, id);"
-        "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
-        " description TEXT, options TEXT, UNIQUE(name, version));"
-        "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
-        "CREATE INDEX keys_number ON keys(number);"
-        "CREATE TABLE state(applied INTEGER, keys INTEGER); INSERT INTO state VALUES(1, 0);"
-        "INSERT INTO types(name, version, schema) VALUES('T', '1', '{}');"
-        "INSERT INTO log VALUES(1, 'a', 1, -9223372036854775808, -9223372036854775808, 'T', '1', "
-        "'',"
-        " 0, '[]', '', '{\"n\":1}');"
-        "INSERT INTO log VALUES(2, 'a', 5, -9223372036854775808, -9223372036854775808, 'T', '1', "
-        "'',"
-        " 0, '[]', '{}', '{\"n\":2}');"
-        "INSERT INTO versions VALUES('a', 1, 1);"
-        "INSERT INTO current VALUES('a', 'T', '1', '', 0, 1);"
-        "PRAGMA user_version=1;";
-    struct sqlite *db = NULL;
-    struct entity_version v;
-    remove_files();
-    assert_int_equal(sqlite_open(path, &db, NULL), 0);
-    assert_int_equal(sqlite_exec(db, first, NULL), 0);
-    sqlite_close(db);
-    for (int i = 0; i < 2; i++) {
-        struct store *store = open_rows(path);
-        assert_int_equal(store->ops->find(store, STR("a"), 1, &v, NULL), 1);
-        assert_true(str_eq(v.value, STR("{\"n\":1}")) && v.to == 5);
-        assert_int_equal(store->ops->find(store, STR("a"), TIMELINE_FOREVER, &v, NULL), 1);
-        assert_true(str_eq(v.value, STR("{\"n\":2}")));
-        kept_check_changes(store, 9,
-                           i == 0 ? "1 entity a@1\n2 entity a@1\n"
-                                  : "1 entity a@1\n2 entity a@1\n3 published p:///x new\n");
-        if (i == 0) {
-            assert_int_equal(kept_publish(store, "p:///x", "1"), 3);
-        }
-        store->ops->destroy(store);
-    }
 }
 
 /* ---- cursors --------------------------------------------------------------------------------- */
@@ -258,7 +205,6 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_of_the_first_layout_is_led_to_todays),
         cmocka_unit_test(cursors_from_after_a_copy_are_refused_by_the_copy),
         cmocka_unit_test(only_so_many_starts_are_remembered),
         cmocka_unit_test(changes_from_before_are_appended_by_their_positions),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which databases are ours: those that are marked, older ones without a mark, and those restored
- * from a dump, which lost theirs. Databases of other programs are refused, told by name, and not
+ * Layouts of the SQLite file: how a newer program upgrades it, and what an older one says. And
+ * which databases are ours: those that are marked, and those restored from a dump, which lost their
+ * mark. Databases of other programs are refused, told by name, and not
  * touched.
  */
 #include <setjmp.h>
@@ -19,6 +20,7 @@
 #include "base/str.h"
 #include "contract/kept_suite.h"
 #include "store/sqlite.h"
+#include "store/sqlite_internal.h"
 #include "store/sqlite_store.h"
 
 static char directory[] = "/tmp/tidings-layout-XXXXXX";
@@ -171,6 +173,53 @@ static void databases_of_other_programs_are_refused_untouched(void **state)
     }
 }
 
+/* A program with one more step upgrades the file. This program then rejects it. */
+static void a_step_upgrades_the_file_and_older_programs_reject_it(void **state)
+{
+    (void)state;
+    const char *const steps[] = {sqlite_store_layout.steps[0],
+                                 "ALTER TABLE published ADD COLUMN more INTEGER DEFAULT 7"};
+    const struct sqlite_layout newer = {.steps = steps, .count = 2};
+    struct sqlite *db = NULL;
+    struct tidings_error err = {0};
+    struct store *rows = NULL;
+    assert_int_equal(sqlite_store_layout.count, 1);
+    make_store();
+    assert_int_equal(number_of("PRAGMA user_version"), 1);
+    assert_int_equal(sqlite_check_ours(path, &newer, &err), 0);
+    for (int i = 0; i < 2; i++) { /* the second time there is nothing to do */
+        assert_int_equal(sqlite_open(path, &db, &err), 0);
+        assert_int_equal(sqlite_lay_out(db, &newer, &err), 0);
+        assert_int_equal(sqlite_check_shape(db, &newer, &err), 0);
+        assert_int_equal(sqlite_exec(db, "PRAGMA journal_mode=DELETE", &err), 0);
+        sqlite_close(db);
+        assert_int_equal(number_of("PRAGMA user_version"), 2);
+        assert_int_equal(number_of("SELECT more FROM published WHERE uri='p:///x'"), 7);
+    }
+    assert_int_equal(sqlite_store_open(path, &rows, &err), TIDINGS_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "layout 2, made by a newer tidings"));
+    assert_int_equal(number_of("PRAGMA user_version"), 2);
+}
+
+/* A step that fails leaves the file as it was. */
+static void a_failed_step_leaves_the_file_unchanged(void **state)
+{
+    (void)state;
+    const char *const steps[] = {sqlite_store_layout.steps[0],
+                                 "ALTER TABLE published ADD COLUMN more INTEGER",
+                                 "ALTER TABLE nothing ADD COLUMN more INTEGER"};
+    const struct sqlite_layout newer = {.steps = steps, .count = 3};
+    struct sqlite *db = NULL;
+    struct tidings_error err = {0};
+    make_store();
+    assert_int_equal(sqlite_open(path, &db, &err), 0);
+    assert_true(sqlite_lay_out(db, &newer, &err) < 0);
+    assert_int_equal(sqlite_exec(db, "PRAGMA journal_mode=DELETE", &err), 0);
+    sqlite_close(db);
+    assert_int_equal(number_of("PRAGMA user_version"), 1);
+    check_opens();
+}
+
 /* Without our mark, somebody else's trigger or column makes it somebody else's. */
 static void what_looks_like_a_store_and_is_none_is_refused(void **state)
 {
@@ -220,6 +269,8 @@ int main(void)
         cmocka_unit_test(a_restored_dump_is_a_store),
         cmocka_unit_test(a_store_from_before_marks_is_marked),
         cmocka_unit_test(databases_of_other_programs_are_refused_untouched),
+        cmocka_unit_test(a_step_upgrades_the_file_and_older_programs_reject_it),
+        cmocka_unit_test(a_failed_step_leaves_the_file_unchanged),
         cmocka_unit_test(what_looks_like_a_store_and_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, start, end);

@@ -226,13 +226,10 @@ static void bytes_that_changed_on_the_disk_are_noticed(void **state)
     (void)state;
     static const char *const damages[] = {
         "UPDATE log SET value='{\"n\":2}'", /* still JSON */
-        "UPDATE log SET value='{\"n\":'",
-        "UPDATE log SET id='b'",
-        "UPDATE log SET changed_by='[{}]'",
-        "UPDATE log SET deleted=1",
-        "UPDATE log SET vfrom=2",
-        "UPDATE log SET sum=7",
-        "UPDATE log SET sum=NULL, value='{\"n\":'", /* written before there were sums */
+        "UPDATE log SET value='{\"n\":'",   "UPDATE log SET id='b'",
+        "UPDATE log SET changed_by='[{}]'", "UPDATE log SET deleted=1",
+        "UPDATE log SET vfrom=2",           "UPDATE log SET sum=7",
+        "UPDATE log SET sum=NULL",
     };
     const struct entity_version v = {.id = STR("a"),
                                      .type = STR("T"),

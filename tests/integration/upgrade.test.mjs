@@ -195,7 +195,7 @@ const sqlite = await import('node:sqlite').catch(() => undefined); // of Node 22
 test('a store that an earlier program wrote has its entities, their history, what was published, and its cursors', { skip: !sqlite && 'this Node has no SQLite' }, async (t) => {
     const file = new Tree(t).at('tidings.db');
     const old = new sqlite.DatabaseSync(file);
-    old.exec(readFileSync(new URL('../packages/store-6.sql', import.meta.url), 'utf8'));
+    old.exec(readFileSync(new URL('../packages/store-1.sql', import.meta.url), 'utf8'));
     old.close();
     const number = (sql, of = file) => {
         const db = new sqlite.DatabaseSync(of);
@@ -203,7 +203,7 @@ test('a store that an earlier program wrote has its entities, their history, wha
         db.close();
         return value;
     };
-    assert.equal(number('PRAGMA user_version'), 6);
+    assert.equal(number('PRAGMA user_version'), 1);
     // The store ages; its history must not.
     const args = ['--entities', file, '--publish', 'app:///', '--allow-write', '--window', '0', '--log-age', '0'];
     const server = await serve(t, { args });
@@ -226,7 +226,6 @@ test('a store that an earlier program wrote has its entities, their history, wha
     await server.stop();
     const fresh = new Tree(t).at('fresh.db');
     await (await serve(t, { args: ['--entities', fresh] })).stop();
-    assert.ok(number('PRAGMA user_version') > 6);
     assert.equal(number('PRAGMA user_version'), number('PRAGMA user_version', fresh), 'the layout of today');
     assert.equal(number('PRAGMA integrity_check'), 'ok');
 });

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The Debian packages as somebody would use them: built, judged by lintian and systemd-analyze, then
-# installed, run, upgraded with its store and with one that an earlier program wrote (store-6.sql), removed
+# installed, run, upgraded with its store and with one that an earlier program wrote (store-1.sql), removed
 # and purged in a chroot of Debian 12 (mmdebstrap, as root). And the archives: the tarball runs, the bundle's manifest and server.json are as their
 # schemas ask.
 #
@@ -133,7 +133,7 @@ bare_serve() {
 # In place of its store one of an earlier layout, as whoever upgrades from that time has it.
 store=$chroot/var/lib/tidings/tidings.db
 older_store() {
-    mv "$store" "$store.own" && rm -f "$store"-wal "$store"-shm && sqlite3 "$store" <"$root/tests/packages/store-6.sql" >/dev/null &&
+    mv "$store" "$store.own" && rm -f "$store"-wal "$store"-shm && sqlite3 "$store" <"$root/tests/packages/store-1.sql" >/dev/null &&
         chown --reference="$store.own" "$store" && chmod --reference="$store.own" "$store"
 }
 own_store() { rm -f "$store"-wal "$store"-shm && mv "$store.own" "$store"; }
