@@ -290,7 +290,6 @@ unit(sources/system_parse USES provider_argument provider_explain provider_host 
 unit(cluster/heard)
 unit(cluster/lease)
 unit(cluster/owner)
-unit(cluster/page)
 unit(cluster/row_notice)
 unit(cluster/runs)
 unit(cluster/store_clock)

@@ -3,12 +3,10 @@
  * What changed in the database, in the order of positions: what others committed since, and what is
  * known at a start.
  *
- * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
- * lock and held that to the commit: everything with a lower position is in it too.
- *
- * Most of the time others wrote entities, or announced something, and nothing else: one table or
- * two are read alone first (cluster/follow.h). Who was notified of a position reads up to there and
- * need not ask where the store is.
+ * One statement reads all three tables, and where the store is, so from one snapshot. Whoever is in
+ * it took a position under the lock and held that to the commit: everything with a lower position
+ * is in it too. What others notified of is the same records (cluster/log_record.h): both are
+ * applied by `apply_record`.
  */
 #include "cluster/follow.h"
 
@@ -22,61 +20,6 @@
 #include "base/time.h"
 #include "cluster/postgres_internal.h"
 #include "store/store.h"
-
-/* -------------------------------------------------------------------------------------------------
- * Which rows of a page are followed, and of which tables the next one is read.
- */
-
-/* Pages in a row that need not have been read of so many tables: then of fewer. */
-#define MANY_PAGES 16u
-
-/* How many of the rows are in a row from there on. */
-static size_t page_in_a_row(const struct page *page, uint64_t after)
-{
-    size_t n = 0;
-    while (n < page->count && page->position(page->rows, n) == after + 1 + n) {
-        n++;
-    }
-    return n;
-}
-
-/* Of a full page: rows at the last position, which runs share, may go on in the next one. */
-static size_t page_before_last(const struct page *page)
-{
-    size_t n = page->count;
-    while (n > 0 &&
-           page->position(page->rows, n - 1) == page->position(page->rows, page->count - 1)) {
-        n--;
-    }
-    return n > 0 ? n : page->count;
-}
-
-size_t page_followable(struct page_reader *r, const struct page *page, uint64_t followed,
-                       bool *ret_last)
-{
-    *ret_last = page->count < page->max;
-    if (r->tables == PAGE_ALL) {
-        return *ret_last ? page->count : page_before_last(page);
-    }
-    size_t n = page->is_missed ? 0 : page_in_a_row(page, followed);
-    if (n < page->count || (*ret_last && followed + n < page->newest)) {
-        *ret_last = false; /* something else lies between */
-        r->tables = page->is_missed || r->tables == PAGE_RECENT ? PAGE_ALL : PAGE_RECENT;
-        r->many = MANY_PAGES;
-    }
-    return n;
-}
-
-void page_choose(struct page_reader *r, enum page_tables least)
-{
-    if (least <= r->tables) {
-        r->many = MANY_PAGES;
-    } else if (r->many > 0) {
-        r->many--;
-    } else {
-        r->tables = least;
-    }
-}
 
 /* -------------------------------------------------------------------------------------------------
  * Notifications by what they say of themselves; whether that is so shows when one is opened.
@@ -126,176 +69,98 @@ bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
 
-/* The columns of PG_CHANGES. */
-enum change_column {
-    C_KIND,
-    C_POSITION,
-    C_FROM,
-    C_SIZE,
-    C_AT,
-    C_REMOVED,
-    C_CREATED,
-    C_ID,
-    C_TYPE,
-    C_VERSION,
-    C_PARENT,
-    C_CHANGED_BY,
-    C_OLD_TYPE_VERSION,
-    C_PRINCIPAL,
-    C_URI,
-    C_ETAG,
-    C_CAME_FROM,
-    C_TARGET,
-    C_METADATA,
-    C_CHECKSUM,
-    C_ORIGIN,
-    C_CHANGE,
-    C_SUBSCRIBABLE,
-    C_SINCE,
-    C_SUM,
-    C_PREVIOUS,
-    C_VALUE,
+/* The columns of PG_FOLLOW; before them are the counters and the clock. Where nothing came after
+ * the position there is one row, without these. */
+enum follow_column {
+    F_POSITION = 6,
+    F_RECORD,
+    F_PREVIOUS,
+    F_VALUE,
 };
 
-/* Those of PG_ENTITIES. */
-enum entity_column {
-    E_POSITION,
-    E_FROM,
-    E_AT,
-    E_DELETED,
-    E_CREATED,
-    E_ID,
-    E_TYPE,
-    E_VERSION,
-    E_PARENT,
-    E_CHANGED_BY,
-    E_PRINCIPAL,
-    E_SINCE,
-    E_SUM,
-    E_PREVIOUS,
-    E_VALUE,
-};
-
-/* Where a row has what it says of a version. */
-struct version_columns {
-    int type, version, parent, changed_by, principal, since, sum, previous, value;
-};
-
-/* What `ret->change` says already stands in the version too. */
-static void postgres_read_followed(struct pg_result *r, int i, const struct version_columns *at,
-                                   struct followed_row *ret)
+static int page_count(struct pg_result *r)
 {
-    struct kept_change *c = &ret->change;
-    c->version = (struct entity_version){
-        .id = c->uri,
-        .from = c->modified_ms,
-        .to = TIMELINE_FOREVER,
-        .type = postgres_str(r, i, at->type),
-        .type_version = postgres_str(r, i, at->version),
-        .parent = postgres_str(r, i, at->parent),
-        .changed_by = postgres_str(r, i, at->changed_by),
-        .principal = postgres_str(r, i, at->principal),
-        .deleted = c->removed,
-        .created = c->created,
-        .since = postgres_int(r, i, at->since),
-    };
-    ret->sum = postgres_int(r, i, at->sum);
-    ret->previous = postgres_str(r, i, at->previous);
-    ret->value = postgres_str(r, i, at->value);
+    int n = postgres_rows(r);
+    return n == 1 && postgres_int(r, 0, F_POSITION) == 0 ? 0 : n;
 }
 
-static void postgres_read_entity(struct pg_result *r, int i, struct followed_row *ret)
+static bool page_has_moved(struct pg_result *r, int i)
 {
-    static const struct version_columns at = {E_TYPE,       E_VERSION,   E_PARENT,
-                                              E_CHANGED_BY, E_PRINCIPAL, E_SINCE,
-                                              E_SUM,        E_PREVIOUS,  E_VALUE};
-    struct kept_change *c = &ret->change;
-    *c = (struct kept_change){
-        .kind = KEPT_ENTITY,
-        .position = (uint64_t)postgres_int(r, i, E_POSITION),
-        .modified_ms = postgres_int(r, i, E_FROM),
-        .at_ms = postgres_int(r, i, E_AT),
-        .removed = postgres_int(r, i, E_DELETED) != 0,
-        .created = postgres_int(r, i, E_CREATED) != 0,
-        .uri = postgres_str(r, i, E_ID),
-    };
-    postgres_read_followed(r, i, &at, ret);
+    struct tidings_str bytes = postgres_str(r, i, F_RECORD);
+    return bytes.len > 0 && bytes.ptr[0] == KEPT_MOVED;
 }
 
-static void postgres_read_change(struct pg_result *r, int i, struct followed_row *ret)
+static void page_read_row(struct pg_result *r, int i, struct kept_record *ret)
 {
-    static const struct version_columns at = {C_TYPE,       C_VERSION,   C_PARENT,
-                                              C_CHANGED_BY, C_PRINCIPAL, C_SINCE,
-                                              C_SUM,        C_PREVIOUS,  C_VALUE};
-    struct kept_change *c = &ret->change;
-    *c = (struct kept_change){
-        .kind = (enum kept_kind)postgres_int(r, i, C_KIND),
-        .position = (uint64_t)postgres_int(r, i, C_POSITION),
-        .modified_ms = postgres_int(r, i, C_FROM),
-        .size = postgres_int(r, i, C_SIZE),
-        .at_ms = postgres_int(r, i, C_AT),
-        .removed = postgres_int(r, i, C_REMOVED) != 0,
-        .created = postgres_int(r, i, C_CREATED) != 0,
-        .old_type_version = postgres_str(r, i, C_OLD_TYPE_VERSION),
-        .uri = postgres_str(r, i, C_URI),
-        .etag = postgres_str(r, i, C_ETAG),
-        .came_from = postgres_str(r, i, C_CAME_FROM),
-        .target = postgres_str(r, i, C_TARGET),
-        .metadata = postgres_str(r, i, C_METADATA),
-        .not_subscribable = postgres_int(r, i, C_SUBSCRIBABLE) == 0,
-    };
-    if (c->kind == KEPT_ENTITY || c->kind == KEPT_MOVED) {
-        c->uri = postgres_str(r, i, C_ID);
+    struct tidings_str bytes = postgres_str(r, i, F_RECORD);
+    if (!kept_record_take(&bytes, ret) || bytes.len > 0) {
+        *ret = (struct kept_record){
+            .kind = KEPT_ENTITY}; /* without an id: whoever gets it refuses it */
     }
-    postgres_read_followed(r, i, &at, ret);
-    if (kept_is_announced(c->kind)) {
-        ret->announced = (struct tidings_change){
-            .uri = c->uri,
-            .kind = (enum tidings_change_kind)postgres_int(r, i, C_CHANGE),
-            .etag = c->etag,
-            .from = c->came_from,
-            .metadata = c->metadata,
-            .checksum = postgres_str(r, i, C_CHECKSUM),
-            .origin = postgres_str(r, i, C_ORIGIN),
-            .target = c->target,
-            .modified_ms = c->modified_ms,
-            .size = c->size < 0 ? 0 : c->size,
-            .has_size = c->size >= 0,
-            .not_subscribable = c->not_subscribable,
-        };
-        c->announced = &ret->announced;
+    ret->position = (uint64_t)postgres_int(r, i, F_POSITION);
+    ret->version.previous = postgres_str(r, i, F_PREVIOUS);
+    ret->version.value = postgres_str(r, i, F_VALUE);
+}
+
+/* An entity that moved has two rows: that it left, and its new version. Each needs some of the
+ * other. */
+static void page_read(struct pg_result *r, int count, int i, struct kept_record *ret)
+{
+    struct kept_record other;
+    struct entity_version *v = &ret->version, *w = &other.version;
+    page_read_row(r, i, ret);
+    int at = page_has_moved(r, i) ? i + 1 : i > 0 && page_has_moved(r, i - 1) ? i - 1 : -1;
+    if (at < 0 || at >= count) {
+        return;
     }
+    page_read_row(r, at, &other);
+    if (!str_eq(v->id, w->id) || other.position + (uint64_t)i != ret->position + (uint64_t)at) {
+        return;
+    }
+    if (at < i) {
+        v->old_type_version = w->old_type_version;
+    } else {
+        ret->at_ms = other.at_ms;
+        v->parent = w->parent;
+        v->changed_by = w->changed_by;
+        v->principal = w->principal;
+    }
+}
+
+/* How many rows of a page are read now: both of a move. *ret_last: there are no more. */
+static int page_complete(struct pg_result *r, bool *ret_last)
+{
+    int n = page_count(r);
+    *ret_last = n < PAGE_ROWS;
+    return !*ret_last && page_has_moved(r, n - 1) ? n - 1 : n;
 }
 
 /* Somebody else wrote an entity that may be known here as current: values are read from now on, and
  * told with the change. */
-static void renew_head(struct postgres_store *s, struct followed_row *row)
+static void renew_head(struct postgres_store *s, const struct kept_record *r, struct kept_change *c)
 {
-    struct entity_version *told = &row->change.version, v = *told;
-    entity_ids_add(&s->ids, v.id);
-    const struct entity_version *head = heads_find(&s->heads, v.id);
-    if (!head || head->from > v.from) { /* it was read since, and is newer than this */
+    const struct entity_version *v = &r->version;
+    entity_ids_add(&s->ids, v->id);
+    const struct entity_version *head = heads_find(&s->heads, v->id);
+    if (!head || head->from > v->from) { /* it was read since, and is newer than this */
         return;
     }
     s->value_pages = VALUE_PAGES;
-    v.previous = row->previous;
-    v.value = row->value;
-    if (row->sum == 0 || !entity_version_is_whole(&v, row->sum)) {
-        heads_drop(&s->heads, v.id);
+    if (!entity_version_is_whole(v, r->sum)) {
+        heads_drop(&s->heads, v->id);
     } else {
-        heads_put(&s->heads, &v);
-        *told = v;
+        heads_put(&s->heads, v);
+        c->version = *v;
     }
 }
 
 /* What the store itself has to know of it. After a loss, of what is there, all is read again: some
  * has positions below what was followed. */
-static int note_change(struct postgres_store *s, struct followed_row *row,
+static int note_change(struct postgres_store *s, const struct kept_record *r, struct kept_change *c,
                        struct tidings_error *err)
 {
-    const struct kept_change *c = &row->change;
     if (c->kind == KEPT_ENTITY) {
-        renew_head(s, row);
+        renew_head(s, r, c);
     }
     if (c->kind == KEPT_BROKEN) {
         heads_clear(&s->heads);
@@ -328,40 +193,43 @@ void postgres_store_note_followed(struct postgres_store *s, uint64_t position, b
 }
 
 /* All of what was published there. 0: it was published again since, and that comes later. */
-static int fill_published(struct postgres_store *s, struct followed_row *row, struct pg_result **r,
+static int fill_published(struct postgres_store *s, struct kept_change *c,
+                          struct published_row *row, struct pg_result **r,
                           struct tidings_error *err)
 {
-    int rc = postgres_store_ask_int(s, PG_PUBLISHED_ONE, (int64_t)row->change.position, r, err);
+    int rc = postgres_store_ask_int(s, PG_PUBLISHED_ONE, (int64_t)c->position, r, err);
     if (rc < 0 || postgres_rows(*r) == 0) {
         return rc;
     }
-    postgres_store_read_published(*r, 0, &row->published);
-    row->change.published = &row->published;
+    postgres_store_read_published(*r, 0, row);
+    c->published = row;
     return 1;
 }
 
-/* 1: go on; 0: `fn` has enough. */
-static int postgres_store_hand_on(struct postgres_store *s, struct followed_row *row,
-                                  kept_change_fn fn, void *user, struct tidings_error *err)
+/* Everything that is followed goes through here. 1: go on; 0: `fn` has enough. */
+static int apply_record(struct postgres_store *s, const struct kept_record *r, kept_change_fn fn,
+                        void *user, struct tidings_error *err)
 {
     struct pg_result *content = NULL;
-    struct kept_change *c = &row->change;
+    struct kept_change c;
+    struct published_row row;
     int rc = 1;
-    if (c->kind == KEPT_PUBLISHED && !c->removed) {
-        rc = fill_published(s, row, &content, err);
+    kept_record_change(r, &c);
+    if (c.kind == KEPT_PUBLISHED && !c.removed) {
+        rc = fill_published(s, &c, &row, &content, err);
         if (rc <= 0) {
             postgres_free(content);
             return rc < 0 ? rc : 1;
         }
     }
-    rc = note_change(s, row, err);
+    rc = note_change(s, r, &c, err);
     if (rc < 0) {
         postgres_free(content);
         return rc;
     }
-    rc = fn(user, c) ? 1 : 0;
-    bool is_durable = !kept_is_announced(c->kind) && c->kind != KEPT_SESSION;
-    postgres_store_note_followed(s, c->position, is_durable);
+    rc = fn(user, &c) ? 1 : 0;
+    bool is_durable = !kept_is_announced(c.kind) && c.kind != KEPT_SESSION;
+    postgres_store_note_followed(s, c.position, is_durable);
     postgres_free(content);
     return rc;
 }
@@ -387,11 +255,6 @@ static uint64_t postgres_store_floor(const struct postgres_store *s)
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
-static enum postgres_statement page_statement(const struct postgres_store *s)
-{
-    return PG_CHANGES + (enum postgres_statement)s->page.tables;
-}
-
 static void put_page(struct postgres_values *v, uint64_t after, int64_t value_bytes)
 {
     postgres_put_int(v, (int64_t)after);
@@ -402,99 +265,41 @@ int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err
 {
     struct postgres_values v = {0};
     put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
-    return postgres_store_send(s, page_statement(s), &v, err);
+    return postgres_store_send(s, PG_FOLLOW, &v, err);
 }
 
-/* The counter first: what it covers is in the snapshot of the statement after it. */
-static int ask_for_page(struct postgres_store *s, bool with_state, struct pg_result *results[2],
-                        struct tidings_error *err)
+static int ask_for_page(struct postgres_store *s, struct pg_result **ret, struct tidings_error *err)
 {
-    int rc = postgres_store_ready(s, READY_MS, err);
-    rc = rc == 0 && with_state ? postgres_store_send(s, PG_STATE, NULL, err) : rc;
+    int rc = s->is_in_batch ? 0 : postgres_store_ready(s, READY_MS, err);
     rc = rc == 0 ? postgres_store_send_page(s, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
-    return rc == 0 ? postgres_finish(s->db, 0, with_state ? results : results + 1,
-                                     with_state ? 2 : 1, err)
-                   : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
 }
 
-/* A page of what comes after `followed`; *ret_newest: where the store is at least. */
-static int read_page(struct postgres_store *s, struct pg_result **ret, uint64_t *ret_newest,
-                     struct tidings_error *err)
+/* A page of what comes after `followed`, up to where the store is: `now.position`. */
+static int read_page(struct postgres_store *s, struct pg_result **ret, struct tidings_error *err)
 {
-    struct pg_result *results[2] = {NULL, NULL};
-    uint64_t notified = s->page.tables == PAGE_ALL ? 0 : s->notified;
-    bool with_state = notified <= s->followed;
-    *ret_newest = s->now.position;
     if (s->is_in_batch && s->next_page && s->next_after == s->followed) {
         *ret = s->next_page; /* it came with the lock */
         s->next_page = NULL;
         return 0;
     }
     if (s->is_in_batch) {
-        int rc = postgres_store_send_page(s, err);
-        rc = rc == 0 ? postgres_end(s->db, err) : rc;
-        return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
+        return ask_for_page(s, ret, err);
     }
     __atomic_fetch_add(&s->heard_so_far.asked, 1, __ATOMIC_RELAXED);
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = ask_for_page(s, with_state, results, err);
+    int rc = ask_for_page(s, ret, err);
     /* It was lost while nobody used it: another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
-        rc = ask_for_page(s, with_state, results, err);
+        rc = ask_for_page(s, ret, err);
     }
-    if (rc == 0 && with_state) {
-        rc = postgres_store_read_counters(s, results[0], &s->now, err);
-        if (rc == 0) {
-            postgres_store_hear_clock(s, results[0], asked_ms);
-        }
+    rc = rc == 0 ? postgres_store_read_counters(s, *ret, &s->now, err) : rc;
+    if (rc == 0) {
+        postgres_store_hear_clock(s, *ret, asked_ms);
     }
-    postgres_free(results[0]);
-    s->notified = 0; /* if it says too much, the store is asked */
-    *ret = results[1];
-    *ret_newest = with_state ? s->now.position : notified;
     return rc;
-}
-
-/* A statement that would have given such a change. */
-static enum postgres_statement statement_of(enum kept_kind kind)
-{
-    return kind == KEPT_ENTITY                               ? PG_ENTITIES
-           : kept_is_announced(kind) || kind == KEPT_SESSION ? PG_RECENT
-                                                             : PG_CHANGES;
-}
-
-/* `least` would have given all of the page. */
-static void choose_statement(struct postgres_store *s, enum postgres_statement least)
-{
-    page_choose(&s->page, (enum page_tables)(least - PG_CHANGES));
-    s->value_pages -= s->value_pages > 0;
-}
-
-static uint64_t entity_position(void *rows, size_t i)
-{
-    return (uint64_t)postgres_int(rows, (int)i, E_POSITION);
-}
-
-static uint64_t change_position(void *rows, size_t i)
-{
-    return (uint64_t)postgres_int(rows, (int)i, C_POSITION);
-}
-
-/* How many rows of a page can be followed. *is_last: and that is all there is. */
-static int count_followable(struct postgres_store *s, struct pg_result *rows, uint64_t newest,
-                            bool is_missed, bool *is_last)
-{
-    const struct page page = {
-        .count = (size_t)postgres_rows(rows),
-        .max = PAGE_ROWS,
-        .newest = newest,
-        .is_missed = is_missed,
-        .position = s->page.tables == PAGE_ENTITIES ? entity_position : change_position,
-        .rows = rows,
-    };
-    return (int)page_followable(&s->page, &page, s->followed, is_last);
 }
 
 /* Others took this node's run for ended: nobody is told of what comes after that before they know
@@ -509,25 +314,20 @@ static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn 
                        struct tidings_error *err)
 {
     struct pg_result *page = NULL;
-    uint64_t newest = 0;
-    enum postgres_statement which = page_statement(s), least = PG_ENTITIES;
-    int rc = read_page(s, &page, &newest, err);
+    int rc = read_page(s, &page, err);
     if (rc < 0) {
+        postgres_free(page);
         return rc;
     }
     uint64_t missed = s->followed < postgres_store_floor(s) ? postgres_store_floor(s) : 0;
     bool is_last = false, goes_on = true;
-    int n = count_followable(s, page, newest, missed > 0, &is_last);
+    int n = page_complete(page, &is_last);
     rc = 1;
     for (int i = 0; rc == 1 && goes_on && i < n; i++) {
-        struct followed_row row = {.published = {.created = false}};
-        (which == PG_ENTITIES ? postgres_read_entity : postgres_read_change)(page, i, &row);
-        enum postgres_statement own = statement_of(row.change.kind);
-        least = own < least ? own : least;
-        /* Several runs have one position. */
-        goes_on = !(must_revive(s, was_tried) && row.change.position > s->followed) &&
-                  tell_missed(s, row.change.position, &missed, fn, user);
-        rc = goes_on ? postgres_store_hand_on(s, &row, fn, user, err) : rc;
+        struct kept_record record;
+        page_read(page, n, i, &record);
+        goes_on = !must_revive(s, was_tried) && tell_missed(s, record.position, &missed, fn, user);
+        rc = goes_on ? apply_record(s, &record, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
     }
     postgres_free(page);
@@ -536,9 +336,8 @@ static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn 
         return rc < 0 ? rc : 0;
     }
     if (is_last) {
-        choose_statement(s, least);
-        postgres_store_note_followed(s, newest, false); /* rows said what was durable */
-        s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
+        s->value_pages -= s->value_pages > 0;
+        postgres_store_note_followed(s, s->now.position, false); /* rows said what was durable */
         s->is_behind = false;
     }
     return is_last ? 0 : 1;
@@ -593,19 +392,21 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
     floor = broken > floor ? broken : floor;
     *ret_floor = floor;
     uint64_t after = floor;
-    int n = rc == 0 ? PAGE_ROWS : 0;
-    for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
+    bool is_last = false;
+    for (bool more = true; !is_last && more && rc == 0;) {
         struct postgres_values v = {0};
         put_page(&v, after, NO_VALUES);
-        rc = postgres_store_ask(s, PG_CHANGES, &v, &r, err);
-        n = rc == 0 ? postgres_rows(r) : 0;
+        rc = postgres_store_ask(s, PG_FOLLOW, &v, &r, err);
+        int n = rc == 0 ? page_complete(r, &is_last) : 0;
         for (int i = 0; more && i < n; i++) {
-            struct followed_row row = {.published = {.created = false}};
-            postgres_read_change(r, i, &row);
-            after = row.change.position;
+            struct kept_record record;
+            struct kept_change c;
+            page_read(r, n, i, &record);
+            kept_record_change(&record, &c);
+            after = c.position;
             /* Of the others, what cursors of before are good for says enough. */
-            bool is_resource = row.change.kind <= KEPT_FILE || kept_is_announced(row.change.kind);
-            more = after <= s->followed && (!is_resource || fn(user, &row.change));
+            bool is_resource = c.kind <= KEPT_FILE || kept_is_announced(c.kind);
+            more = after <= s->followed && (!is_resource || fn(user, &c));
         }
         postgres_free(r);
     }
@@ -614,10 +415,8 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
 
 /* -------------------------------------------------------------------------------------------------
  * Notices in PostgreSQL: the rows of a batch travel with NOTIFY to the nodes that follow it, which
- * then need not ask. The rules are those of cluster/log_record.h.
- *
- * Two channels, named after the cluster: one for positions, which is all that older nodes know, and
- * `…_rows` for notices. Both are notified by one statement, so whoever listens is woken once.
+ * then need not ask. The rules are those of cluster/log_record.h. The channel has the name of the
+ * cluster.
  */
 
 #define SAY_AGAIN_MS 10000u
@@ -631,6 +430,7 @@ void postgres_store_notice_deinit(struct postgres_store *s)
 {
     heard_clear(&s->heard);
     row_notice_deinit(&s->notice);
+    buf_deinit(&s->record);
     sealer_deinit(&s->sealer);
     explicit_bzero(&s->notice_key, sizeof s->notice_key);
 }
@@ -683,22 +483,16 @@ static bool notice_takes(struct postgres_store *s)
     return takes;
 }
 
-/* What replaced a row of the same batch would be followed without that one: it is asked for. */
-void postgres_store_tell_version(struct postgres_store *s, const struct entity_version *v,
-                                 int64_t sum, bool replaces_current)
+void postgres_store_tell(struct postgres_store *s, const struct kept_record *r)
 {
-    s->notice.is_partial = s->notice.is_partial || (replaces_current && s->notice.count > 0);
     if (notice_takes(s)) {
-        row_notice_add_version(&s->notice, v, s->now_ms, sum);
+        row_notice_add(&s->notice, r);
     }
 }
 
-void postgres_store_tell_announced(struct postgres_store *s, enum kept_kind kind,
-                                   const struct tidings_change *c)
+void postgres_store_tell_replaced(struct postgres_store *s)
 {
-    if (notice_takes(s)) {
-        row_notice_add_announced(&s->notice, kind, c, s->now_ms);
-    }
+    s->notice.is_partial = s->notice.is_partial || s->notice.count > 0;
 }
 
 int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err)
@@ -720,7 +514,7 @@ int postgres_store_send_state(struct postgres_store *s, struct tidings_error *er
 
 unsigned postgres_store_notify(struct postgres_store *s)
 {
-    char channel[40], rows_channel[48], position[24], mark[POSTGRES_MARK];
+    char channel[40], position[24], mark[POSTGRES_MARK];
     struct postgres_values v = {0};
     struct buf text;
     if (!s->has_notify) {
@@ -730,23 +524,15 @@ unsigned postgres_store_notify(struct postgres_store *s)
     bool has_rows =
         row_notice_is_whole(&s->notice, s->before.position, s->now.position) &&
         row_notice_put(&s->notice, &s->sealer, &s->place, s->before.position + 1, &text) == 0;
-    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
-    (void)snprintf(rows_channel, sizeof rows_channel, "%s_rows", channel);
     (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
-    if (has_rows) {
-        postgres_put_str(&v, tidings_str(rows_channel));
-        postgres_put_str(&v, buf_str(&text));
-    }
+    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
     postgres_put_str(&v, tidings_str(channel));
-    postgres_put_str(&v, tidings_str(position));
+    postgres_put_str(&v, has_rows ? buf_str(&text) : tidings_str(position));
     if (has_rows || s->is_unlocked) {
         postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
     }
-    enum postgres_statement which = has_rows         ? PG_NOTIFY_ROWS
-                                    : s->is_unlocked ? PG_NOTIFY_IF
-                                                     : PG_NOTIFY;
-    int rc = postgres_send(s->db, (int)which, &v, NULL);
+    int rc = postgres_send(s->db, v.count == 3 ? PG_NOTIFY_IF : PG_NOTIFY, &v, NULL);
     rc = rc == 0 ? postgres_end(s->db, NULL) : rc;
     buf_deinit(&text);
     return rc == 0 ? 1 : 0;
@@ -790,11 +576,11 @@ static int apply_rows(struct postgres_store *s, const struct row_notice_head *he
                       struct tidings_str rows, kept_change_fn fn, void *user,
                       struct tidings_error *err)
 {
-    struct followed_row row;
+    struct kept_record record;
     int rc = 1;
     notice_count(&s->heard_so_far.told, 1);
-    for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &row); at++) {
-        rc = postgres_store_hand_on(s, &row, fn, user, err);
+    for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &record); at++) {
+        rc = apply_record(s, &record, fn, user, err);
         notice_count(&s->heard_so_far.changes, 1);
     }
     s->now.position = s->now.position < s->followed ? s->followed : s->now.position;

@@ -114,6 +114,10 @@ static int write_down(struct postgres_store *s, const struct observed *l, const 
                       struct tidings_error *err)
 {
     struct postgres_values counters = {0}, row = {0};
+    const struct kept_record record = {
+        .kind = KEPT_BROKEN,
+        .position = b ? b->began : 0,
+        .resource = {.modified_ms = b ? (int64_t)b->kept : 0, .size = b && b->is_lossy}};
     int rc = send_int(s, PG_SET_SERVER, (int64_t)l->state.server, err);
     rc = rc == 0 ? postgres_store_send(s, PG_SET_MARK, NULL, err) : rc;
     if (b) {
@@ -121,6 +125,7 @@ static int write_down(struct postgres_store *s, const struct observed *l, const 
         postgres_put_int(&row, (int64_t)b->kept);
         postgres_put_int(&row, b->is_lossy);
         rc = rc == 0 ? postgres_store_send(s, PG_ADD_BREAK, &row, err) : rc;
+        rc = rc == 0 ? postgres_store_log(s, &record, err) : rc;
         rc = rc == 0 ? send_int(s, PG_DROP_BREAKS, RUNS_BREAKS_MAX, err) : rc;
         postgres_put_int(&counters, (int64_t)b->began);
         postgres_put_int(&counters, (int64_t)l->counters.floor);
@@ -153,6 +158,7 @@ static int judge_locked(struct postgres_store *s, uint64_t server, struct tiding
     struct pg_result *r = NULL;
     int rc = postgres_store_send(s, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
+    s->now_ms = rc == 0 ? postgres_int(r, 0, 5) : s->now_ms;
     postgres_free(r);
     rc = rc == 0 ? observe_store(s, &l, err) : rc;
     if (rc < 0) {
@@ -560,7 +566,38 @@ static int send_two(struct postgres_store *s, enum postgres_statement which, uin
     return postgres_store_send(s, which, &v, err);
 }
 
+/* `last` below 0: it lives. */
+static int log_run(struct postgres_store *s, uint64_t epoch, int64_t last,
+                   struct tidings_error *err)
+{
+    const struct kept_record record = {
+        .kind = KEPT_RUN,
+        .position = s->now.position,
+        .resource = {.modified_ms = (int64_t)epoch, .size = last},
+    };
+    return postgres_store_log(s, &record, err);
+}
+
 /* Runs whose nodes do not live any more came as far as the store is. */
+static int end_dead_runs(struct postgres_store *s, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    int64_t last = (int64_t)s->now.position;
+    int rc = postgres_store_ask(s, PG_DEAD_RUNS, NULL, &r, err);
+    for (int i = 0; rc == 0 && i < postgres_rows(r); i++) {
+        struct postgres_values v = {0};
+        int64_t epoch = postgres_int(r, i, 0);
+        postgres_put_int(&v, epoch);
+        postgres_put_int(&v, last);
+        postgres_put_int(&v, (int64_t)++s->now.position);
+        rc = postgres_store_send(s, PG_END_DEAD_RUN, &v, err);
+        rc = rc == 0 ? send_int(s, PG_UNLOG, postgres_int(r, i, 1), err) : rc;
+        rc = rc == 0 ? log_run(s, (uint64_t)epoch, last, err) : rc;
+    }
+    postgres_free(r);
+    return rc;
+}
+
 static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_error *err)
 {
     struct postgres_values run = {0}, most = {0};
@@ -568,14 +605,14 @@ static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_er
     if (rc < 0) {
         return rc;
     }
-    uint64_t last = s->now.position++;
     s->is_durable = true;
+    rc = end_dead_runs(s, err);
     postgres_put_int(&run, (int64_t)epoch);
-    postgres_put_int(&run, (int64_t)s->now.position);
+    postgres_put_int(&run, (int64_t)++s->now.position);
     postgres_put_int(&run, POSTGRES_RUN_MS);
     postgres_put_int(&most, RUNS_MAX);
-    rc = send_two(s, PG_END_RUNS, last, s->now.position, err);
     rc = rc == 0 ? postgres_store_send(s, PG_ADD_RUN, &run, err) : rc;
+    rc = rc == 0 ? log_run(s, epoch, -1, err) : rc;
     rc = rc == 0 ? postgres_store_send(s, PG_DROP_RUNS, &most, err) : rc;
     if (rc < 0) {
         postgres_store_rollback(&s->base);
@@ -610,6 +647,7 @@ int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tid
     postgres_put_int(&revived, (int64_t)++s->now.position);
     postgres_put_int(&revived, for_ms);
     rc = postgres_store_send(s, PG_REVIVE_RUN, &revived, err);
+    rc = rc == 0 ? log_run(s, s->run, -1, err) : rc;
     if (rc < 0) {
         postgres_store_rollback(&s->base);
         return rc;

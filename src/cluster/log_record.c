@@ -1,28 +1,201 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing and reading the changes of a batch as one sealed text.
- *
- * A row is its kind (one byte), then numbers and texts in a fixed order. Numbers have seven bits
- * in a byte, the lowest first, with the sign in the lowest; texts follow their length.
+ * Writing and reading a change as bytes, and those of a batch as one sealed text. `record_fields`
+ * is the one list of what is written and read.
  */
 #include "cluster/log_record.h"
 
 #include "base/hash.h"
 #include "base/str.h"
+#include "store/change.h"
 
 #define NUMBER_BYTES 10u
 #define PURPOSE "tidings rows 1"
 
-/* Which bits a version has. */
-enum version_bit {
-    VERSION_DELETED = 1,
-    VERSION_CREATED = 2,
-    VERSION_WHOLE = 4, /* with its value, and the patch to the one before */
+/* ---- one change ------------------------------------------------------------------------------ */
+
+enum record_flag {
+    FLAG_DELETED = 1, /* a version */
+    FLAG_CREATED = 2,
+    FLAG_KIND = 3, /* else: which kind of change … */
+    FLAG_MUTE = 4, /* … and whether only lists are notified */
+    FLAGS_MAX = 7,
 };
 
-/* Added to the kind of an announced change. Older nodes do not understand it, and ask the database.
- */
-#define ANNOUNCED_MUTE 8
+#define FIELD_NUMBERS 4u
+
+struct record_fields {
+    int64_t *numbers[FIELD_NUMBERS];
+    struct tidings_str *texts[CHANGE_TEXTS];
+    size_t number_count, text_count;
+};
+
+static bool record_has_version(enum kept_kind kind)
+{
+    return kind == KEPT_ENTITY || kind == KEPT_MOVED;
+}
+
+static void record_fields(struct kept_record *r, struct record_fields *ret)
+{
+    struct entity_version *v = &r->version;
+    struct tidings_change *c = &r->resource;
+    if (record_has_version(r->kind)) {
+        *ret = (struct record_fields){
+            .numbers = {&r->at_ms, &v->from, &v->since, &r->sum},
+            .texts = {&v->id, &v->type, &v->type_version, &v->parent, &v->changed_by, &v->principal,
+                      &v->old_type_version},
+            .number_count = 4,
+            .text_count = 7,
+        };
+        return;
+    }
+    *ret = (struct record_fields){
+        .numbers = {&r->at_ms, &c->modified_ms, &c->size},
+        .number_count = 3,
+        .text_count = CHANGE_TEXTS_KEPT,
+    };
+    change_texts(c, ret->texts);
+}
+
+static void record_put_number(struct buf *out, int64_t number)
+{
+    uint64_t n = ((uint64_t)number << 1) ^ (number < 0 ? UINT64_MAX : 0);
+    char bytes[NUMBER_BYTES];
+    size_t len = 0;
+    for (; n >= 0x80; n >>= 7) {
+        bytes[len++] = (char)(n | 0x80);
+    }
+    bytes[len++] = (char)n;
+    buf_put(out, bytes, len);
+}
+
+static void record_put_texts(struct buf *out, const struct tidings_str *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        record_put_number(out, (int64_t)texts[i].len);
+        buf_puts(out, texts[i]);
+    }
+}
+
+void kept_record_put(const struct kept_record *r, struct buf *out)
+{
+    struct kept_record copy = *r; /* the list is of what may be written to */
+    struct record_fields f;
+    const struct tidings_change *c = &r->resource;
+    record_fields(&copy, &f);
+    buf_putc(out, (char)r->kind);
+    record_put_number(out, record_has_version(r->kind)
+                               ? (r->version.deleted ? FLAG_DELETED : 0) |
+                                     (r->version.created ? FLAG_CREATED : 0)
+                               : (int)c->kind | (c->not_subscribable ? FLAG_MUTE : 0));
+    for (size_t i = 0; i < f.number_count; i++) {
+        record_put_number(out, *f.numbers[i]);
+    }
+    for (size_t i = 0; i < f.text_count; i++) {
+        record_put_texts(out, f.texts[i], 1);
+    }
+}
+
+static bool record_take_number(struct tidings_str *at, int64_t *ret)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < at->len && i < NUMBER_BYTES; i++) {
+        uint64_t byte = (unsigned char)at->ptr[i];
+        if (i == NUMBER_BYTES - 1 && byte > 1) {
+            return false;
+        }
+        n |= (byte & 0x7f) << (7 * i);
+        if (byte < 0x80) {
+            *at = str_skip(*at, i + 1);
+            *ret = (int64_t)(n >> 1) ^ -(int64_t)(n & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool record_take_texts(struct tidings_str *at, struct tidings_str *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t len = 0;
+        if (!record_take_number(at, &len) || len < 0 || (uint64_t)len > at->len) {
+            return false;
+        }
+        texts[i] = tidings_strn(at->ptr, (size_t)len);
+        *at = str_skip(*at, (size_t)len);
+    }
+    return true;
+}
+
+static bool record_take_fields(struct tidings_str *at, struct kept_record *ret)
+{
+    struct record_fields f;
+    bool is_there = true;
+    record_fields(ret, &f);
+    for (size_t i = 0; is_there && i < f.number_count; i++) {
+        is_there = record_take_number(at, f.numbers[i]);
+    }
+    for (size_t i = 0; is_there && i < f.text_count; i++) {
+        is_there = record_take_texts(at, f.texts[i], 1);
+    }
+    return is_there;
+}
+
+bool kept_record_take(struct tidings_str *at, struct kept_record *ret)
+{
+    struct tidings_str rest = str_skip(*at, 1);
+    int64_t flags = 0;
+    int kind = at->len > 0 ? at->ptr[0] : -1;
+    *ret = (struct kept_record){.version.to = TIMELINE_FOREVER};
+    if (kind < KEPT_ENTITY || kind > KEPT_MOUNTED || kind == KEPT_FILE ||
+        !record_take_number(&rest, &flags) || flags < 0 || flags > FLAGS_MAX) {
+        return false;
+    }
+    ret->kind = (enum kept_kind)kind;
+    if (!record_take_fields(&rest, ret)) {
+        return false;
+    }
+    if (record_has_version(ret->kind)) {
+        ret->version.deleted = (flags & FLAG_DELETED) != 0;
+        ret->version.created = (flags & FLAG_CREATED) != 0;
+    } else {
+        ret->resource.kind = (enum tidings_change_kind)(flags & FLAG_KIND);
+        ret->resource.not_subscribable = (flags & FLAG_MUTE) != 0;
+        ret->resource.has_size = ret->resource.size >= 0;
+    }
+    *at = rest;
+    return true;
+}
+
+void kept_record_change(const struct kept_record *r, struct kept_change *ret)
+{
+    const struct entity_version *v = &r->version;
+    const struct tidings_change *c = &r->resource;
+    *ret = (struct kept_change){.kind = r->kind, .position = r->position, .at_ms = r->at_ms};
+    if (record_has_version(r->kind)) {
+        ret->version = *v;
+        ret->version.value = ret->version.previous = ret->version.old_type_version = STR_EMPTY;
+        ret->old_type_version = v->old_type_version;
+        ret->uri = v->id;
+        ret->modified_ms = v->from;
+        ret->removed = v->deleted;
+        ret->created = v->created;
+        return;
+    }
+    ret->version.id = ret->uri = c->uri;
+    ret->etag = c->etag;
+    ret->came_from = c->from;
+    ret->target = c->target;
+    ret->metadata = c->metadata;
+    ret->size = c->size;
+    ret->modified_ms = c->modified_ms;
+    ret->not_subscribable = c->not_subscribable;
+    ret->removed = r->kind == KEPT_PUBLISHED && c->kind == TIDINGS_CHANGE_DELETED;
+    ret->created = r->kind == KEPT_PUBLISHED && c->kind == TIDINGS_CHANGE_CREATED;
+    ret->announced = kept_is_announced(r->kind) ? c : NULL;
+}
+
+/* ---- notices --------------------------------------------------------------------------------- */
 
 void row_notice_key(const unsigned char secret[32], struct seal_key *ret)
 {
@@ -71,26 +244,6 @@ void row_notice_clear(struct row_notice *n)
     n->is_partial = false;
 }
 
-static void notice_put_number(struct buf *out, int64_t number)
-{
-    uint64_t n = ((uint64_t)number << 1) ^ (number < 0 ? UINT64_MAX : 0);
-    char bytes[NUMBER_BYTES];
-    size_t len = 0;
-    for (; n >= 0x80; n >>= 7) {
-        bytes[len++] = (char)(n | 0x80);
-    }
-    bytes[len++] = (char)n;
-    buf_put(out, bytes, len);
-}
-
-static void notice_put_texts(struct buf *out, const struct tidings_str *texts, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        notice_put_number(out, (int64_t)texts[i].len);
-        buf_puts(out, texts[i]);
-    }
-}
-
 /* A row was put after the first `len` bytes. false: it does not fit, and nothing of it is there. */
 static bool notice_added(struct row_notice *n, size_t len)
 {
@@ -103,47 +256,21 @@ static bool notice_added(struct row_notice *n, size_t len)
     return false;
 }
 
-static bool add_version(struct row_notice *n, const struct entity_version *v, int64_t at_ms,
-                        int64_t sum, bool is_whole)
+void row_notice_add(struct row_notice *n, const struct kept_record *r)
 {
-    const struct tidings_str texts[] = {v->id,         v->type,      v->type_version, v->parent,
-                                        v->changed_by, v->principal, v->previous,     v->value};
+    static const struct tidings_str cut[2];
+    const struct tidings_str values[] = {r->version.previous, r->version.value};
     size_t len = n->rows.len;
-    buf_putc(&n->rows, KEPT_ENTITY);
-    notice_put_number(&n->rows, (v->deleted ? VERSION_DELETED : 0) |
-                                    (v->created ? VERSION_CREATED : 0) |
-                                    (is_whole ? VERSION_WHOLE : 0));
-    notice_put_number(&n->rows, v->from);
-    notice_put_number(&n->rows, at_ms);
-    notice_put_number(&n->rows, v->since);
-    notice_put_number(&n->rows, is_whole ? sum : 0);
-    notice_put_texts(&n->rows, texts, is_whole ? 8 : 6);
-    return notice_added(n, len);
-}
-
-void row_notice_add_version(struct row_notice *n, const struct entity_version *v, int64_t at_ms,
-                            int64_t sum)
-{
-    n->is_partial = n->is_partial ||
-                    (!add_version(n, v, at_ms, sum, true) && !add_version(n, v, at_ms, sum, false));
-}
-
-void row_notice_add_announced(struct row_notice *n, enum kept_kind kind,
-                              const struct tidings_change *c, int64_t at_ms)
-{
-    const struct tidings_str texts[] = {c->uri,      c->etag,     c->from,  c->target,
-                                        c->metadata, c->checksum, c->origin};
-    size_t len = n->rows.len;
-    if (n->is_partial) {
-        return;
+    bool is_added = false;
+    for (int is_cut = 0; !n->is_partial && !is_added && is_cut <= (r->kind == KEPT_ENTITY);
+         is_cut++) {
+        kept_record_put(r, &n->rows);
+        if (r->kind == KEPT_ENTITY) {
+            record_put_texts(&n->rows, is_cut ? cut : values, 2);
+        }
+        is_added = notice_added(n, len);
     }
-    buf_putc(&n->rows, (char)kind);
-    notice_put_number(&n->rows, c->kind | (c->not_subscribable ? ANNOUNCED_MUTE : 0));
-    notice_put_number(&n->rows, at_ms);
-    notice_put_number(&n->rows, c->modified_ms);
-    notice_put_number(&n->rows, c->has_size ? c->size : -1);
-    notice_put_texts(&n->rows, texts, sizeof texts / sizeof *texts);
-    n->is_partial = !notice_added(n, len);
+    n->is_partial = !is_added;
 }
 
 bool row_notice_is_whole(const struct row_notice *n, uint64_t before, uint64_t last)
@@ -178,141 +305,33 @@ bool row_notice_parse(struct tidings_str text, struct row_notice_head *ret)
            ret->from <= ret->to && ret->to - ret->from < ROW_NOTICE_MAX && ret->sealed.len > 0;
 }
 
-static bool notice_take_number(struct tidings_str *at, int64_t *ret)
+/* Of the kinds that notices have. */
+static bool notice_has_kind(enum kept_kind kind)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < at->len && i < NUMBER_BYTES; i++) {
-        uint64_t byte = (unsigned char)at->ptr[i];
-        if (i == NUMBER_BYTES - 1 && byte > 1) {
-            return false;
-        }
-        n |= (byte & 0x7f) << (7 * i);
-        if (byte < 0x80) {
-            *at = str_skip(*at, i + 1);
-            *ret = (int64_t)(n >> 1) ^ -(int64_t)(n & 1);
-            return true;
-        }
-    }
-    return false;
+    return kind == KEPT_ENTITY || kind == KEPT_SESSION || kept_is_announced(kind);
 }
 
-static bool notice_take_numbers(struct tidings_str *at, int64_t *numbers, size_t count)
+bool row_notice_next(struct tidings_str *rows, uint64_t position, struct kept_record *ret)
 {
-    bool is_there = true;
-    for (size_t i = 0; is_there && i < count; i++) {
-        is_there = notice_take_number(at, &numbers[i]);
-    }
-    return is_there;
-}
-
-static bool notice_take_texts(struct tidings_str *at, struct tidings_str *texts, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        int64_t len = 0;
-        if (!notice_take_number(at, &len) || len < 0 || (uint64_t)len > at->len) {
-            return false;
-        }
-        texts[i] = tidings_strn(at->ptr, (size_t)len);
-        *at = str_skip(*at, (size_t)len);
-    }
-    return true;
-}
-
-static bool take_version(struct tidings_str *at, uint64_t position, struct followed_row *ret)
-{
-    int64_t n[5]; /* bits, from, at, since, sum */
-    struct tidings_str t[8] = {[6] = STR_EMPTY, [7] = STR_EMPTY};
-    if (!notice_take_numbers(at, n, 5) || n[0] < 0 || n[0] > 7 ||
-        !notice_take_texts(at, t, (n[0] & VERSION_WHOLE) != 0 ? 8 : 6)) {
+    struct tidings_str at = *rows, values[2];
+    if (!kept_record_take(&at, ret) || !notice_has_kind(ret->kind) ||
+        (ret->kind == KEPT_ENTITY && !record_take_texts(&at, values, 2))) {
         return false;
     }
-    ret->change = (struct kept_change){
-        .kind = KEPT_ENTITY,
-        .position = position,
-        .modified_ms = n[1],
-        .at_ms = n[2],
-        .removed = (n[0] & VERSION_DELETED) != 0,
-        .created = (n[0] & VERSION_CREATED) != 0,
-        .uri = t[0],
-    };
-    ret->change.version = (struct entity_version){
-        .id = t[0],
-        .from = n[1],
-        .to = TIMELINE_FOREVER,
-        .type = t[1],
-        .type_version = t[2],
-        .parent = t[3],
-        .changed_by = t[4],
-        .principal = t[5],
-        .deleted = ret->change.removed,
-        .created = ret->change.created,
-        .since = n[3],
-    };
-    ret->sum = (n[0] & VERSION_WHOLE) != 0 ? n[4] : 0;
-    ret->previous = t[6];
-    ret->value = t[7];
-    return true;
-}
-
-static bool take_announced(struct tidings_str *at, enum kept_kind kind, uint64_t position,
-                           struct followed_row *ret)
-{
-    int64_t n[4]; /* kind of change, at, modified, size */
-    struct tidings_str t[7];
-    if (!notice_take_numbers(at, n, 4) || n[0] < 0 ||
-        (n[0] & ~ANNOUNCED_MUTE) > TIDINGS_CHANGE_MOVED || !notice_take_texts(at, t, 7)) {
-        return false;
+    if (ret->kind == KEPT_ENTITY) {
+        ret->version.previous = values[0];
+        ret->version.value = values[1];
     }
-    bool is_mute = (n[0] & ANNOUNCED_MUTE) != 0;
-    ret->announced = (struct tidings_change){
-        .uri = t[0],
-        .kind = (enum tidings_change_kind)(n[0] & ~ANNOUNCED_MUTE),
-        .etag = t[1],
-        .from = t[2],
-        .target = t[3],
-        .metadata = t[4],
-        .checksum = t[5],
-        .origin = t[6],
-        .modified_ms = n[2],
-        .size = n[3] < 0 ? 0 : n[3],
-        .has_size = n[3] >= 0,
-        .not_subscribable = is_mute,
-    };
-    ret->change = (struct kept_change){
-        .kind = kind,
-        .position = position,
-        .at_ms = n[1],
-        .modified_ms = n[2],
-        .size = n[3],
-        .uri = t[0],
-        .etag = t[1],
-        .came_from = t[2],
-        .target = t[3],
-        .metadata = t[4],
-        .not_subscribable = is_mute,
-        .announced = kept_is_announced(kind) ? &ret->announced : NULL,
-    };
+    ret->position = position;
+    *rows = at;
     return true;
-}
-
-bool row_notice_next(struct tidings_str *rows, uint64_t position, struct followed_row *ret)
-{
-    struct tidings_str at = str_skip(*rows, 1);
-    int kind = rows->len > 0 ? rows->ptr[0] : -1;
-    *ret = (struct followed_row){.sum = 0, .previous = STR_EMPTY, .value = STR_EMPTY};
-    bool is_row = kind == KEPT_ENTITY ? take_version(&at, position, ret)
-                  : kind == KEPT_ANNOUNCED || kind == KEPT_MOUNTED || kind == KEPT_SESSION
-                      ? take_announced(&at, (enum kept_kind)kind, position, ret)
-                      : false;
-    *rows = is_row ? at : *rows;
-    return is_row;
 }
 
 static bool notice_is_understood(const struct row_notice_head *head, struct tidings_str rows)
 {
     bool is_row = true;
     for (uint64_t position = head->from; is_row && position <= head->to; position++) {
-        struct followed_row row;
+        struct kept_record row;
         is_row = row_notice_next(&rows, position, &row);
     }
     return is_row && rows.len == 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The changes of one batch as a text that travels with a notification to the other nodes of a
- * cluster, so that who hears it need not ask the database for them. Encrypted and authenticated:
- * whoever may connect to the database may listen and notify there, without any right on the tables.
+ * One change as bytes: in the tables, and in notices. A *notice* has the changes of one batch, as a
+ * text that travels with a notification to the other nodes of a cluster, which then need not ask
+ * the database for them. It is encrypted and authenticated: whoever may connect to the database may
+ * listen and notify there, without any right on the tables.
  *
  * The rules; cluster/follow.c does what they say:
  *
@@ -23,8 +24,6 @@
  *      where the secret is the same.
  *   5. What cannot be opened, or says something else than its rows do, is no data: it counts as
  *      "look", and the database is asked.
- *   6. Older nodes know positions alone, on a channel of their own: they are notified on that one
- *      too, and are heard on it.
  *
  * Keys and nonces (security/seal.h): the key is HMAC-SHA-256 of a fixed text under the secret that
  * all nodes have from the table `tidings_cluster`, so it is no other seal's. Each node draws a salt
@@ -40,6 +39,7 @@
 #ifndef CLUSTER_LOG_RECORD_H
 #define CLUSTER_LOG_RECORD_H
 
+#include "base/str.h"
 #include "security/seal.h"
 #include "store/store.h"
 
@@ -47,14 +47,36 @@
 #define ROW_NOTICE_MAX 5900u      /* bytes of rows, so that the text fits */
 #define ROW_NOTICE_PLACE 32u
 
-/* A row, as it is followed: what store/store.h has no room for beside it. */
-struct followed_row {
-    int64_t sum; /* of a version that is there as a whole; else 0 */
-    struct tidings_str previous, value;
-    struct kept_change change;
-    struct tidings_change announced;
-    struct published_row published;
+/* ---- one change ------------------------------------------------------------------------------ */
+
+/* What happened at a position. The same bytes are in the tables and in notices:
+ *
+ *   kind (one byte), flags, time, then the numbers and the texts of the kind, in a fixed order.
+ *
+ * Numbers have seven bits in a byte, the lowest first, with the sign in the lowest; texts follow
+ * their length. The position is not in them, nor the value of a version and its patch: tables have
+ * columns for these, and notices append them. */
+struct kept_record {
+    enum kept_kind kind;
+    uint64_t position;
+    int64_t at_ms;
+    /* KEPT_ENTITY, KEPT_MOVED: … */
+    struct entity_version version;
+    int64_t sum; /* … entity_version_sum */
+    /* All other kinds. Its `kind` says of KEPT_PUBLISHED whether it was created or removed.
+     * `size` below 0: not known. KEPT_RUN: `modified_ms` is the epoch, `size` its last position
+     * (below 0: it lives). KEPT_BROKEN: `modified_ms` is `kept`, `size` not 0: it is lossy. */
+    struct tidings_change resource;
 };
+#define KEPT_RECORD_MAX (2u << 20) /* bytes; nodes write no longer ones */
+
+/* Append its bytes. A failure is in `out->failed`. */
+void kept_record_put(const struct kept_record *r, struct buf *out);
+/* The first record at *at, which then begins after it. Slices point into it. false: there is none,
+ * or it is malformed. Position, value and patch are not set. */
+bool kept_record_take(struct tidings_str *at, struct kept_record *ret);
+/* The same as readers of the store get it; a version without its value. Points into `r`. */
+void kept_record_change(const struct kept_record *r, struct kept_change *ret);
 
 /* ---- what nodes share ------------------------------------------------------------------------ */
 
@@ -79,11 +101,8 @@ void row_notice_init(struct row_notice *n);
 void row_notice_deinit(struct row_notice *n);
 void row_notice_clear(struct row_notice *n);
 /* The next row. Of one that does not fit nothing is sent; of a version whose value does not fit,
- * the rest: it is asked for when somebody needs it. */
-void row_notice_add_version(struct row_notice *n, const struct entity_version *v, int64_t at_ms,
-                            int64_t sum);
-void row_notice_add_announced(struct row_notice *n, enum kept_kind kind,
-                              const struct tidings_change *c, int64_t at_ms);
+ * the rest: its sum does not match then, and it is read when somebody needs it. */
+void row_notice_add(struct row_notice *n, const struct kept_record *r);
 /* Is there a row for each of the positions after `before` up to `last`? */
 bool row_notice_is_whole(const struct row_notice *n, uint64_t before, uint64_t last);
 /* Append the text. TIDINGS_E_LIMIT: it is too large. Fails like seal_put. */
@@ -106,6 +125,6 @@ int row_notice_open(const struct row_notice_head *head, struct sealer *sealer,
                     const struct row_notice_place *place, struct buf *out);
 /* The first of the rows at *rows, which then begins after it. Slices point into it. false: that is
  * no row, or there is none. */
-bool row_notice_next(struct tidings_str *rows, uint64_t position, struct followed_row *ret);
+bool row_notice_next(struct tidings_str *rows, uint64_t position, struct kept_record *ret);
 
 #endif

@@ -112,11 +112,6 @@ static struct noted_node *find_noted(struct cluster_nodes *n, struct tidings_str
     return noted;
 }
 
-static int64_t behind_of(const struct node_row *row)
-{
-    return row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
-}
-
 static void judge_lag(const char *name, int64_t behind, bool *is_behind)
 {
     if (!*is_behind && behind >= NODE_BEHIND_MS) {
@@ -156,7 +151,7 @@ static void note_other(struct cluster_nodes *n, const struct node_row *row)
                  KV("followed", row->followed));
     }
     if (lives) {
-        judge_lag(noted->name, behind_of(row), &noted->is_behind);
+        judge_lag(noted->name, row->behind_ms, &noted->is_behind);
         judge_mounts(n, row, &noted->differs);
     }
     noted->lives = lives;
@@ -189,7 +184,7 @@ static bool note_node(void *user, const struct node_row *row)
         note_other(n, row);
     }
     if (str_eq(row->name, tidings_str(n->name))) {
-        int64_t behind = behind_of(row);
+        int64_t behind = row->behind_ms;
         judge_lag(n->name, behind, &n->is_behind);
         __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
     }
@@ -259,17 +254,16 @@ static bool find_newest(void *user, const struct node_row *row)
     return true;
 }
 
-/* As the node said; of one that did not, or should have said something since, as it can be seen: at
- * least as long as it has been silent, if there was anything to follow. */
+/* As the node said; of one that should have said something since, as it can be seen: at least as
+ * long as it has been silent, if there was anything to follow. */
 static int64_t lag_of(const struct node_row *row, uint64_t newest)
 {
     int64_t silent_ms = NODE_LEASE_MS - row->left_ms;
-    if (row->behind_ms >= 0 && silent_ms <= NODE_SILENT_MS) {
+    if (silent_ms <= NODE_SILENT_MS) {
         return row->behind_ms;
     }
-    return silent_ms > NODE_SILENT_MS && newest > row->followed && silent_ms > row->behind_now_ms
-               ? silent_ms
-               : row->behind_now_ms;
+    return newest > row->followed && silent_ms > row->behind_now_ms ? silent_ms
+                                                                    : row->behind_now_ms;
 }
 
 /* What is known of a node is not for it to say. */

@@ -59,14 +59,14 @@
 #define N POSTGRES_INT8
 #define B POSTGRES_BYTEA
 const struct postgres_pending_table postgres_pending_versions = {
-    .columns = 15,
-    .kinds = {T, N, N, T, T, T, N, N, N, N, N, T, T, T, T},
+    .columns = 11,
+    .kinds = {T, N, N, N, B, T, T, T, T, T, N},
     .put = {PG_PUT, PG_PUT_MANY},
     .commit = {PG_COMMIT_PUT, PG_COMMIT_PUT_MANY},
 };
 const struct postgres_pending_table postgres_pending_announcements = {
-    .columns = 14,
-    .kinds = {N, N, N, N, N, N, B, B, B, B, B, B, B, N},
+    .columns = 3,
+    .kinds = {N, N, B},
     .put = {PG_ANNOUNCE, PG_ANNOUNCE_MANY},
     .commit = {PG_COMMIT_ANNOUNCE, PG_COMMIT_ANNOUNCE_MANY},
 };
@@ -124,6 +124,28 @@ static int pending_send(struct postgres_store *s, struct postgres_pending *p,
     int rc = postgres_send(s->db, (int)p->table->put[p->count > 1], &v, err);
     postgres_pending_clear(p);
     return rc;
+}
+
+struct tidings_str postgres_store_encode(struct postgres_store *s, const struct kept_record *r)
+{
+    buf_clear(&s->record);
+    kept_record_put(r, &s->record);
+    return s->record.failed ? STR_EMPTY : buf_str(&s->record);
+}
+
+int postgres_store_log(struct postgres_store *s, const struct kept_record *r,
+                       struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    struct tidings_str bytes = postgres_store_encode(s, r);
+    if (bytes.len == 0) {
+        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
+                            KEPT_RECORD_MAX);
+    }
+    postgres_put_int(&v, (int64_t)r->position);
+    postgres_put_int(&v, s->now_ms);
+    postgres_put_str(&v, bytes);
+    return postgres_store_send(s, PG_LOG, &v, err);
 }
 
 int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *err)

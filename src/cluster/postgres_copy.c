@@ -42,28 +42,31 @@ static int transfer_check_unused(struct postgres_store *s, struct tidings_error 
 static int postgres_transfer_version(struct pg_result *r, struct transfer_row *row,
                                      struct tidings_error *err)
 {
-    row->at_ms = postgres_int(r, 0, 8);
-    row->version = (struct entity_version){
-        .id = postgres_str(r, 0, 1),
-        .from = postgres_int(r, 0, 2),
-        .to = TIMELINE_FOREVER,
-        .type = postgres_str(r, 0, 3),
-        .type_version = postgres_str(r, 0, 4),
-        .parent = postgres_str(r, 0, 5),
-        .deleted = postgres_int(r, 0, 6) != 0,
-        .created = postgres_int(r, 0, 7) != 0,
-        .since = postgres_int(r, 0, 9),
-        .changed_by = postgres_str(r, 0, 10),
-        .principal = postgres_str(r, 0, 11),
-        .previous = postgres_str(r, 0, 12),
-        .value = postgres_str(r, 0, 13),
-    };
-    return entity_version_is_whole(&row->version, postgres_int(r, 0, 14))
+    struct kept_record record;
+    postgres_read_version(r, 0, 1, &record);
+    row->at_ms = record.at_ms;
+    row->version = record.version;
+    return entity_version_is_whole(&row->version, record.sum)
                ? 0
                : tidings_fail(err, TIDINGS_E_INTERNAL,
                               "what is stored of '%.*s' at position %" PRId64 " is damaged: "
                               "nothing leads past it but an older copy of the store",
                               STR_ARG(row->version.id), row->number);
+}
+
+static int postgres_transfer_moved(struct pg_result *r, struct transfer_row *row,
+                                   struct tidings_error *err)
+{
+    struct kept_record record;
+    struct tidings_str bytes = postgres_str(r, 0, 1);
+    if (!kept_record_take(&bytes, &record)) {
+        return tidings_fail(err, TIDINGS_E_INTERNAL,
+                            "what is stored at position %" PRId64 " is damaged: "
+                            "nothing leads past it but an older copy of the store",
+                            row->number);
+    }
+    row->version = record.version;
+    return 0;
 }
 
 static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings_error *err)
@@ -85,11 +88,7 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
         rc = postgres_transfer_version(r, &row, err);
         break;
     case TRANSFER_MOVED:
-        row.version.id = postgres_str(r, 0, 1);
-        row.version.type = postgres_str(r, 0, 2);
-        row.version.old_type_version = postgres_str(r, 0, 3);
-        row.version.type_version = postgres_str(r, 0, 4);
-        row.version.from = postgres_int(r, 0, 5);
+        rc = postgres_transfer_moved(r, &row, err);
         break;
     case TRANSFER_PUBLISHED:
         postgres_store_read_published(r, 0, &row.published);
@@ -210,19 +209,6 @@ static int postgres_transfer_begin(struct store *store, struct tidings_str sourc
     return rc;
 }
 
-static int transfer_put_moved(struct postgres_store *s, const struct transfer_row *r,
-                              struct tidings_error *err)
-{
-    struct postgres_values v = {0};
-    postgres_put_int(&v, r->number);
-    postgres_put_str(&v, r->version.id);
-    postgres_put_str(&v, r->version.type);
-    postgres_put_str(&v, r->version.old_type_version);
-    postgres_put_str(&v, r->version.type_version);
-    postgres_put_int(&v, r->version.from);
-    return postgres_store_send(s, PG_ADD_MOVED, &v, err);
-}
-
 static int transfer_put_run(struct postgres_store *s, const struct transfer_row *r,
                             struct tidings_error *err)
 {
@@ -255,7 +241,7 @@ static int postgres_transfer_put(struct store *store, const struct transfer_row 
         rc = store->ops->put(store, &r->version, false, err);
         break;
     case TRANSFER_MOVED:
-        rc = transfer_put_moved(s, r, err);
+        rc = postgres_put_moved(s, &r->version, err);
         break;
     case TRANSFER_PUBLISHED:
         rc = postgres_store_write_published(s, &r->published,

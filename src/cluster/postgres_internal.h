@@ -30,12 +30,12 @@ enum postgres_statement {
     PG_COMMIT_ANNOUNCE,
     PG_COMMIT_ANNOUNCE_MANY,
     PG_COMMIT_NOTHING,
-    PG_NOTIFY_ROWS,
     PG_PLACE,
     PG_CLUSTER,
     PG_STATE,
     PG_SERVER,
-    PG_ADD_MOVED,
+    PG_LOG,
+    PG_UNLOG,
     PG_PUT,
     PG_PUT_MANY,
     PG_PUT_REPLACING,
@@ -64,9 +64,7 @@ enum postgres_statement {
     PG_FORGET_REMOVED,
     PG_PUBLISHED,
     PG_PUBLISHED_ONE,
-    PG_CHANGES, /* the next three: as enum page_tables has them */
-    PG_RECENT,
-    PG_ENTITIES,
+    PG_FOLLOW,
     PG_FLOOR,
     PG_ANNOUNCE,
     PG_ANNOUNCE_MANY,
@@ -78,7 +76,8 @@ enum postgres_statement {
     PG_SET_MARK,
     PG_SET_SERVER,
     PG_RUNS,
-    PG_END_RUNS,
+    PG_DEAD_RUNS,
+    PG_END_DEAD_RUN,
     PG_ADD_RUN,
     PG_KEEP_RUN,
     PG_REVIVE_RUN,
@@ -147,7 +146,7 @@ struct postgres_log {
  * announcements: one statement for all of them costs the database a fraction of one for each. */
 #define POSTGRES_PENDING_MAX 64u
 #define POSTGRES_PENDING_BYTES (64u << 10) /* what is larger by itself does not wait */
-#define POSTGRES_PENDING_COLUMNS 15
+#define POSTGRES_PENDING_COLUMNS 11
 struct postgres_pending_table {
     int columns;
     enum postgres_element kinds[POSTGRES_PENDING_COLUMNS];
@@ -166,11 +165,11 @@ struct postgres_pending {
 struct postgres_store {
     struct store base;
     struct postgres *db;
-    struct page_reader page;     /* of which tables what others wrote is read next */
-    struct pg_result *next_page; /* of that, read with the lock; or NULL … */
+    struct pg_result *next_page; /* of what others wrote, read with the lock; or NULL … */
     uint64_t next_after;         /* … after this position */
     uint64_t notified;           /* a position that others have come to */
     struct row_notice notice;    /* of the batch */
+    struct buf record;           /* the newest that was encoded */
     struct heard heard;
     struct shared_heard heard_so_far; /* atomic */
     struct seal_key notice_key;
@@ -286,9 +285,14 @@ int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statemen
                                 struct tidings_error *err);
 /* cluster/postgres_store.c: likewise; before a commit, those that are too many. */
 int postgres_store_bound_keys(struct postgres_store *s, struct tidings_error *err);
+/* That an entity left its URI: what counts is what TRANSFER_MOVED has. */
+int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
+                       struct tidings_error *err);
 /* `content` NULL: removed. */
 int postgres_store_write_published(struct postgres_store *s, const struct published_row *row,
                                    const struct tidings_str *content, struct tidings_error *err);
+/* The columns of a version from that one on. The sum tells whether the row is damaged. */
+void postgres_read_version(struct pg_result *r, int row, int first, struct kept_record *ret);
 void postgres_store_read_published(struct pg_result *r, int row, struct published_row *ret);
 /* cluster/history.c: likewise. */
 int postgres_store_create_changelog(struct store *store, const struct changelog_limits *limits,
@@ -315,10 +319,15 @@ void postgres_store_notice_deinit(struct postgres_store *s);
 int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err);
 /* Inside a batch: a row was written at the newest position. Those of a kind that is not told of
  * need not be said. */
-void postgres_store_tell_version(struct postgres_store *s, const struct entity_version *v,
-                                 int64_t sum, bool replaces_current);
-void postgres_store_tell_announced(struct postgres_store *s, enum kept_kind kind,
-                                   const struct tidings_change *c);
+void postgres_store_tell(struct postgres_store *s, const struct kept_record *r);
+/* … and what replaced a version of the same batch would be followed without that one: the batch is
+ * asked for. */
+void postgres_store_tell_replaced(struct postgres_store *s);
+/* A record as bytes, until the next one is made; empty: it has too many. */
+struct tidings_str postgres_store_encode(struct postgres_store *s, const struct kept_record *r);
+/* Inside a batch: write a record at its position. */
+int postgres_store_log(struct postgres_store *s, const struct kept_record *r,
+                       struct tidings_error *err);
 /* The counters, before the commit, with the mark of the batch if its rows are told. */
 int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err);
 /* Into the pipeline, with an end of its own: that something was committed up to `now.position`, and

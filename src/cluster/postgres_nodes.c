@@ -90,16 +90,14 @@ static int ask_for_row(struct postgres_store *s, enum postgres_statement which,
 
 void postgres_store_listen(struct postgres_store *s)
 {
-    char sql[128];
+    char sql[64];
     s->wants_to_listen = true;
     if (!s->has_notify || s->is_listening || !postgres_is_connected(s->db)) {
         return;
     }
     s->is_listening = s->is_listener_new = true;
     s->has_heard_all = false; /* what was told meanwhile was not heard */
-    (void)snprintf(sql, sizeof sql,
-                   "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
-                   s->cluster_id, s->cluster_id);
+    (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
     if (postgres_exec(s->db, sql, NULL) < 0) {
         /* An engine that knows no such thing is asked every so often; else it is tried again. */
         s->has_notify = !postgres_store_is_unsupported(s);
@@ -152,22 +150,21 @@ static int forget_announced(struct postgres_store *s, struct tidings_error *err)
 static int announce_as(struct postgres_store *s, enum kept_kind kind,
                        const struct tidings_change *c, struct tidings_error *err)
 {
-    const struct tidings_str texts[] = {c->uri,      c->etag,     c->from,  c->target,
-                                        c->metadata, c->checksum, c->origin};
     struct postgres_values v = {0};
-    postgres_put_int(&v, (int64_t)++s->now.position);
-    postgres_put_int(&v, kind);
-    postgres_put_int(&v, c->kind);
-    postgres_put_int(&v, s->now_ms);
-    postgres_put_int(&v, c->modified_ms);
-    postgres_put_int(&v, c->has_size ? c->size : -1);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        postgres_put_str(&v, texts[i]);
+    struct kept_record record = {
+        .kind = kind, .position = ++s->now.position, .at_ms = s->now_ms, .resource = *c};
+    record.resource.size = c->has_size ? c->size : -1;
+    struct tidings_str bytes = postgres_store_encode(s, &record);
+    if (bytes.len == 0) {
+        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
+                            KEPT_RECORD_MAX);
     }
-    postgres_put_int(&v, !c->not_subscribable);
+    postgres_put_int(&v, (int64_t)record.position);
+    postgres_put_int(&v, record.at_ms);
+    postgres_put_str(&v, bytes);
     int rc = postgres_store_add_pending(s, &s->announcing, &v, err);
     if (rc == 0) {
-        postgres_store_tell_announced(s, kind, c);
+        postgres_store_tell(s, &record);
     }
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }

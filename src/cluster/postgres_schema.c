@@ -39,16 +39,16 @@
     "(SELECT at FROM " table " c WHERE c.position>" position " ORDER BY c.position LIMIT 1)"
 #define FIRST_OF_ALL(position)                                                                     \
     FIRST_AT("tidings_versions", position)                                                         \
-    " UNION ALL " FIRST_AT("tidings_published", position) " UNION ALL " FIRST_AT(                  \
-        "tidings_announced", position) " UNION ALL " FIRST_AT("tidings_types", position)
+    " UNION ALL " FIRST_AT("tidings_log", position) " UNION ALL " FIRST_AT("tidings_announced",    \
+                                                                           position)
 #define BEHIND(position)                                                                           \
     "coalesce((SELECT greatest(" CLOCK_MS                                                          \
     "-min(at), 1) FROM (" FIRST_OF_ALL(position) ") o"                                             \
                                                  " WHERE at>0 HAVING count(*)>0), 0)"
 
-#define COLUMNS                                                                                    \
-    "v.id, v.vfrom, v.type, v.tversion, v.parent, v.deleted, v.changed_by, v.previous, v.value,"   \
-    " v.created, v.since, v.principal, v.sum"
+/* A version: of its record (cluster/log_record.h) the id and the start have columns of their own.
+ */
+#define COLUMNS "v.id, v.vfrom, v.record, v.previous, v.value"
 #define ENDS                                                                                       \
     ", coalesce((SELECT min(n.vfrom) FROM tidings_versions n WHERE n.id=v.id AND"                  \
     " n.vfrom>v.vfrom), 253370764800000)" /* TIMELINE_FOREVER */
@@ -57,26 +57,29 @@
     " WHERE c.id>$1::text AND ($2::int8=1 OR c.deleted=0)" of " ORDER BY c.id LIMIT 64"
 
 /* A version, and which is the current one. $3: its position. */
-#define VERSION_COLUMNS                                                                            \
-    "id, vfrom, position, type, tversion, parent, deleted, created, at, since, sum, changed_by,"   \
-    " principal, previous, value"
+#define VERSION_COLUMNS "id, vfrom, position, at, record, previous, value"
 #define CURRENT_COLUMNS "id, type, tversion, parent, deleted, position"
-#define IS_CURRENT                                                                                 \
-    " ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"              \
+#define VERSION                                                                                    \
+    "$1::text, $2::int8, $3::int8, $4::int8, $5::bytea, $6::text, $7::text, $8::text, $9::text,"   \
+    " $10::text, $11::int8"
+#define VERSIONS                                                                                   \
+    "unnest($1::text[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[], $6::text[], $7::text[],"  \
+    " $8::text[], $9::text[], $10::text[], $11::int8[])"
+/* `rows`: of one version, or of many of different entities. */
+#define ADD_VERSIONS(rows)                                                                         \
+    "u(" VERSION_COLUMNS ", type, tversion, parent, deleted) AS (" rows                            \
+    "), v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT " VERSION_COLUMNS           \
+    " FROM u)"
+#define ADD_CURRENT                                                                                \
+    "INSERT INTO tidings_current(" CURRENT_COLUMNS ") SELECT " CURRENT_COLUMNS                     \
+    " FROM u ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"       \
     " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
-#define ADD_VERSION                                                                                \
-    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") VALUES(" VERSION                      \
-    ")) INSERT INTO tidings_current(" CURRENT_COLUMNS ") VALUES(" CURRENT ")" IS_CURRENT
-/* The same of many versions, each of another entity. */
-#define ADD_VERSIONS                                                                               \
-    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT * FROM " VERSIONS              \
-    " RETURNING " CURRENT_COLUMNS ") INSERT INTO tidings_current(" CURRENT_COLUMNS                 \
-    ") SELECT " CURRENT_COLUMNS " FROM v" IS_CURRENT
 
 /* A batch without the lock: the position is taken if it still is where the batch began, and
  * everything else depends on that. One row, as PG_LOCK gives it; none: it is elsewhere. The mark is
- * seen by PG_NOTIFY_IF and PG_NOTIFY_ROWS if this was committed. */
+ * seen by PG_NOTIFY_IF if this was committed. */
 #define COUNTERS "position, floor, announced, keys, max_keys"
+#define COUNTERS_OF_S "s.position, s.floor, s.announced, s.keys, s.max_keys, s.clock"
 #define TAKE_POSITION(to, from)                                                                    \
     "WITH s AS (UPDATE tidings_state SET position=" to "::int8 WHERE one=1 AND position=" from     \
     "::int8 RETURNING " COUNTERS "), "
@@ -84,100 +87,34 @@
     " SELECT " COUNTERS ", " CLOCK_MS ", set_config('tidings.batch', " mark "::text, false)" also  \
     " FROM s"
 #define LAZILY ", set_config('synchronous_commit', 'off', true)"
-#define VERSION                                                                                    \
-    "$1::text, $2::int8, $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8,"    \
-    " $10::int8, $11::int8, $12::text, $13::text, $14::text, $15::text"
-#define VERSIONS                                                                                   \
-    "unnest($1::text[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::int8[],"   \
-    " $8::int8[], $9::int8[], $10::int8[], $11::int8[], $12::text[], $13::text[], $14::text[],"    \
-    " $15::text[])"
-#define CURRENT "$1::text, $4::text, $5::text, $6::text, $7::int8, $3::int8"
-#define ANNOUNCED_COLUMNS                                                                          \
-    "position, kind, change, at, modified, size, uri, etag, came_from, target, metadata, "         \
-    "checksum,"                                                                                    \
-    " origin, subscribable"
-#define ANNOUNCEMENT                                                                               \
-    "$1::int8, $2::int8, $3::int8, $4::int8, $5::int8, $6::int8, $7::bytea, $8::bytea, $9::bytea," \
-    " $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::int8"
-#define ANNOUNCEMENTS                                                                              \
-    "unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bytea[],"  \
-    " $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[], "          \
-    "$14::int8[])"
-
-#define INTO_VERSIONS "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT "
-#define INTO_CURRENT "c AS (INSERT INTO tidings_current(" CURRENT_COLUMNS ") SELECT "
+#define ANNOUNCED_COLUMNS "position, at, record"
+#define ANNOUNCEMENT "$1::int8, $2::int8, $3::bytea"
+#define ANNOUNCEMENTS "unnest($1::int8[], $2::int8[], $3::bytea[])"
 #define INTO_ANNOUNCED "a AS (INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT "
 
-/* The changes of one table after $1, as columns that all have: kind, position, from or modified or
- * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
- * version, principal; URI, etag, came from, target, metadata, checksum, origin; kind of change,
- * subscribable; since, sum (0: the next two have more than $2 bytes), previous, value. */
-#define TAKEN                                                                                      \
-    "(SELECT position FROM tidings_state WHERE one=1)" /* nobody has taken a later one             \
-                                                        */
-#define AFTER_IF(columns, from, position, also)                                                    \
-    "(SELECT " columns " FROM " from " WHERE " position ">$1::int8 AND " position "<=" TAKEN also  \
-    " ORDER BY " position " LIMIT 1000)"
-#define AFTER(columns, from, position) AFTER_IF(columns, from, position, "")
-/* Nodes write nothing so long; who does would have them read it. */
-#define IS_SHORT                                                                                   \
-    " AND octet_length(v.type)+octet_length(v.tversion)+octet_length(v.parent)"                    \
-    "+octet_length(v.changed_by)+octet_length(v.principal)<=1048576"
-#define NO_ENTITY "'', '', '', '', '', '', ''"
-#define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
-#define NO_CHANGE ", 0::int8, 1::int8"
-#define NO_VALUE ", 0::int8, 0::int8, '', ''"
-#define FITS "octet_length(v.value)+octet_length(v.previous)<=$2::int8"
-#define ENTITIES_AS(was, from)                                                                     \
-    AFTER_IF("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"    \
-             " v.tversion, v.parent, v.changed_by, " was ", v.principal, " NO_RESOURCE NO_CHANGE   \
-             ", v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE WHEN " FITS                \
-             " THEN v.previous ELSE '' END, CASE WHEN " FITS " THEN v.value ELSE '' END",          \
-             from, "v.position", IS_SHORT)
-#define CHANGED_ENTITIES                                                                           \
-    ENTITIES_AS("coalesce(m.tversion, '')",                                                        \
-                "tidings_versions v LEFT JOIN tidings_moved m ON m.position=v.position-1 AND"      \
-                " m.id=v.id")
-/* Without what moved, which has a position of its own. */
-#define RECENT_ENTITIES ENTITIES_AS("''", "tidings_versions v")
-#define CHANGED_MOVED                                                                              \
-    AFTER("1::int8, m.position, m.vfrom, 0::int8, coalesce(v.at, 0), 0::int8, 0::int8, m.id,"      \
-          " m.type, m.became, coalesce(v.parent, ''), coalesce(v.changed_by, '[]'), m.tversion,"   \
-          " coalesce(v.principal, ''), " NO_RESOURCE NO_CHANGE NO_VALUE,                           \
-          "tidings_moved m LEFT JOIN tidings_versions v ON v.position=m.position+1 AND v.id=m.id", \
-          "m.position")
-#define CHANGED_TYPES                                                                              \
-    AFTER("2::int8, position, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8, " NO_ENTITY             \
-          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
-          "tidings_types", "position")
-#define SHORT_URI "substr(uri, 1, 8192), substr(etag, 1, 1024)"
-#define SHORT_METADATA "substr(metadata, 1, 1048576)"
-#define CHANGED_PUBLISHED                                                                          \
-    AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
-          " 0::int8 END, created, " NO_ENTITY ", " SHORT_URI ", ''::bytea, ''::bytea,"             \
-          " " SHORT_METADATA ", ''::bytea, ''::bytea, 0::int8, subscribable" NO_VALUE,             \
-          "tidings_published", "position")
-#define CHANGED_ANNOUNCED                                                                          \
-    AFTER("CASE WHEN kind IN (6, 9) THEN kind ELSE 5::int8 END, position, modified, size, at,"     \
-          " 0::int8, 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"           \
-          " substr(target, 1, 8192), " SHORT_METADATA ", substr(checksum, 1, 1024),"               \
-          " substr(origin, 1, 1024), change, subscribable" NO_VALUE,                               \
-          "tidings_announced", "position")
-#define CHANGED_RUNS                                                                               \
-    AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
-          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
-          "tidings_runs", "position")
-#define CHANGED_BREAKS                                                                             \
-    AFTER("8::int8, position, kept, lossy, 0::int8, 0::int8, 0::int8, " NO_ENTITY                  \
-          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
-          "tidings_breaks", "position")
+/* Where the store is, and the changes of one table after $1 up to there: nobody has taken a later
+ * position. Nodes write no longer records; who does would have them read it. Values: if they have
+ * at most $2 bytes. */
+#define TAKEN "(SELECT position FROM tidings_state WHERE one=1)"
+#define FITS "octet_length(c.value)+octet_length(c.previous)<=$2::int8"
+#define AFTER(table, values)                                                                       \
+    "(SELECT c.position, c.record, " values " FROM " table " c WHERE c.position>$1::int8 AND"      \
+    " c.position<=s.position AND octet_length(c.record)<=2097152 ORDER BY c.position LIMIT 1000)"
+#define NO_VALUES "'' AS previous, '' AS value"
+#define IF_FITS                                                                                    \
+    "CASE WHEN " FITS " THEN c.previous ELSE '' END AS previous, CASE WHEN " FITS                  \
+    " THEN c.value ELSE '' END AS value"
 
 #define NEWEST(table) "(SELECT position FROM " table " ORDER BY position DESC LIMIT $1::int8+1)"
-#define NEWEST_ENTITIES NEWEST("tidings_versions")
-#define NEWEST_MOVED NEWEST("tidings_moved")
-#define NEWEST_TYPES NEWEST("tidings_types")
-#define NEWEST_PUBLISHED NEWEST("tidings_published")
-#define NEWEST_ANNOUNCED NEWEST("tidings_announced")
+
+/* The records of rows that go are no longer followed. */
+#define WITHOUT_RECORDS(gone)                                                                      \
+    "WITH gone AS (" gone " RETURNING position) DELETE FROM tidings_log WHERE position IN"         \
+    " (SELECT position FROM gone)"
+/* Of a row that gets another position, the record at the one before goes. */
+#define WITHOUT_RECORD(table, is_it)                                                               \
+    "WITH gone AS (DELETE FROM tidings_log WHERE position=(SELECT position FROM " table            \
+    " WHERE " is_it ")) "
 
 /* Nodes write nothing so long (store/store.h); who does would have them read it. A run lives until
  * it ended, or its node did not say for too long that it does. */
@@ -210,20 +147,17 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
     [PG_NOTIFY_IF] = "SELECT pg_notify($1::text, $2::text) WHERE"
                      " current_setting('tidings.batch', true)=$3::text",
-    [PG_COMMIT_PUT] = TAKE_POSITION("$16", "$17") INTO_VERSIONS VERSION
-    " FROM s), " INTO_CURRENT CURRENT " FROM s" IS_CURRENT ")" TOOK_POSITION("$18", ""),
-    [PG_COMMIT_PUT_MANY] = TAKE_POSITION("$16", "$17") INTO_VERSIONS
-    "u.* FROM s, " VERSIONS " u RETURNING " CURRENT_COLUMNS "), " INTO_CURRENT CURRENT_COLUMNS
-    " FROM v" IS_CURRENT ")" TOOK_POSITION("$18", ""),
-    [PG_COMMIT_ANNOUNCE] = TAKE_POSITION("$15", "$16") INTO_ANNOUNCED ANNOUNCEMENT
-    " FROM s)" TOOK_POSITION("$17", LAZILY),
-    [PG_COMMIT_ANNOUNCE_MANY] = TAKE_POSITION("$15", "$16") INTO_ANNOUNCED
-    "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$17", LAZILY),
+    [PG_COMMIT_PUT] = TAKE_POSITION("$12", "$13")
+        ADD_VERSIONS("SELECT " VERSION " FROM s") ", c"
+                                                  " AS (" ADD_CURRENT ")" TOOK_POSITION("$14", ""),
+    [PG_COMMIT_PUT_MANY] = TAKE_POSITION("$12", "$13") ADD_VERSIONS(
+        "SELECT n.* FROM s, " VERSIONS " n") ", c AS (" ADD_CURRENT ")" TOOK_POSITION("$14", ""),
+    [PG_COMMIT_ANNOUNCE] = TAKE_POSITION("$4", "$5") INTO_ANNOUNCED ANNOUNCEMENT
+    " FROM s)" TOOK_POSITION("$6", LAZILY),
+    [PG_COMMIT_ANNOUNCE_MANY] = TAKE_POSITION("$4", "$5") INTO_ANNOUNCED
+    "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$6", LAZILY),
     [PG_COMMIT_NOTHING] =
         "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 AND position=$1::int8",
-    /* The rows first: who reads both at different times need not ask for the position then. */
-    [PG_NOTIFY_ROWS] = "SELECT pg_notify($1::text, $2::text), pg_notify($3::text, $4::text) WHERE"
-                       " current_setting('tidings.batch', true)=$5::text",
     [PG_PLACE] = "SELECT secret, (extract(epoch FROM pg_postmaster_start_time())*1000000)::int8,"
                  " (SELECT oid::int8 FROM pg_database WHERE datname=current_database()),"
                  " 'tidings_state'::regclass::oid::int8 FROM tidings_cluster WHERE one=1",
@@ -232,13 +166,14 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                  " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",
     [PG_SERVER] = "SELECT system_identifier::text || substr(pg_walfile_name(pg_current_wal_lsn()),"
                   " 1, 8) FROM pg_control_system()",
-    [PG_ADD_MOVED] = "INSERT INTO tidings_moved(position, id, type, tversion, became, vfrom)"
-                     " VALUES($1::int8, $2::text, $3::text, $4::text, $5::text, $6::int8)",
-    [PG_PUT] = "WITH " ADD_VERSION,
-    [PG_PUT_MANY] = "WITH " ADD_VERSIONS,
+    [PG_LOG] = "INSERT INTO tidings_log(" ANNOUNCED_COLUMNS ") VALUES(" ANNOUNCEMENT ")",
+    [PG_UNLOG] = "DELETE FROM tidings_log WHERE position=$1::int8",
+    [PG_PUT] = "WITH " ADD_VERSIONS("SELECT " VERSION) " " ADD_CURRENT,
+    [PG_PUT_MANY] = "WITH " ADD_VERSIONS("SELECT * FROM " VERSIONS " n") " " ADD_CURRENT,
     [PG_PUT_REPLACING] =
         "WITH gone AS (DELETE FROM tidings_versions WHERE id=$1::text AND vfrom="
-        "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSION,
+        "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSIONS(
+            "SELECT " VERSION) " " ADD_CURRENT,
     [PG_FORGET] = "DELETE FROM tidings_versions WHERE id=$1::text AND vfrom<(SELECT max(vfrom)"
                   " FROM tidings_versions WHERE id=$1::text AND vfrom<=$2::int8)",
     [PG_FIND] = "SELECT " COLUMNS " FROM tidings_versions v WHERE v.id=$1::text"
@@ -258,8 +193,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LIST_VERSION_PARENT] =
         LISTED(" AND c.type=$3::text AND c.tversion=$4::text AND c.parent=$5::text"),
     [PG_PUT_TYPE] = "INSERT INTO tidings_types(position, name, version, schema, description,"
-                    " options, at) VALUES($1::int8, $2::text, $3::text, $4::text, $5::bytea,"
-                    " $6::text, $7::int8)"
+                    " options) VALUES($1::int8, $2::text, $3::text, $4::text, $5::bytea, $6::text)"
                     " ON CONFLICT (name, version) DO NOTHING RETURNING position",
     [PG_TYPES] = "SELECT name, version, schema, description, options FROM tidings_types"
                  " ORDER BY name, position",
@@ -279,22 +213,31 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_KEY_COUNT] = "SELECT count(*) FROM tidings_keys",
     [PG_MOST_KEYS] = "SELECT owner, count(*) FROM tidings_keys GROUP BY owner"
                      " ORDER BY count(*) DESC, min(number) LIMIT 1",
-    [PG_PUBLISH] =
-        "INSERT INTO tidings_published(digest, uri, position, created, etag, size, modified, name,"
-        " title, description, mime, icons, audience, meta, metadata, priority, subscribable, at,"
-        " content) VALUES($1::bytea, $2::bytea, $3::int8, $4::int8, $5::bytea, $6::int8, $7::int8,"
-        " $8::bytea, $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea,"
-        " $15::bytea, $16::int8, $17::int8, $18::int8, $19::bytea) ON CONFLICT (digest) DO UPDATE"
-        " SET position=excluded.position, created=excluded.created, etag=excluded.etag,"
-        " size=excluded.size, modified=excluded.modified, name=excluded.name,"
-        " title=excluded.title, description=excluded.description, mime=excluded.mime,"
-        " icons=excluded.icons, audience=excluded.audience, meta=excluded.meta,"
-        " metadata=excluded.metadata, priority=excluded.priority,"
-        " subscribable=excluded.subscribable, at=excluded.at, content=excluded.content",
+    [PG_PUBLISH] = WITHOUT_RECORD(
+        "tidings_published",
+        "digest=$1::bytea") "INSERT INTO tidings_published(digest, uri, position, created, etag, "
+                            "size, modified, name,"
+                            " title, description, mime, icons, audience, meta, metadata, priority, "
+                            "subscribable, at,"
+                            " content) VALUES($1::bytea, $2::bytea, $3::int8, $4::int8, $5::bytea, "
+                            "$6::int8, $7::int8,"
+                            " $8::bytea, $9::bytea, $10::bytea, $11::bytea, $12::bytea, "
+                            "$13::bytea, $14::bytea,"
+                            " $15::bytea, $16::int8, $17::int8, $18::int8, $19::bytea) ON CONFLICT "
+                            "(digest) DO UPDATE"
+                            " SET position=excluded.position, created=excluded.created, "
+                            "etag=excluded.etag,"
+                            " size=excluded.size, modified=excluded.modified, name=excluded.name,"
+                            " title=excluded.title, description=excluded.description, "
+                            "mime=excluded.mime,"
+                            " icons=excluded.icons, audience=excluded.audience, meta=excluded.meta,"
+                            " metadata=excluded.metadata, priority=excluded.priority,"
+                            " subscribable=excluded.subscribable, at=excluded.at, "
+                            "content=excluded.content",
     [PG_OLD_REMOVED] = "SELECT position FROM tidings_published WHERE content IS NULL ORDER BY"
                        " position DESC LIMIT 1 OFFSET $1::int8",
-    [PG_FORGET_REMOVED] = "DELETE FROM tidings_published WHERE content IS NULL AND"
-                          " position<=$1::int8",
+    [PG_FORGET_REMOVED] = WITHOUT_RECORDS("DELETE FROM tidings_published WHERE content IS NULL AND"
+                                          " position<=$1::int8"),
     [PG_PUBLISHED] = "SELECT position, uri, etag, size, modified, name, title, description, mime,"
                      " icons, audience, meta, metadata, priority, subscribable, created, content"
                      " FROM tidings_published WHERE position>$1::int8 AND content IS NOT NULL"
@@ -303,22 +246,17 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         "SELECT position, uri, etag, size, modified, name, title, description, mime, icons,"
         " audience, meta, metadata, priority, subscribable, created, content FROM tidings_published"
         " WHERE position=$1::int8 AND content IS NOT NULL",
-    [PG_CHANGES] = CHANGED_ENTITIES " UNION ALL " CHANGED_MOVED " UNION ALL " CHANGED_TYPES
-                                    " UNION ALL " CHANGED_PUBLISHED " UNION ALL " CHANGED_ANNOUNCED
-                                    " UNION ALL " CHANGED_RUNS " UNION ALL " CHANGED_BREAKS
-                                    " ORDER BY 2 LIMIT 1000",
-    /* Two of seven, and one: most of the time all there is. */
-    [PG_RECENT] = RECENT_ENTITIES " UNION ALL " CHANGED_ANNOUNCED " ORDER BY 2 LIMIT 1000",
-    [PG_ENTITIES] =
-        "SELECT v.position, v.vfrom, v.at, v.deleted, v.created, v.id, v.type, v.tversion,"
-        " v.parent, v.changed_by, v.principal, v.since, CASE WHEN " FITS
-        " THEN v.sum ELSE 0 END, CASE WHEN " FITS " THEN v.previous ELSE '' END, CASE WHEN " FITS
-        " THEN v.value ELSE '' END FROM tidings_versions v WHERE v.position>$1::int8 AND"
-        " v.position<=" TAKEN IS_SHORT " ORDER BY v.position LIMIT 1000",
-    [PG_FLOOR] =
-        "SELECT position FROM (" NEWEST_ENTITIES " UNION ALL " NEWEST_MOVED
-        " UNION ALL " NEWEST_TYPES " UNION ALL " NEWEST_PUBLISHED " UNION ALL " NEWEST_ANNOUNCED
-        ") x ORDER BY position DESC LIMIT 1 OFFSET $1::int8",
+    [PG_FOLLOW] =
+        "SELECT " COUNTERS_OF_S ", x.position, x.record, x.previous, x.value FROM"
+        " (SELECT " COUNTERS ", " CLOCK_MS " AS clock FROM tidings_state WHERE one=1) s"
+        " LEFT JOIN LATERAL (" AFTER("tidings_versions", IF_FITS) " UNION ALL " AFTER(
+            "tidings_log",
+            NO_VALUES) " UNION ALL " AFTER("tidings_announced",
+                                           NO_VALUES) ") x ON true ORDER BY x.position LIMIT 1000",
+    [PG_FLOOR] = "SELECT position FROM (" NEWEST("tidings_versions") " UNION ALL " NEWEST(
+        "tidings_log") " UNION ALL " NEWEST("tidings_announced") ") x ORDER BY position DESC LIMIT "
+                                                                 "1"
+                                                                 " OFFSET $1::int8",
     [PG_ANNOUNCE] = "INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") VALUES(" ANNOUNCEMENT ")",
     [PG_ANNOUNCE_MANY] =
         "INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT * FROM " ANNOUNCEMENTS,
@@ -329,24 +267,31 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                   " LIMIT $1::int8",
     [PG_ADD_BREAK] = "INSERT INTO tidings_breaks(position, kept, lossy, at) VALUES($1::int8,"
                      " $2::int8, $3::int8, " NOW_MS ")",
-    [PG_DROP_BREAKS] = "DELETE FROM tidings_breaks WHERE position<=(SELECT position FROM"
-                       " tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
+    [PG_DROP_BREAKS] = WITHOUT_RECORDS("DELETE FROM tidings_breaks WHERE position<=(SELECT position"
+                                       " FROM tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET"
+                                       " $1::int8)"),
     [PG_SET_MARK] = "INSERT INTO tidings_mark(one) VALUES(1) ON CONFLICT (one) DO NOTHING",
     [PG_SET_SERVER] = "UPDATE tidings_state SET server=$1::int8 WHERE one=1",
     [PG_RUNS] = "SELECT epoch, coalesce(last, -1) FROM tidings_runs ORDER BY position DESC, epoch"
                 " LIMIT $1::int8",
-    [PG_END_RUNS] = "UPDATE tidings_runs SET last=$1::int8, position=$2::int8 WHERE last IS NULL"
-                    " AND until<=" NOW_MS,
+    [PG_DEAD_RUNS] =
+        "SELECT epoch, position FROM tidings_runs WHERE last IS NULL AND until<=" NOW_MS,
+    [PG_END_DEAD_RUN] = "UPDATE tidings_runs SET last=$2::int8, position=$3::int8 WHERE"
+                        " epoch=$1::int8 AND last IS NULL AND until<=" NOW_MS,
     [PG_ADD_RUN] = "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
                    " " NOW_MS "+$3::int8)",
     [PG_KEEP_RUN] = "UPDATE tidings_runs SET until=" NOW_MS "+$2::int8 WHERE epoch=$1::int8 AND"
                     " last IS NULL RETURNING epoch",
-    [PG_REVIVE_RUN] = "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
-                      " " NOW_MS "+$3::int8) ON CONFLICT (epoch) DO UPDATE SET last=NULL,"
-                      " position=excluded.position, until=excluded.until",
+    [PG_REVIVE_RUN] = WITHOUT_RECORD(
+        "tidings_runs", "epoch=$1::int8") "INSERT INTO tidings_runs(epoch, position, until) "
+                                          "VALUES($1::int8, $2::int8,"
+                                          " " NOW_MS
+                                          "+$3::int8) ON CONFLICT (epoch) DO UPDATE SET last=NULL,"
+                                          " position=excluded.position, until=excluded.until",
     [PG_END_RUN] = "UPDATE tidings_runs SET last=$2::int8 WHERE epoch=$1::int8 AND last IS NULL",
-    [PG_DROP_RUNS] = "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
-                     " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
+    [PG_DROP_RUNS] = WITHOUT_RECORDS(
+        "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
+        " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)"),
     /* As lease_may_be_given decides; $4: how long none is given after durable changes were lost. */
     [PG_LEASE] =
         "INSERT INTO tidings_leases(name, holder, until) SELECT $1::text, $2::text, " NOW_MS
@@ -369,15 +314,13 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                         " tidings_nodes.instance=excluded.instance OR tidings_nodes.until<=" NOW_MS
                         " RETURNING begun",
     [PG_DROP_NODE] = "DELETE FROM tidings_nodes WHERE name=$1::text AND instance=$2::int8",
-    [PG_NODES] =
-        "SELECT left(name, 128), left(version, 128), left(state, 4096), epoch,"
-        " least(greatest(followed, 0), " TAKEN "), begun, until-" NOW_MS
-        ", coalesce(behind, -1), " BEHIND("n.followed") " FROM tidings_nodes n"
-                                                        " WHERE until>" NOW_MS
-                                                        "-86400000 ORDER BY name LIMIT 1000",
-    [PG_OLDER_NODE] =
-        "SELECT name, version, coalesce(layout, 1) FROM tidings_nodes WHERE until>" NOW_MS
-        " AND coalesce(layout, 1)<$1::int8 ORDER BY name LIMIT 1",
+    [PG_NODES] = "SELECT left(name, 128), left(version, 128), left(state, 4096), epoch,"
+                 " least(greatest(followed, 0), " TAKEN "), begun, until-" NOW_MS
+                 ", behind, " BEHIND("n.followed") " FROM tidings_nodes n"
+                                                   " WHERE until>" NOW_MS
+                                                   "-86400000 ORDER BY name LIMIT 1000",
+    [PG_OLDER_NODE] = "SELECT name, version, layout FROM tidings_nodes WHERE until>" NOW_MS
+                      " AND layout<$1::int8 ORDER BY name LIMIT 1",
     [PG_LOCK_HOLDER] =
         "SELECT a.pid::int8, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),"
         " coalesce(host(a.client_addr), '') FROM pg_locks l JOIN pg_stat_activity a ON a.pid=l.pid,"
@@ -435,12 +378,10 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LIVE_NODE] = "SELECT name FROM tidings_nodes WHERE until>" NOW_MS " LIMIT 1",
     [PG_TRANSFER_TYPES] = "SELECT position, name, version, schema, description, options FROM"
                           " tidings_types WHERE position>$1::int8 ORDER BY position LIMIT 256",
-    [PG_TRANSFER_VERSIONS] =
-        "SELECT position, id, vfrom, type, tversion, parent, deleted, created, at, since,"
-        " changed_by, principal, previous, value, sum FROM tidings_versions WHERE position>$1::int8"
-        " ORDER BY position LIMIT 256",
-    [PG_TRANSFER_MOVED] = "SELECT position, id, type, tversion, became, vfrom FROM tidings_moved"
-                          " WHERE position>$1::int8 ORDER BY position LIMIT 256",
+    [PG_TRANSFER_VERSIONS] = "SELECT v.position, " COLUMNS " FROM tidings_versions v WHERE"
+                             " v.position>$1::int8 ORDER BY v.position LIMIT 256",
+    [PG_TRANSFER_MOVED] = "SELECT position, record FROM tidings_log WHERE substr(record, 1, 1)="
+                          "'\\x01'::bytea AND position>$1::int8 ORDER BY position LIMIT 256",
     [PG_TRANSFER_PUBLISHED] =
         "SELECT position, uri, etag, size, modified, name, title, description, mime, icons,"
         " audience, meta, metadata, priority, subscribable, created, content, at,"
@@ -465,21 +406,27 @@ const char *const postgres_statements[PG_STATEMENTS] = {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define LAYOUT 4
+#define LAYOUT 1
 #define OLDEST 1
 #define LAY_OUT_TRIES 5                                /* others may be at it */
 #define ADVISORY_NAME "tables of the tidings cluster " /* … and its name, and the schema's */
 #define ADVISORY_WAIT "2000"                           /* ms */
 #define LOCK_TIMEOUT "4000"                            /* ms, as of each session of ours */
 
-/* `one`: tables of one row. Texts that strangers choose are bytes: text could not hold a NUL.
- * Digests stand for keys that may be longer than an index can hold. */
+/* Each change has a position, and a row in one of three tables: tidings_versions (entities),
+ * tidings_announced (announcements, which are bounded and which a crash removes), tidings_log (the
+ * rest). `record` is what cluster/log_record.h says.
+ *
+ * `one`: tables of one row (without a CHECK where each commit writes: PostgreSQL reads its text
+ * again for each update, a tenth of what a commit costs it besides waiting). Texts that strangers
+ * choose are bytes: text could not hold a NUL. Digests stand for keys that may be longer than an
+ * index can hold. */
 static const char *const steps[LAYOUT] = {
     "CREATE TABLE tidings_cluster(one int8 PRIMARY KEY CHECK (one=1), name text NOT NULL,"
     " id int8 NOT NULL, layout int8 NOT NULL, oldest int8 NOT NULL, secret bytea NOT NULL,"
     " copying text NOT NULL DEFAULT '', copy_kind int8 NOT NULL DEFAULT 0,"
     " copy_number int8 NOT NULL DEFAULT 0);"
-    "CREATE TABLE tidings_state(one int8 PRIMARY KEY CHECK (one=1), position int8 NOT NULL,"
+    "CREATE TABLE tidings_state(one int8 PRIMARY KEY, position int8 NOT NULL,"
     " floor int8 NOT NULL, announced int8 NOT NULL, keys int8 NOT NULL, max_keys int8 NOT NULL,"
     " server int8 NOT NULL) WITH (fillfactor=10);"
     "CREATE UNLOGGED TABLE tidings_mark(one int8 PRIMARY KEY CHECK (one=1));"
@@ -489,18 +436,16 @@ static const char *const steps[LAYOUT] = {
     " until int8 NOT NULL);"
     "CREATE INDEX tidings_runs_position ON tidings_runs(position);"
     "CREATE TABLE tidings_versions(id text COLLATE \"C\" NOT NULL, vfrom int8 NOT NULL,"
-    " position int8 NOT NULL UNIQUE, deleted int8 NOT NULL, created int8 NOT NULL,"
-    " at int8 NOT NULL, since int8 NOT NULL, sum int8 NOT NULL, type text NOT NULL,"
-    " tversion text NOT NULL, parent text NOT NULL, changed_by text NOT NULL,"
-    " principal text NOT NULL, previous text NOT NULL, value text NOT NULL,"
-    " PRIMARY KEY (id, vfrom));"
+    " position int8 NOT NULL UNIQUE, at int8 NOT NULL, record bytea NOT NULL,"
+    " previous text NOT NULL, value text NOT NULL, PRIMARY KEY (id, vfrom));"
+    "CREATE TABLE tidings_log(position int8 PRIMARY KEY, at int8 NOT NULL, record bytea NOT NULL);"
+    "CREATE UNLOGGED TABLE tidings_announced(position int8 PRIMARY KEY, at int8 NOT NULL,"
+    " record bytea NOT NULL);"
     "CREATE TABLE tidings_current(id text COLLATE \"C\" PRIMARY KEY, type text COLLATE \"C\" NOT"
     " NULL, tversion text COLLATE \"C\" NOT NULL, parent text COLLATE \"C\" NOT NULL,"
     " deleted int8 NOT NULL, position int8 NOT NULL) WITH (fillfactor=80);"
     "CREATE INDEX tidings_current_type ON tidings_current(type, tversion, id);"
     "CREATE INDEX tidings_current_parent ON tidings_current(parent, id);"
-    "CREATE TABLE tidings_moved(position int8 PRIMARY KEY, id text COLLATE \"C\" NOT NULL,"
-    " type text NOT NULL, tversion text NOT NULL, became text NOT NULL, vfrom int8 NOT NULL);"
     "CREATE TABLE tidings_types(position int8 PRIMARY KEY, name text COLLATE \"C\" NOT NULL,"
     " version text COLLATE \"C\" NOT NULL, schema text NOT NULL, description bytea NOT NULL,"
     " options text NOT NULL, UNIQUE (name, version));"
@@ -515,24 +460,14 @@ static const char *const steps[LAYOUT] = {
     " description bytea NOT NULL, mime bytea NOT NULL, icons bytea NOT NULL,"
     " audience bytea NOT NULL, meta bytea NOT NULL, metadata bytea NOT NULL, content bytea);"
     "CREATE INDEX tidings_published_removed ON tidings_published(position) WHERE content IS NULL;"
-    "CREATE UNLOGGED TABLE tidings_announced(position int8 PRIMARY KEY, kind int8 NOT NULL,"
-    " change int8 NOT NULL, at int8 NOT NULL, modified int8 NOT NULL, size int8 NOT NULL,"
-    " uri bytea NOT NULL, etag bytea NOT NULL, came_from bytea NOT NULL, target bytea NOT NULL,"
-    " metadata bytea NOT NULL, checksum bytea NOT NULL, origin bytea NOT NULL);"
     "CREATE TABLE tidings_leases(name text PRIMARY KEY, holder text NOT NULL, until int8 NOT NULL);"
     "CREATE TABLE tidings_nodes(name text COLLATE \"C\" PRIMARY KEY, instance int8 NOT NULL,"
     " version text NOT NULL, state text NOT NULL, epoch int8 NOT NULL, followed int8 NOT NULL,"
-    " begun int8 NOT NULL, until int8 NOT NULL);"
+    " begun int8 NOT NULL, until int8 NOT NULL, layout int8 NOT NULL, behind int8 NOT NULL);"
     "CREATE TABLE tidings_sessions(id text COLLATE \"C\" PRIMARY KEY, node text NOT NULL,"
     " state text NOT NULL, turn int8 NOT NULL, used int8 NOT NULL);"
     "CREATE INDEX tidings_sessions_used ON tidings_sessions(used);"
-    "INSERT INTO tidings_mark(one) VALUES(1);"
-    "INSERT INTO tidings_state VALUES(1, 0, 0, 0, 0, 0, 0)",
-    /* What a node knows (none: 1), how far it was behind in ms when it wrote its row, and when a
-     * type was added (0: not known). */
-    "ALTER TABLE tidings_nodes ADD COLUMN layout int8, ADD COLUMN behind int8;"
-    "ALTER TABLE tidings_types ADD COLUMN at int8 NOT NULL DEFAULT 0",
-    /* Tasks: `run` is the epoch of the node that works on one, `owner` a digest of `client`. */
+    /* `run`: the epoch of the node that works on the task; `owner`: a digest of `client`. */
     "CREATE TABLE tidings_tasks(id text COLLATE \"C\" PRIMARY KEY, run int8 NOT NULL,"
     " owner bytea NOT NULL, client bytea NOT NULL, status text COLLATE \"C\" NOT NULL,"
     " created int8 NOT NULL, updated int8 NOT NULL, ttl int8 NOT NULL, until int8 NOT NULL,"
@@ -541,11 +476,8 @@ static const char *const steps[LAYOUT] = {
     "CREATE INDEX tidings_tasks_until ON tidings_tasks(until);"
     "CREATE INDEX tidings_tasks_running ON tidings_tasks(run)"
     " WHERE status IN ('working', 'input_required');"
-    /* PostgreSQL reads the text of a CHECK again for each update: a tenth of what a commit costs
-     * it besides waiting. */
-    "ALTER TABLE tidings_state DROP CONSTRAINT IF EXISTS tidings_state_one_check",
-    /* 0: nobody but lists is notified. */
-    "ALTER TABLE tidings_announced ADD COLUMN subscribable int8 NOT NULL DEFAULT 1",
+    "INSERT INTO tidings_mark(one) VALUES(1);"
+    "INSERT INTO tidings_state VALUES(1, 0, 0, 0, 0, 0, 0)",
 };
 
 const struct postgres_layout postgres_layout = {.made = LAYOUT, .oldest = OLDEST, .steps = steps};
@@ -657,8 +589,7 @@ static int put_cluster(struct postgres_store *s, const struct postgres_layout *l
     return sql->failed ? tidings_fail(err, sql->failed, "out of memory") : 0;
 }
 
-/* Nodes that could not go on beside it must be gone. After the steps: then each row says what its
- * node knows, or that it is too old to say so. */
+/* Nodes that could not go on beside it must be gone. */
 static int refuse_older(struct postgres_store *s, const struct postgres_layout *l,
                         struct tidings_error *err)
 {

@@ -158,7 +158,22 @@ int postgres_store_write_published(struct postgres_store *s, const struct publis
         postgres_put_null(&v);
     }
     s->is_durable = true;
-    return postgres_store_send(s, PG_PUBLISH, &v, err);
+    int rc = postgres_store_send(s, PG_PUBLISH, &v, err);
+    const struct kept_record record = {
+        .kind = KEPT_PUBLISHED,
+        .position = s->now.position,
+        .at_ms = s->now_ms,
+        .resource = {.uri = about->uri,
+                     .kind = !content       ? TIDINGS_CHANGE_DELETED
+                             : row->created ? TIDINGS_CHANGE_CREATED
+                                            : TIDINGS_CHANGE_UPDATED,
+                     .etag = about->etag,
+                     .metadata = row->metadata,
+                     .modified_ms = about->modified_ms,
+                     .size = about->size,
+                     .not_subscribable = about->not_subscribable},
+    };
+    return rc == 0 ? postgres_store_log(s, &record, err) : rc;
 }
 
 static int postgres_store_publish(struct store *store, const struct published_row *row,
@@ -386,7 +401,7 @@ int postgres_store_read_counters(struct postgres_store *s, struct pg_result *r,
                                  struct postgres_counters *ret, struct tidings_error *err)
 {
     int64_t position = postgres_int(r, 0, 0);
-    if (postgres_rows(r) != 1) {
+    if (postgres_rows(r) < 1) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "%s: its table 'tidings_state' is empty: put a copy of it "
                             "in its place",
@@ -430,24 +445,17 @@ static uint64_t postgres_position(struct store *store)
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-static void postgres_read_version(struct pg_result *r, int row, bool has_end,
-                                  struct entity_version *v)
+/* Of a damaged record there is nothing but the id and the start. */
+void postgres_read_version(struct pg_result *r, int row, int first, struct kept_record *ret)
 {
-    *v = (struct entity_version){
-        .id = postgres_str(r, row, 0),
-        .from = postgres_int(r, row, 1),
-        .to = has_end ? postgres_int(r, row, 13) : TIMELINE_FOREVER,
-        .type = postgres_str(r, row, 2),
-        .type_version = postgres_str(r, row, 3),
-        .parent = postgres_str(r, row, 4),
-        .deleted = postgres_int(r, row, 5) != 0,
-        .changed_by = postgres_str(r, row, 6),
-        .previous = postgres_str(r, row, 7),
-        .value = postgres_str(r, row, 8),
-        .created = postgres_int(r, row, 9) != 0,
-        .since = postgres_int(r, row, 10),
-        .principal = postgres_str(r, row, 11),
-    };
+    struct tidings_str bytes = postgres_str(r, row, first + 2);
+    if (!kept_record_take(&bytes, ret) || bytes.len > 0 || ret->kind != KEPT_ENTITY) {
+        *ret = (struct kept_record){.kind = KEPT_ENTITY, .version.to = TIMELINE_FOREVER};
+    }
+    ret->version.id = postgres_str(r, row, first);
+    ret->version.from = postgres_int(r, row, first + 1);
+    ret->version.previous = postgres_str(r, row, first + 3);
+    ret->version.value = postgres_str(r, row, first + 4);
 }
 
 /* Nodes write no others, but somebody else may have. */
@@ -458,15 +466,20 @@ static bool postgres_has_names(const struct entity_version *v)
            (v->parent.len == 0 || entity_id_is_valid(v->parent));
 }
 
-static int postgres_check_version(struct pg_result *r, int row, const struct entity_version *v,
-                                  struct tidings_error *err)
+/* 1: the row is as it was written. */
+static int postgres_take_version(struct pg_result *r, int row, bool has_end,
+                                 struct entity_version *ret, struct tidings_error *err)
 {
-    return postgres_has_names(v) && entity_version_is_whole(v, postgres_int(r, row, 12))
+    struct kept_record record;
+    postgres_read_version(r, row, 0, &record);
+    *ret = record.version;
+    ret->to = has_end ? postgres_int(r, row, 5) : TIMELINE_FOREVER;
+    return postgres_has_names(ret) && entity_version_is_whole(ret, record.sum)
                ? 1
                : tidings_fail(err, TIDINGS_E_INTERNAL,
                               "what is stored of '%.*s' is damaged: put a copy of the store in its "
                               "place",
-                              STR_ARG(v->id));
+                              STR_ARG(ret->id));
 }
 
 static int postgres_find(struct store *store, struct tidings_str id, int64_t at,
@@ -493,8 +506,7 @@ static int postgres_find(struct store *store, struct tidings_str id, int64_t at,
     if (rc < 0 || postgres_rows(s->handed_out) == 0) {
         return rc;
     }
-    postgres_read_version(s->handed_out, 0, !is_current, ret);
-    int whole = postgres_check_version(s->handed_out, 0, ret, err);
+    int whole = postgres_take_version(s->handed_out, 0, !is_current, ret, err);
     if (whole == 1 && is_current && !s->is_behind) {
         heads_put(&s->heads, ret);
     }
@@ -534,9 +546,8 @@ static int postgres_history(struct store *store, struct tidings_str id, int64_t 
         n = postgres_rows(r);
         for (int i = 0; rc >= 0 && i < n; i++) {
             struct entity_version version;
-            postgres_read_version(r, i, true, &version);
+            rc = postgres_take_version(r, i, true, &version, err);
             first = version.from + 1;
-            rc = postgres_check_version(r, i, &version, err);
             if (rc == 1 && (!fn(user, &version) || version.to == TIMELINE_FOREVER)) {
                 n = 0;
             }
@@ -580,27 +591,54 @@ static int postgres_list(struct store *store, const struct entity_scope *scope,
         page = next;
         more = postgres_rows(page) > 0;
         for (int i = 0; rc == 0 && more && i < postgres_rows(page); i++) {
-            struct entity_version version;
-            postgres_read_version(page, i, false, &version);
-            after = version.id;
-            more = !postgres_has_names(&version) || fn(user, &version);
+            struct kept_record record;
+            postgres_read_version(page, i, 0, &record);
+            after = record.version.id;
+            more = !postgres_has_names(&record.version) || fn(user, &record.version);
         }
     }
     postgres_free(page);
     return rc;
 }
 
-static int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
-                              struct tidings_error *err)
+/* What it has beside this is in the version that comes next. */
+int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
+                       struct tidings_error *err)
 {
-    struct postgres_values v = {0};
-    postgres_put_int(&v, (int64_t)++s->now.position);
-    postgres_put_str(&v, version->id);
-    postgres_put_str(&v, version->type);
-    postgres_put_str(&v, version->old_type_version);
-    postgres_put_str(&v, version->type_version);
-    postgres_put_int(&v, version->from);
-    return postgres_store_send(s, PG_ADD_MOVED, &v, err);
+    const struct kept_record moved = {
+        .kind = KEPT_MOVED,
+        .position = ++s->now.position,
+        .version = {.id = version->id,
+                    .type = version->type,
+                    .type_version = version->type_version,
+                    .from = version->from,
+                    .old_type_version = version->old_type_version},
+    };
+    return postgres_store_log(s, &moved, err);
+}
+
+/* The parameters of PG_PUT. */
+static int put_version_values(struct postgres_store *s, const struct kept_record *r,
+                              struct postgres_values *v, struct tidings_error *err)
+{
+    const struct entity_version *version = &r->version;
+    struct tidings_str bytes = postgres_store_encode(s, r);
+    if (bytes.len == 0) {
+        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
+                            KEPT_RECORD_MAX);
+    }
+    postgres_put_str(v, version->id);
+    postgres_put_int(v, version->from);
+    postgres_put_int(v, (int64_t)r->position);
+    postgres_put_int(v, r->at_ms);
+    postgres_put_str(v, bytes);
+    postgres_put_str(v, version->previous);
+    postgres_put_str(v, version->value);
+    postgres_put_str(v, version->type);
+    postgres_put_str(v, version->type_version);
+    postgres_put_str(v, version->parent);
+    postgres_put_int(v, version->deleted);
+    return 0;
 }
 
 static int postgres_put_version(struct store *store, const struct entity_version *version,
@@ -613,27 +651,25 @@ static int postgres_put_version(struct store *store, const struct entity_version
     if (rc < 0) {
         return rc;
     }
-    postgres_put_str(&v, version->id);
-    postgres_put_int(&v, version->from);
-    postgres_put_int(&v, (int64_t)++s->now.position);
-    postgres_put_str(&v, version->type);
-    postgres_put_str(&v, version->type_version);
-    postgres_put_str(&v, version->parent);
-    postgres_put_int(&v, version->deleted);
-    postgres_put_int(&v, version->created);
-    postgres_put_int(&v, s->now_ms);
-    postgres_put_int(&v, version->since);
-    int64_t sum = entity_version_sum(version);
-    postgres_put_int(&v, sum);
-    postgres_put_str(&v, version->changed_by);
-    postgres_put_str(&v, version->principal);
-    postgres_put_str(&v, version->previous);
-    postgres_put_str(&v, version->value);
-    rc = replaces_current ? postgres_store_send(s, PG_PUT_REPLACING, &v, err)
-                          : postgres_store_add_pending(s, &s->pending, &v, err);
+    struct kept_record record = {
+        .kind = KEPT_ENTITY,
+        .position = ++s->now.position,
+        .at_ms = s->now_ms,
+        .version = *version,
+        .sum = entity_version_sum(version),
+    };
+    record.version.old_type_version = STR_EMPTY;
+    rc = put_version_values(s, &record, &v, err);
+    if (rc == 0) {
+        rc = replaces_current ? postgres_store_send(s, PG_PUT_REPLACING, &v, err)
+                              : postgres_store_add_pending(s, &s->pending, &v, err);
+    }
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
-        postgres_store_tell_version(s, version, sum, replaces_current);
+        if (replaces_current) {
+            postgres_store_tell_replaced(s);
+        }
+        postgres_store_tell(s, &record);
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
     }
     postgres_store_release(s);
@@ -668,7 +704,6 @@ static int postgres_put_type(struct store *store, const struct entity_type_row *
     postgres_put_str(&v, row->schema);
     postgres_put_str(&v, row->description);
     postgres_put_str(&v, row->options);
-    postgres_put_int(&v, s->now_ms);
     int rc = postgres_store_ask(s, PG_PUT_TYPE, &v, &r, err);
     bool is_new = postgres_rows(r) == 1;
     postgres_free(r);
@@ -676,9 +711,12 @@ static int postgres_put_type(struct store *store, const struct entity_type_row *
         return tidings_fail(err, TIDINGS_E_EXISTS, "entity type '%.*s@%.*s' already exists",
                             STR_ARG(row->name), STR_ARG(row->version));
     }
-    s->now.position += rc == 0;
     s->is_durable = true;
-    return rc;
+    if (rc < 0) {
+        return rc;
+    }
+    const struct kept_record record = {.kind = KEPT_TYPES, .position = ++s->now.position};
+    return postgres_store_log(s, &record, err);
 }
 
 static int postgres_types(struct store *store, entity_type_fn fn, void *user,
@@ -789,8 +827,8 @@ static int postgres_store_open_as(const char *url, struct tidings_str cluster, b
     postgres_pending_init(&s->pending, &postgres_pending_versions);
     postgres_pending_init(&s->announcing, &postgres_pending_announcements);
     row_notice_init(&s->notice);
+    buf_init(&s->record, KEPT_RECORD_MAX);
     s->has_notify = true;
-    s->page.tables = PAGE_ENTITIES;
     s->is_target = is_target;
     s->cluster = str_dup(cluster);
     (void)!random_bytes(&s->instance, sizeof s->instance);

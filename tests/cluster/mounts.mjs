@@ -15,6 +15,7 @@
 import fs from 'node:fs';
 
 import { pause } from '../integration/lib/fault-watcher.mjs';
+import { readRecord } from '../integration/lib/record.mjs';
 import { Tree } from '../integration/lib/tree.mjs';
 
 export const OWNED = 'file://owned/';
@@ -259,9 +260,10 @@ export class Mounts {
             this.#announcer = undefined;
         }
         this.#judgedAt = Date.now();
-        const rows = await this.world.primary.sql(`SELECT position, convert_from(uri, 'UTF8') FROM tidings_announced
-            WHERE position > ${this.#judged} AND convert_from(uri, 'UTF8') LIKE '%file://%' ORDER BY position`);
-        for (const [position, uri] of rows) {
+        const rows = await this.world.primary.sql(`SELECT position, record FROM tidings_announced
+            WHERE position > ${this.#judged} AND position('file://'::bytea IN record) > 0 ORDER BY position`);
+        for (const [position, record] of rows) {
+            const { uri } = readRecord(record);
             this.#judged = Number(position);
             if (uri === `*${OWNED}`) {
                 this.entered.push(Number(position));

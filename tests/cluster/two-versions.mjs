@@ -3,7 +3,7 @@
 // Two programs in one cluster, as in a rolling upgrade: `node tests/cluster/two-versions.mjs OLD_BINARY NEW_BINARY`. The older one makes the
 // tables and serves; the newer one joins it, and brings them up to date; then both write, read, tell and race, a session goes there and
 // back, and each is started again beside the other. Says what it did; fails with the first thing that is wrong.
-// (In ./test the older one is played: tests/integration/cluster-versions.test.mjs.)
+// (In ./test the newer one is played: tests/contract/test_shared_postgres_layout.c.)
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';

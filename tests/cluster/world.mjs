@@ -16,6 +16,7 @@ import { pause } from '../integration/lib/fault-watcher.mjs';
 import { randomOf } from '../integration/lib/fault-world.mjs';
 import { Node } from '../integration/lib/nodes.mjs';
 import { Postgres } from '../integration/lib/postgres.mjs';
+import { readRecord } from '../integration/lib/record.mjs';
 import { eventually, slow } from '../integration/lib/wait.mjs';
 import { Ledger } from './ledger.mjs';
 import { Mounts, OWNED } from './mounts.mjs';
@@ -240,9 +241,8 @@ export class World {
             this.events.forEach(({ uri, acknowledged: { n } }) => announced.set(uri, { all: new Set([n]), newest: n }));
             return announced;
         }
-        const rows = await this.primary.sql(`SELECT convert_from(uri, 'UTF8'), convert_from(metadata, 'UTF8') FROM tidings_announced
-            WHERE convert_from(uri, 'UTF8') LIKE '${EVENTS}%' ORDER BY position`);
-        for (const [uri, metadata] of rows) {
+        const rows = await this.primary.sql('SELECT record FROM tidings_announced ORDER BY position');
+        for (const { uri, metadata } of rows.map(([record]) => readRecord(record)).filter(({ uri }) => uri.startsWith(EVENTS))) {
             const { n } = JSON.parse(metadata);
             announced.set(uri, { all: (announced.get(uri)?.all ?? new Set()).add(n), newest: n });
         }

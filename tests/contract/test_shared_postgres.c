@@ -235,7 +235,7 @@ static long long whole_reads(const char *schema)
     return postgres_server_number(server, schema,
                                   "SELECT sum(seq_scan)::int8 FROM pg_stat_user_tables WHERE"
                                   " schemaname=current_schema() AND relname IN"
-                                  " ('tidings_versions', 'tidings_current', 'tidings_moved')");
+                                  " ('tidings_versions', 'tidings_current', 'tidings_log')");
 }
 
 /* Statements that were planned while the tables were small are used when they are large. */

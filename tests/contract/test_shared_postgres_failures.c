@@ -385,8 +385,8 @@ static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
     (void)store_followed(b, true);
     assert_false(of_b->ops->knows(of_b, epoch, later));
     assert_false(of_b->ops->resume(of_b, epoch, later, true, &number));
-    assert_string_equal(store_followed(a, true), "2 run\n2 run\n3 entity x\n4 run\n");
-    assert_string_equal(store_followed(b, true), "4 run\n");
+    assert_string_equal(store_followed(a, true), "2 run\n3 run\n4 entity x\n5 run\n");
+    assert_string_equal(store_followed(b, true), "5 run\n");
     assert_true(of_b->ops->knows(of_b, epoch, later));
     assert_true(of_b->ops->resume(of_b, epoch, later, true, &number));
     of_a->ops->destroy(of_a);

@@ -69,7 +69,7 @@ static void what_came_together_is_followed_together(void **state)
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
-    stranger_open(&w, server, postgres_url_schema(url), true);
+    stranger_open(&w, server, postgres_url_schema(url));
     struct shared_heard before = hearer_heard(b);
     for (int i = 1; i <= 20; i++) {
         store_put_alone(a, "x", i, "1");
@@ -176,7 +176,7 @@ static void what_was_not_committed_is_not_told(void **state)
     struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     struct tidings_error err = {0};
-    stranger_open(&w, server, postgres_url_schema(url), true);
+    stranger_open(&w, server, postgres_url_schema(url));
     store_put_alone(a, "x", 1, "1");
     stranger_hears(&w);
     hearer_await(b);

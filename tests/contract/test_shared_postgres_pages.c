@@ -232,7 +232,6 @@ static struct postgres_store *begin_with_page(struct store *b)
     struct postgres_store *s = postgres_store_of(b);
     assert_non_null(s->next_page);
     assert_int_equal(s->next_after, s->followed);
-    assert_int_equal(s->page.tables, PAGE_ALL); /* which has no rows in a row to be counted by */
     return s;
 }
 

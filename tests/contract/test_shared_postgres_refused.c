@@ -164,7 +164,7 @@ static void a_layout_of_another_time(void **state)
     store_close(store_open(url)); /* newer, and this one may go on beside it */
     postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=9, oldest=8");
     check_refused(url, "tidings", TIDINGS_E_UNSUPPORTED,
-                  "it has layout 9, made by a newer tidings; this one knows layouts up to 4");
+                  "it has layout 9, made by a newer tidings; this one knows layouts up to 1");
     postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=-1, oldest=-1");
     check_refused(url, "tidings", TIDINGS_E_INVALID, "layout -1: it is not ours");
 }

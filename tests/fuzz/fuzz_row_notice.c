@@ -2,11 +2,13 @@
  *
  * What a stranger at the database may notify of. Any text: it opens nowhere, and nothing is read
  * from it. Any bytes as the rows of a notice that a node sealed (first byte 1): they are read
- * within their bounds, each row from where the last one ended, or refused as a whole.
+ * within their bounds, each row from where the last one ended, or refused as a whole. And any bytes
+ * as the record of a row of a table.
  */
 #include <stdlib.h>
 
 #include "cluster/log_record.h"
+#include "store/change.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,34 +24,64 @@ static void check_slice(struct tidings_str rows, struct tidings_str s)
     require(s.len == 0 || (s.ptr >= rows.ptr && s.ptr + s.len <= rows.ptr + rows.len));
 }
 
+static void check_record(struct tidings_str rows, const struct kept_record *r)
+{
+    const struct entity_version *v = &r->version;
+    struct tidings_change c = r->resource;
+    struct kept_change change;
+    struct tidings_str *texts[CHANGE_TEXTS];
+    const struct tidings_str of_version[] = {
+        v->id,         v->type,      v->type_version,     v->parent,
+        v->changed_by, v->principal, v->old_type_version, v->previous,
+        v->value};
+    change_texts(&c, texts);
+    for (size_t i = 0; i < CHANGE_TEXTS; i++) {
+        check_slice(rows, *texts[i]);
+    }
+    for (size_t i = 0; i < sizeof of_version / sizeof *of_version; i++) {
+        check_slice(rows, of_version[i]);
+    }
+    kept_record_change(r, &change);
+    check_slice(rows, change.uri);
+    require(!change.announced == !kept_is_announced(change.kind));
+    require(change.version.value.len == 0 && change.version.previous.len == 0);
+}
+
 static uint64_t check_rows(struct tidings_str rows)
 {
     struct tidings_str at = rows;
-    struct followed_row row;
+    struct kept_record row;
     uint64_t count = 0;
     for (size_t before = at.len; row_notice_next(&at, count + 1, &row); before = at.len) {
-        const struct entity_version *v = &row.change.version;
-        const struct tidings_str texts[] = {row.value,
-                                            row.previous,
-                                            row.change.uri,
-                                            row.change.metadata,
-                                            v->id,
-                                            v->type,
-                                            v->parent,
-                                            v->changed_by,
-                                            v->principal,
-                                            v->type_version,
-                                            row.change.etag,
-                                            row.change.target,
-                                            row.announced.origin,
-                                            row.announced.checksum};
-        require(at.len < before && row.change.position == ++count);
-        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-            check_slice(rows, texts[i]);
-        }
-        require(!row.change.announced == !kept_is_announced(row.change.kind));
+        require(at.len < before && row.position == ++count);
+        check_record(rows, &row);
     }
     return at.len == 0 ? count : 0;
+}
+
+/* As a row of a table has it. What was read is written as it was read, in as few bytes as it
+ * takes, so it is read again as the same. */
+static void check_table(struct tidings_str bytes)
+{
+    struct tidings_str at = bytes, once, twice;
+    struct kept_record record;
+    struct buf written, again;
+    if (!kept_record_take(&at, &record)) {
+        require(at.len == bytes.len);
+        return;
+    }
+    check_record(bytes, &record);
+    buf_init(&written, KEPT_RECORD_MAX);
+    buf_init(&again, KEPT_RECORD_MAX);
+    kept_record_put(&record, &written);
+    once = buf_str(&written);
+    require(once.len <= bytes.len - at.len && kept_record_take(&once, &record) && once.len == 0);
+    kept_record_put(&record, &again);
+    once = buf_str(&written);
+    twice = buf_str(&again);
+    require(str_eq(once, twice));
+    buf_deinit(&again);
+    buf_deinit(&written);
 }
 
 static void check_sealed(struct sealer *sealer, struct tidings_str bytes)
@@ -97,6 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(rows.len == 0);
     }
     buf_deinit(&rows);
+    check_table(text);
     if (size > 0 && data[0] == 1) {
         check_sealed(&sealer, tidings_strn(text.ptr + 1, text.len - 1));
     }

@@ -23,8 +23,8 @@ test('a start that ends while the node waits for its name', { skip, concurrency:
 
     /** A node that waits for a name, which another has for a minute; the others have written something that it follows. */
     const waiting = async (t, name, store = database.url()) => {
-        await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until)
-            SELECT '${name}', 1, '0', '{}', 1, 0, 0, floor(extract(epoch FROM clock_timestamp()) * 1000) + 60000`);
+        await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
+            SELECT '${name}', 1, '0', '{}', 1, 0, 0, floor(extract(epoch FROM clock_timestamp()) * 1000) + 60000, 1, 0`);
         const program = new Program(t, BIN, ['serve', '--http', '127.0.0.1:0', '--entities', store, '--node', name, '--allow-write'],
             { mayFail: true });
         await program.lines.next((line) => /waiting for the name of this node/.test(line), 'the wait');

@@ -8,6 +8,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Postgres, skip } from './lib/postgres.mjs';
+import { KIND, RECORD_FUNCTIONS, recordSql } from './lib/record.mjs';
 import { call, listen, meta, modern, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { extras, isUpdate, OPTIONS } from './lib/subscriber.mjs';
@@ -18,20 +19,20 @@ const MAX = '9223372036854775807';
 const MIN = '(-9223372036854775807-1)';
 const HUGE = "repeat('h', 3000000)";
 const HUGE_BYTES = "decode(repeat('68', 3000000), 'hex')";
-const STRAY = "'\\xff00fe'";
+const STRAY = "'\\xff00fe'::bytea";
 
-/** A row at a position of its own, taken as nodes take them. */
-const placed = (table, columns, values) => `WITH p AS (UPDATE tidings_state SET position = position + 2 RETURNING position - 1 AS position)
+/** A row at a position of its own, taken as nodes take them; `record`: and what is followed of it. */
+const placed = (table, columns, values, record) => `WITH p AS (UPDATE tidings_state SET position = position + 2 RETURNING position - 1 AS position)
+    ${record ? `, l AS (INSERT INTO tidings_log SELECT position, 1, ${record} FROM p)` : ''}
     INSERT INTO ${table}(position, ${columns}) SELECT position, ${values} FROM p;`;
-const announced = ({ kind = 5, change = 0, at = 1, modified = 0, size = -1, uri = `'${URI}'`, etag = "''", from = "''", target = "''", metadata = "''", checksum = "''",
-    origin = "''" } = {}) => placed('tidings_announced', 'kind, change, at, modified, size, uri, etag, came_from, target, metadata, checksum, origin',
-    [kind, change, at, modified, size, uri, etag, from, target, metadata, checksum, origin].join(', '));
+const announced = ({ kind = KIND.announced, change = 0, at = 1, modified = 0, size = -1, uri = `'${URI}'`, ...texts } = {}) =>
+    placed('tidings_announced', 'at, record', `${at}, ${recordSql(kind, { flags: change, at, modified, size, uri, ...texts })}`);
 let ids = 0;
 const version = ({ id = `'s${ids++}'`, from = 1, deleted = 0, created = 1, at = 1, since = 1, sum = 0, type = "'Note'", tversion = "'1'", parent = "''", by = "'[]'",
     principal = "''", previous = "''", value = "'{}'", isCurrent = true } = {}) => {
-    const put = placed('tidings_versions', 'id, vfrom, deleted, created, at, since, sum, type, tversion, parent, changed_by, principal, previous, value',
-        [id, from, deleted, created, at, since, sum, type, tversion, parent, by, principal, previous, value].join(', '));
-    const current = `INSERT INTO tidings_current SELECT id, type, tversion, parent, deleted, position FROM tidings_versions v WHERE v.id = ${id}
+    const record = recordSql(KIND.entity, { flags: deleted + 2 * created, at, from, since, sum, id, type, typeVersion: tversion, parent, changedBy: by, principal });
+    const put = placed('tidings_versions', 'id, vfrom, at, record, previous, value', [id, from, at, record, previous, value].join(', '));
+    const current = `INSERT INTO tidings_current SELECT id, ${type}, ${tversion}, ${parent}, ${deleted}, position FROM tidings_versions v WHERE v.id = ${id}
         ORDER BY position DESC LIMIT 1 ON CONFLICT (id) DO UPDATE SET position = excluded.position, type = excluded.type;`;
     return put + (isCurrent ? current : '');
 };
@@ -39,16 +40,19 @@ let published = 0;
 const publication = ({ uri = `'published:///s${published++}'`, size = 1, modified = 1, at = 1, priority = -1, subscribable = 1, etag = "''", name = "''", title = "''",
     description = "''", mime = "''", icons = "''", audience = "''", meta = "''", metadata = "''", content = "'x'" } = {}) =>
     placed('tidings_published', 'digest, created, uri, size, modified, at, priority, subscribable, etag, name, title, description, mime, icons, audience, meta, metadata, content',
-        [`decode(md5('${published++}'), 'hex'), 0`, uri, size, modified, at, priority, subscribable, etag, name, title, description, mime, icons, audience, meta, metadata, content].join(', '));
+        [`decode(md5('${published++}'), 'hex'), 0`, uri, size, modified, at, priority, subscribable, etag, name, title, description, mime, icons, audience, meta, metadata, content].join(', '),
+        recordSql(KIND.published, { at, modified, size, uri, etag, metadata }));
 let types = 0;
 const type = ({ name = `'S${types++}'`, version = "'1'", schema = "'{}'", description = "''", options = "''" } = {}) =>
-    placed('tidings_types', 'name, version, schema, description, options', [name, version, schema, description, options].join(', '));
+    placed('tidings_types', 'name, version, schema, description, options', [name, version, schema, description, options].join(', '), recordSql(KIND.types));
+const run = (epoch, last, until) => placed('tidings_runs', 'epoch, last, until', `${epoch}, ${last}, ${until}`, recordSql(KIND.run, { modified: epoch, size: last }));
+const broken = (kept, lossy, at) => placed('tidings_breaks', 'kept, lossy, at', `${kept}, ${lossy}, ${at}`, recordSql(KIND.broken, { modified: kept, size: lossy }));
 const node = (name, { version = "'9'", state = "'{}'", followed = 0, until = MAX } = {}) =>
-    `INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until) VALUES(${name}, 1, ${version}, ${state}, 0, ${followed}, ${MIN}, ${until});`;
+    `INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind) VALUES(${name}, 1, ${version}, ${state}, 0, ${followed}, ${MIN}, ${until}, 1, -1);`;
 
 /** Told of a thing, and what somebody does. Nodes go on after each. */
 const deeds = {
-    'announcements of kinds that there are none of': [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9, 99, MAX].map((kind) => announced({ kind })).join(''),
+    'announcements of kinds that there are none of': [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9, 99].map((kind) => announced({ kind })).join(''),
     'announcements of changes that there are none of': [-1, 4, 77, MAX].map((change) => announced({ change })).join(''),
     'announcements of what is no URI': ["''", "'x'", STRAY, "'entity:///Note@1/%zz'", "'http://[::1'"].map((uri) => announced({ uri })).join(''),
     'announcements with texts that are too long': ['uri', 'etag', 'from', 'target', 'metadata', 'checksum', 'origin'].map((one) => announced({ [one]: HUGE_BYTES })).join(''),
@@ -61,8 +65,12 @@ const deeds = {
     'entities with texts that are not what they should be': ['parent', 'by', 'principal', 'previous'].flatMap((one) => ["'{'", one === 'parent' ? "repeat('p', 1000)" : HUGE].map((text) => version({ [one]: text }))).join(''),
     'entities with times that nothing has': [MIN, MAX, 0, -1].flatMap((n) => [version({ from: n }), version({ since: n, at: n })]).join(''),
     'entities with a sum that is not theirs': version({ sum: 4711 }) + version({ id: "'one'", sum: 4711, from: "(SELECT max(vfrom) + 1 FROM tidings_versions WHERE id = 'one')", value: "'{\"n\": \"forged\"}'", isCurrent: false })
-        + "DELETE FROM tidings_versions WHERE sum = 4711;",
-    'entities that moved from nowhere': ["''", "'a b'", HUGE].map((id) => placed('tidings_moved', 'id, type, tversion, became, vfrom', `${id}, ${id}, ${id}, ${id}, ${MIN}`)).join(''),
+        + "DELETE FROM tidings_versions WHERE id = 'one' AND value LIKE '%forged%';",
+    'records that are none': ["''", "'\\x00'", "'\\x0500'", "'\\x05ffffffffffffffffffff'", `${recordSql(KIND.announced, { uri: `'${URI}'` })} || '\\x00'`, HUGE_BYTES]
+        .map((record) => placed('tidings_announced', 'at, record', `1, ${record}`) + placed('tidings_log', 'at, record', `1, ${record}`)
+            + placed('tidings_versions', 'id, vfrom, at, record, previous, value', `'r${ids++}', 1, 1, ${record}, '', '{}'`)).join(''),
+    'entities that moved from nowhere': ["''", "'a b'", HUGE].map((id) => placed('tidings_log', 'at, record',
+        `1, ${recordSql(KIND.moved, { id, type: id, typeVersion: id, oldTypeVersion: id, from: MIN })}`)).join(''),
     'types that cannot be': type({ schema: "'{'" }) + type({ schema: "'{\"type\":7}'" }) + type({ options: "'{'" }) + type({ options: "'{\"maxAgeMs\":-1}'" })
         + type({ description: STRAY }) + type({ name: "''" }) + type({ name: "'a b'" }) + type({ version: "'x/y'" }) + type({ name: HUGE.replace('3000000', '2000') }),
     'publications of what is no URI': ["''", "'x'", STRAY, "'published:///%zz'", "'file:///etc/passwd'"].map((uri) => publication({ uri })).join(''),
@@ -71,14 +79,14 @@ const deeds = {
     'publications with numbers that nothing has': [MIN, MAX].map((n) => publication({ size: n, modified: n, at: n, priority: n, subscribable: n })).join(''),
     'nodes that are none': node("''") + node(HUGE.replace('3000000', '2000')) + node("E'a\\nb'", { state: "'{'", followed: MAX }) + node("'long'", { state: HUGE, version: HUGE })
         + node("'forger'", { state: `'{"name":"forged","lives":false,"followed":-7,"lagMs":"x","address":"http://x/"}'`, followed: -1 }) + node("'deep'", { state: "repeat('[', 4000)" }),
-    'runs and breaks that cannot be': placed('tidings_runs', 'epoch, last, until', `0, -5, ${MAX}`) + placed('tidings_runs', 'epoch, last, until', `${MIN}, ${MAX}, 0`)
-        + placed('tidings_breaks', 'kept, lossy, at', `${MAX}, 77, ${MAX}`) + placed('tidings_breaks', 'kept, lossy, at', `-9, -9, -9`)
+    'runs and breaks that cannot be': run(0, -5, MAX) + run(MIN, MAX, 0) + broken(MAX, 77, MAX) + broken(-9, -9, -9)
         + `UPDATE tidings_breaks SET at = 0;`,
     'leases that are none': `INSERT INTO tidings_leases(name, holder, until) VALUES('', '', ${MAX}), (${HUGE.replace('3000000', '2000')}, 'x', ${MIN});`,
     'sessions that are none': `INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES('', '', '', -1, ${MAX}), ('x', ${HUGE}, ${HUGE}, ${MAX}, ${MAX});`,
     'keys that are none': `INSERT INTO tidings_keys(owner, key, number, at, digest, result) VALUES('', '', ${MAX}, ${MAX}, '', 'x'), ('x', 'x', ${MIN}, ${MIN}, ${STRAY}, ${STRAY});`,
-    'rows at positions that are not taken yet': `INSERT INTO tidings_announced SELECT ${MAX}, 5, 0, 1, 0, -1, '${URI}', '', '', '', '', '', '';
-        INSERT INTO tidings_announced SELECT -7, 5, 0, 1, 0, -1, '${URI}', '', '', '', '', '', '';
+    'rows at positions that are not taken yet': `INSERT INTO tidings_announced SELECT ${MAX}, 1, ${recordSql(KIND.announced, { uri: `'${URI}'` })};
+        INSERT INTO tidings_announced SELECT -7, 1, ${recordSql(KIND.announced, { uri: `'${URI}'` })};
+        INSERT INTO tidings_log SELECT ${MAX} - 9, 1, ${recordSql(KIND.broken, { modified: 1, size: 1 })};
         INSERT INTO tidings_breaks VALUES(${MAX} - 9, 1, 1, 0);`,
     'how much may be forgotten, without measure': `UPDATE tidings_state SET floor = ${MAX}, announced = ${MAX}, keys = -5, max_keys = -5;`,
     'the same below everything': `UPDATE tidings_state SET floor = ${MIN}, announced = -1;`,
@@ -87,6 +95,7 @@ const deeds = {
 
 test('what strangers write into the tables does not end nodes, and what is whole goes on', { skip }, async (t) => {
     const database = await Postgres.start(t);
+    await database.sql(RECORD_FUNCTIONS);
     const args = (name) => ['--entities', database.url(), '--node', name, '--self', '--allow-write', '--window', '0', '--change-tools', 'on'];
     const start = (name) => serve(t, { mounts: [], args: args(name) });
     const [a, b] = [await start('a'), await start('b')];

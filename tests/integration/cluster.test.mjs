@@ -8,6 +8,7 @@ import { test } from 'node:test';
 
 import { good } from './lib/cli.mjs';
 import { Postgres, skip } from './lib/postgres.mjs';
+import { KIND, RECORD_FUNCTIONS, recordSql } from './lib/record.mjs';
 import { call, meta, modern } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
@@ -63,11 +64,13 @@ test('nodes on one database', { skip }, async (t) => {
     await t.test('cursors of a node that others took for ended, and that goes on, are good at the others', async (t) => {
         const { node, schema } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
+        await database.sql(RECORD_FUNCTIONS);
         for (let i = 0; i < 5; i++) {
             // What a node does that begins when this one has been silent for long.
-            const ended = await database.sql(`WITH s AS (UPDATE ${schema}.tidings_state SET position=position+1 WHERE one=1 RETURNING position)
-                UPDATE ${schema}.tidings_runs r SET last=s.position-1, position=s.position FROM s
-                WHERE r.epoch=(SELECT epoch FROM ${schema}.tidings_nodes WHERE name='a') RETURNING r.last`);
+            const ended = await database.sql(`WITH s AS (UPDATE ${schema}.tidings_state SET position=position+1 WHERE one=1 RETURNING position),
+                ended AS (UPDATE ${schema}.tidings_runs r SET last=s.position-1, position=s.position FROM s
+                WHERE r.epoch=(SELECT epoch FROM ${schema}.tidings_nodes WHERE name='a') RETURNING r.epoch, r.last, r.position)
+                INSERT INTO ${schema}.tidings_log SELECT position, 1, ${recordSql(KIND.run, { modified: 'epoch', size: 'last' })} FROM ended RETURNING 1`);
             assert.equal(ended.length, 1);
             await tool(a, 'publish', { uri: X, text: `n${i}` });
             const { cursor } = await cursorOf(a);

@@ -484,8 +484,8 @@ test('nodes with names, versions and addresses that somebody hostile wrote into 
     const names = [evil, '</td></tr></table><script>window.pwned=1</script>', 'turned\u202eedon', '\x1b]0;pwned\x07\x1b[2J', 'x'.repeat(128)];
     const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
     for (const name of names) {
-        await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until)
-            VALUES(${quoted(name)}, 7, ${quoted(evil)}, ${quoted(JSON.stringify({ address: `javascript:${evil}` }))}, 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000)`);
+        await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
+            VALUES(${quoted(name)}, 7, ${quoted(evil)}, ${quoted(JSON.stringify({ address: `javascript:${evil}` }))}, 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 1, 0)`);
     }
     const page = await open(t, node.program, 'overview', { viewport: { width: 390, height: 800 } });
     const shown = [evil, names[1], 'turned\\u202eedon', '\\u001b]0;pwned\\u0007\\u001b[2J', names[4]];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node follows what others wrote: a page at a time (cluster/follow.h), up to where the store says
- * that it is or a notification does, or with the page that came with the lock; and numbers and
- * tells it.
+ * A node follows what others wrote: a page at a time, up to where the store says that it is, or
+ * with the page that came with the lock; and numbers and tells it.
  */
 #include "sim/sim.h"
 
@@ -145,18 +144,6 @@ static void node_miss(struct node *n, uint64_t next, uint64_t *missed)
 
 /* ---- a page ---------------------------------------------------------------------------------- */
 
-static enum page_tables tables_of(enum record_kind kind)
-{
-    bool is_recent = kind == RECORD_ANNOUNCED || kind == RECORD_OWNED || kind == RECORD_SESSION;
-    return kind == RECORD_ENTITY ? PAGE_ENTITIES : is_recent ? PAGE_RECENT : PAGE_ALL;
-}
-
-static uint64_t row_position(void *rows, size_t i)
-{
-    const struct page_rows *page = rows;
-    return page->at[i].position;
-}
-
 void node_read_page(struct node *n, struct page_rows *ret)
 {
     const struct engine *e = node_store(n);
@@ -168,8 +155,7 @@ void node_read_page(struct node *n, struct page_rows *ret)
     for (size_t i = first; i < e->count && ret->count < PAGE_ROWS; i++) {
         const struct record *r = &e->log[i];
         bool is_read = i < end || !record_is_durable(r);
-        if (r->position > 0 && r->kind != RECORD_SKIPPED && !r->is_gone && is_read &&
-            tables_of(r->kind) >= n->page.tables) {
+        if (r->position > 0 && r->kind != RECORD_SKIPPED && !r->is_gone && is_read) {
             ret->at[ret->count++] = *r;
         }
     }
@@ -182,8 +168,7 @@ void node_read_state(struct node *n)
     n->known_floor = node_store(n)->announced_floor;
 }
 
-/* The rows, and where the store is at least. */
-static uint64_t node_ask_for_page(struct node *n, struct page_rows *ret)
+static void node_ask_for_page(struct node *n, struct page_rows *ret)
 {
     bool is_any = n->world->fault == FAULT_PAGE_KEPT;
     if (node_has_lock(n)) {
@@ -194,28 +179,14 @@ static uint64_t node_ask_for_page(struct node *n, struct page_rows *ret)
         } else {
             node_read_page(n, ret);
         }
-        return n->known;
+        return;
     }
-    uint64_t notified = n->page.tables == PAGE_ALL ? 0 : n->notified;
-    bool with_state = notified <= runs_followed(n->runs);
-    if (with_state) {
-        node_read_state(n);
-    }
+    node_read_state(n);
     node_read_page(n, ret);
-    n->notified = 0; /* if it says too much, the store is asked */
-    n->world->counts->unasked += !with_state;
-    return with_state ? n->known : notified;
-}
-
-/* How many of the rows. */
-static size_t node_count_followable(struct node *n, struct page_rows *rows, uint64_t newest,
-                                    bool is_missed, bool *ret_last)
-{
-    struct page page = {rows->count, PAGE_ROWS, newest, is_missed, row_position, rows};
-    struct page_reader any = {PAGE_ALL, 0};
-    page.newest = n->world->fault == FAULT_NOTIFIED_BELIEVED ? runs_followed(n->runs) : newest;
-    return page_followable(n->world->fault == FAULT_PAGE_GAP ? &any : &n->page, &page,
-                           runs_followed(n->runs), ret_last);
+    if (n->world->fault == FAULT_NOTIFIED_BELIEVED && n->notified > n->known) {
+        n->known = n->notified;
+    }
+    n->notified = 0;
 }
 
 /* 1: go on; 0: that was all; below: interrupted. */
@@ -223,11 +194,8 @@ static int node_follow_page(struct node *n)
 {
     struct world *w = n->world;
     struct page_rows rows;
-    uint64_t newest = node_ask_for_page(n, &rows);
+    node_ask_for_page(n, &rows);
     uint64_t missed = n->known_floor > runs_followed(n->runs) ? n->known_floor : 0;
-    enum page_tables least = PAGE_ENTITIES;
-    bool is_last = false;
-    size_t count = node_count_followable(n, &rows, newest, missed > 0, &is_last);
     if (missed > 0 && w->fault == FAULT_MISS_NO_PLACE) {
         if (n->missed != missed) {
             node_tell_everything(n, 0);
@@ -235,22 +203,18 @@ static int node_follow_page(struct node *n)
         n->missed = missed;
         missed = 0;
     }
-    for (size_t i = 0; i < count; i++) {
-        enum page_tables own = tables_of(rows.at[i].kind);
-        least = own < least ? own : least;
+    for (size_t i = 0; i < rows.count; i++) {
         node_miss(n, rows.at[i].position, &missed);
         node_take(n, &rows.at[i]);
         if (!node_has_lock(n) && world_chance(w, 50)) {
             return -1;
         }
     }
-    if (!is_last) {
+    if (rows.count == PAGE_ROWS) {
         return 1;
     }
     node_miss(n, UINT64_MAX, &missed);
-    page_choose(&n->page, least);
-    runs_follow(n->runs, newest, false); /* rows said what was durable */
-    n->known = n->known < newest ? newest : n->known;
+    runs_follow(n->runs, n->known, false); /* rows said what was durable */
     return 0;
 }
 

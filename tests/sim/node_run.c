@@ -138,7 +138,6 @@ static void node_begin_run(struct node *n)
     n->losses = w->oracle.loss_count;
     node_end_runs(n);
     uint64_t first = n->losses_seq = engine_next(e);
-    n->page.tables = PAGE_ENTITIES;
     n->log = changelog_memory_create_at(&limits, first, NULL);
     n->epoch = n->log->ops->epoch(n->log);
     if (runs_create(CLUSTER_ID, n->epoch, first, &n->runs, NULL) < 0 ||

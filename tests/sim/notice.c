@@ -35,20 +35,23 @@ static void notice_put(struct row_notice *notice, const struct record *r)
 {
     char uri[8], node[8];
     record_uri(r, uri);
-    struct tidings_change c = {.uri = tidings_str(uri),
-                               .etag = r->is_missed ? STR("*") : STR_EMPTY};
-    const struct entity_version v = record_version(r);
-    if (r->kind == RECORD_ENTITY) {
-        row_notice_add_version(notice, &v, 1, 1);
-    } else if (r->kind == RECORD_SESSION) {
+    struct kept_record put = {
+        .kind = r->kind == RECORD_ENTITY    ? KEPT_ENTITY
+                : r->kind == RECORD_SESSION ? KEPT_SESSION
+                : r->kind == RECORD_OWNED   ? KEPT_MOUNTED
+                                            : KEPT_ANNOUNCED,
+        .at_ms = 1,
+        .sum = 1,
+        .version = record_version(r),
+        .resource = {.uri = tidings_str(uri), .etag = r->is_missed ? STR("*") : STR_EMPTY},
+    };
+    if (r->kind == RECORD_SESSION) {
         (void)snprintf(uri, sizeof uri, "s:%u", r->index % 10);
         (void)snprintf(node, sizeof node, "%u", r->session.node);
-        c.target = tidings_str(node);
-        row_notice_add_announced(notice, KEPT_SESSION, &c, 1);
-    } else {
-        row_notice_add_announced(notice, r->kind == RECORD_OWNED ? KEPT_MOUNTED : KEPT_ANNOUNCED,
-                                 &c, 1);
+        put.resource.uri = tidings_str(uri);
+        put.resource.target = tidings_str(node);
     }
+    row_notice_add(notice, &put);
 }
 
 /* With all of its rows, or the position alone. */
@@ -214,23 +217,24 @@ static void copy_text(char *out, size_t room, struct tidings_str text)
     out[len] = '\0';
 }
 
-static struct record heard_record(const struct followed_row *row)
+static struct record heard_record(const struct kept_record *row)
 {
-    const struct kept_change *c = &row->change;
-    struct record r = {.position = c->position, .is_missed = c->etag.len > 0};
-    r.index = c->uri.len > 1 ? (unsigned)(c->uri.ptr[c->uri.len - 1] - '0') : 0;
-    r.kind = c->kind == KEPT_ENTITY    ? RECORD_ENTITY
-             : c->kind == KEPT_SESSION ? RECORD_SESSION
-             : c->kind == KEPT_MOUNTED ? RECORD_OWNED
-                                       : RECORD_ANNOUNCED;
+    struct kept_change c;
+    kept_record_change(row, &c);
+    struct record r = {.position = c.position, .is_missed = c.etag.len > 0};
+    r.index = c.uri.len > 1 ? (unsigned)(c.uri.ptr[c.uri.len - 1] - '0') : 0;
+    r.kind = c.kind == KEPT_ENTITY    ? RECORD_ENTITY
+             : c.kind == KEPT_SESSION ? RECORD_SESSION
+             : c.kind == KEPT_MOUNTED ? RECORD_OWNED
+                                      : RECORD_ANNOUNCED;
     if (r.kind == RECORD_SESSION) {
-        r.session.node = (unsigned)(c->target.ptr[0] - '0');
+        r.session.node = (unsigned)(c.target.ptr[0] - '0');
     } else if (r.kind == RECORD_ENTITY) {
-        r.from = c->version.from;
-        r.since = c->version.since;
-        r.created = c->created;
-        copy_text(r.value, sizeof r.value, row->value);
-        copy_text(r.previous, sizeof r.previous, row->previous);
+        r.from = c.version.from;
+        r.since = c.version.since;
+        r.created = c.created;
+        copy_text(r.value, sizeof r.value, row->version.value);
+        copy_text(r.previous, sizeof r.previous, row->version.previous);
     }
     return r;
 }
@@ -257,7 +261,7 @@ static bool node_apply_notice(struct node *n, const struct row_notice_head *head
 {
     struct world *w = n->world;
     struct sealer sealer;
-    struct followed_row row;
+    struct kept_record row;
     struct buf rows;
     buf_init(&rows, ROW_NOTICE_TEXT_MAX);
     notice_open(w, &sealer);

@@ -55,7 +55,6 @@ static const struct {
     [FAULT_OWNER_GOES_ON] = {"owner-goes-on", 1666},
     [FAULT_OWNER_UNHEARD] = {"owner-unheard", 2},
     [FAULT_NOTIFIED_BELIEVED] = {"notified-believed", 1},
-    [FAULT_PAGE_GAP] = {"page-gap", 1},
     [FAULT_PAGE_KEPT] = {"page-kept", 1},
     [FAULT_NO_CONDITION] = {"no-condition", 1},
     [FAULT_NOT_AGAIN] = {"not-again", 1},
@@ -376,17 +375,16 @@ static void print_counts(const struct counts *c)
     const struct {
         const char *name;
         uint64_t count;
-    } rows[] = {
-        {"steps", c->steps},         {"commits", c->commits},     {"crashes", c->crashes},
-        {"failovers", c->failovers}, {"copies", c->copies},       {"breaks", c->breaks},
-        {"kills", c->kills},         {"stops", c->stops},         {"cuts", c->cuts},
-        {"unknown", c->unknown},     {"conflicts", c->conflicts}, {"repeated", c->repeated},
-        {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
-        {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
-        {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
-        {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard},
-        {"unasked", c->unasked},     {"unlocked", c->unlocked},   {"overtaken", c->overtaken},
-        {"orphans", c->orphans},     {"heard", c->heard}};
+    } rows[] = {{"steps", c->steps},         {"commits", c->commits},     {"crashes", c->crashes},
+                {"failovers", c->failovers}, {"copies", c->copies},       {"breaks", c->breaks},
+                {"kills", c->kills},         {"stops", c->stops},         {"cuts", c->cuts},
+                {"unknown", c->unknown},     {"conflicts", c->conflicts}, {"repeated", c->repeated},
+                {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
+                {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
+                {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
+                {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard},
+                {"unlocked", c->unlocked},   {"overtaken", c->overtaken}, {"orphans", c->orphans},
+                {"heard", c->heard}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("%s=%llu ", rows[i].name, (unsigned long long)rows[i].count);
     }

@@ -67,7 +67,6 @@ enum fault {
     FAULT_OWNER_GOES_ON,     /* … goes on where it was after its time was over */
     FAULT_OWNER_UNHEARD,     /* … is told of at its own node alone */
     FAULT_NOTIFIED_BELIEVED, /* what somebody says that the store has come to counts as followed */
-    FAULT_PAGE_GAP,          /* rows of some tables are followed though there are gaps between */
     FAULT_PAGE_KEPT,         /* the page of one batch is used in the next */
     FAULT_NO_CONDITION,      /* a batch without the lock is committed wherever the store is */
     FAULT_NOT_AGAIN,         /* … if others were first, at other positions, as it was decided */
@@ -282,9 +281,8 @@ struct node {
     struct row_notice_place place; /* where it is connected */
     uint64_t notified;             /* what others are said to have come to */
     uint64_t known, known_floor;   /* where the store was when it was asked */
-    struct page_reader page;
-    struct page_rows next; /* came with the lock … */
-    uint64_t next_after;   /* … after this position */
+    struct page_rows next;         /* came with the lock … */
+    uint64_t next_after;           /* … after this position */
     bool has_next, reads_ahead;
     uint64_t missed; /* FAULT_MISS_NO_PLACE: that was told */
     /* the mount that one of them owns */
@@ -478,7 +476,7 @@ void oracle_end(struct world *w);
 struct counts {
     uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
         conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
-        entered, dropped, unheard, unasked, unlocked, overtaken, orphans, heard;
+        entered, dropped, unheard, unlocked, overtaken, orphans, heard;
 };
 
 struct world {

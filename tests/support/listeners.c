@@ -59,17 +59,15 @@ void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned 
 
 static const char *const statements[] = {"SELECT pg_notify($1::text, $2::text)"};
 
-void stranger_open(struct stranger *w, struct postgres_server *server, const char *schema,
-                   bool of_rows)
+void stranger_open(struct stranger *w, struct postgres_server *server, const char *schema)
 {
     struct tidings_error err = {0};
     char at[POSTGRES_URL], sql[128];
     (void)snprintf(at, sizeof at, "postgresql://stranger@127.0.0.1:%d/tidings",
                    postgres_server_port(server));
-    (void)snprintf(w->channel, sizeof w->channel, "tidings_%016llx%s",
+    (void)snprintf(w->channel, sizeof w->channel, "tidings_%016llx",
                    (unsigned long long)postgres_server_number(server, schema,
-                                                              "SELECT id FROM tidings_cluster"),
-                   of_rows ? "_rows" : "");
+                                                              "SELECT id FROM tidings_cluster"));
     if (postgres_server_number(server, "",
                                "SELECT count(*) FROM pg_roles WHERE rolname='stranger'") == 0) {
         postgres_server_exec(server, "", "CREATE ROLE stranger LOGIN");

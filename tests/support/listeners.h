@@ -27,10 +27,8 @@ struct stranger {
     struct buf seen; /* each on a line */
 };
 
-/* On the channel of rows, or that of positions, of the cluster in that schema; the role `stranger`
- * is made when it is missing. */
-void stranger_open(struct stranger *w, struct postgres_server *server, const char *schema,
-                   bool of_rows);
+/* On the channel of the cluster in that schema; the role `stranger` is made when it is missing. */
+void stranger_open(struct stranger *w, struct postgres_server *server, const char *schema);
 void stranger_close(struct stranger *w);
 /* The next notifications. */
 struct tidings_str stranger_hears(struct stranger *w);

@@ -46,6 +46,19 @@ static const struct tidings_change announced = {
 };
 static const struct row_notice_place here = {.digest = {1, 2, 3}}, elsewhere = {.digest = {1, 2}};
 
+static void add_version(struct row_notice *n, const struct entity_version *v, int64_t at_ms)
+{
+    const struct kept_record r = {
+        .kind = KEPT_ENTITY, .at_ms = at_ms, .version = *v, .sum = entity_version_sum(v)};
+    row_notice_add(n, &r);
+}
+
+static void add_change(struct row_notice *n, enum kept_kind kind, const struct tidings_change *c,
+                       int64_t at_ms)
+{
+    row_notice_add(n, &(struct kept_record){.kind = kind, .at_ms = at_ms, .resource = *c});
+}
+
 struct sealing {
     struct seal_key key;
     struct sealer sealer;
@@ -63,8 +76,8 @@ static void put_this(struct sealing *s, const struct tidings_change *change, str
 {
     struct row_notice n;
     row_notice_init(&n);
-    row_notice_add_version(&n, &version, 42, -77);
-    row_notice_add_announced(&n, KEPT_ANNOUNCED, change, 43);
+    add_version(&n, &version, 42);
+    add_change(&n, KEPT_ANNOUNCED, change, 43);
     assert_true(row_notice_is_whole(&n, 6, 8));
     assert_false(row_notice_is_whole(&n, 6, 9));
     assert_false(row_notice_is_whole(&n, 7, 8));
@@ -97,7 +110,8 @@ static void what_was_put_in_comes_out(void **state)
     (void)state;
     struct sealing writer, reader;
     struct buf text, rows;
-    struct followed_row row;
+    struct kept_record row;
+    struct kept_change change;
     sealing_init(&writer, 9);
     sealing_init(&reader, 9);
     put_two(&writer, &text);
@@ -105,32 +119,35 @@ static void what_was_put_in_comes_out(void **state)
     assert_int_equal(open_text(&reader, &here, buf_str(&text), &rows), 0);
     struct tidings_str at = buf_str(&rows);
     assert_true(row_notice_next(&at, 7, &row));
-    const struct entity_version *v = &row.change.version;
-    assert_int_equal(row.change.kind, KEPT_ENTITY);
-    assert_int_equal(row.change.position, 7);
-    assert_int_equal(row.change.modified_ms, version.from);
-    assert_int_equal(row.change.at_ms, 42);
-    assert_int_equal(row.sum, -77);
+    kept_record_change(&row, &change);
+    const struct entity_version *v = &row.version;
+    assert_int_equal(change.kind, KEPT_ENTITY);
+    assert_int_equal(change.position, 7);
+    assert_int_equal(change.modified_ms, version.from);
+    assert_int_equal(change.at_ms, 42);
+    assert_true(entity_version_is_whole(v, row.sum));
     assert_int_equal(v->from, version.from);
     assert_int_equal(v->to, TIMELINE_FOREVER);
     assert_int_equal(v->since, -5);
-    assert_true(v->created && row.change.created && !v->deleted && !row.change.removed);
-    assert_true(is_same(v->id, version.id) && is_same(row.change.uri, version.id));
+    assert_true(v->created && change.created && !v->deleted && !change.removed);
+    assert_true(is_same(v->id, version.id) && is_same(change.uri, version.id));
     assert_true(is_same(v->type, version.type) && is_same(v->type_version, version.type_version));
     assert_true(is_same(v->parent, version.parent) && is_same(v->changed_by, version.changed_by));
     assert_true(is_same(v->principal, version.principal));
-    assert_true(is_same(row.value, version.value) && is_same(row.previous, version.previous));
+    assert_true(is_same(v->value, version.value) && is_same(v->previous, version.previous));
+    assert_true(change.version.value.len == 0 && change.version.previous.len == 0);
     assert_true(row_notice_next(&at, 8, &row));
-    const struct tidings_change *c = row.change.announced;
-    assert_int_equal(row.change.kind, KEPT_ANNOUNCED);
-    assert_int_equal(row.change.at_ms, 43);
+    kept_record_change(&row, &change);
+    const struct tidings_change *c = change.announced;
+    assert_int_equal(change.kind, KEPT_ANNOUNCED);
+    assert_int_equal(change.at_ms, 43);
     assert_int_equal(c->kind, TIDINGS_CHANGE_MOVED);
     assert_true(is_same(c->uri, announced.uri) && is_same(c->etag, announced.etag));
     assert_true(is_same(c->from, announced.from) && is_same(c->target, announced.target));
     assert_true(is_same(c->metadata, announced.metadata) && is_same(c->origin, announced.origin));
     assert_true(is_same(c->checksum, announced.checksum));
     assert_true(c->modified_ms == 9 && c->size == 0 && c->has_size);
-    assert_false(c->not_subscribable || row.change.not_subscribable);
+    assert_false(c->not_subscribable || change.not_subscribable);
     assert_false(row_notice_next(&at, 9, &row));
     assert_int_equal(at.len, 0);
     buf_deinit(&text);
@@ -144,7 +161,7 @@ static void an_unsubscribable_change_stays_so(void **state)
     (void)state;
     struct sealing s;
     struct buf text, rows;
-    struct followed_row row;
+    struct kept_record row;
     struct tidings_change change = announced;
     change.not_subscribable = true;
     sealing_init(&s, 9);
@@ -153,11 +170,62 @@ static void an_unsubscribable_change_stays_so(void **state)
     struct tidings_str at = buf_str(&rows);
     assert_true(row_notice_next(&at, 7, &row));
     assert_true(row_notice_next(&at, 8, &row));
-    assert_true(row.change.not_subscribable && row.change.announced->not_subscribable);
-    assert_int_equal(row.change.announced->kind, TIDINGS_CHANGE_MOVED);
+    assert_true(row.resource.not_subscribable);
+    assert_int_equal(row.resource.kind, TIDINGS_CHANGE_MOVED);
     buf_deinit(&text);
     buf_deinit(&rows);
     sealer_deinit(&s.sealer);
+}
+
+/* Every kind that tables hold: what was written is what is read, and nothing of it is optional. */
+static void records_of_all_kinds_are_read_as_written(void **state)
+{
+    (void)state;
+    static const enum kept_kind kinds[] = {KEPT_ENTITY,    KEPT_MOVED,     KEPT_TYPES,
+                                           KEPT_PUBLISHED, KEPT_ANNOUNCED, KEPT_SESSION,
+                                           KEPT_RUN,       KEPT_BROKEN,    KEPT_MOUNTED};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct kept_record r = {.kind = kinds[i],
+                                .at_ms = INT64_MIN,
+                                .version = version,
+                                .sum = INT64_MAX,
+                                .resource = announced};
+        struct kept_record read;
+        struct buf bytes, again;
+        r.resource.kind = TIDINGS_CHANGE_DELETED;
+        r.resource.modified_ms = INT64_MIN;
+        r.resource.size = -1;
+        r.version.old_type_version = STR("0");
+        buf_init(&bytes, 4096);
+        buf_init(&again, 4096);
+        kept_record_put(&r, &bytes);
+        for (size_t len = 0; len < bytes.len; len++) {
+            struct tidings_str cut = tidings_strn(bytes.ptr, len);
+            assert_false(kept_record_take(&cut, &read));
+            assert_int_equal(cut.len, len);
+        }
+        struct tidings_str at = buf_str(&bytes);
+        assert_true(kept_record_take(&at, &read));
+        assert_int_equal(at.len, 0);
+        assert_int_equal(read.kind, kinds[i]);
+        assert_int_equal(read.at_ms, INT64_MIN);
+        bool is_version = kinds[i] == KEPT_ENTITY || kinds[i] == KEPT_MOVED;
+        assert_int_equal(read.sum, is_version ? INT64_MAX : 0);
+        assert_int_equal(read.version.old_type_version.len, is_version ? 1 : 0);
+        assert_int_equal(read.resource.kind, is_version ? 0 : TIDINGS_CHANGE_DELETED);
+        assert_false(read.resource.has_size);
+        kept_record_put(&read, &again);
+        assert_true(str_eq(buf_str(&again), buf_str(&bytes)));
+        buf_deinit(&again);
+        buf_deinit(&bytes);
+    }
+    struct kept_record read;
+    static const char files[] = {KEPT_FILE}, others[] = {KEPT_MOUNTED + 1}, negative[] = {-1};
+    struct tidings_str none[] = {tidings_strn(files, 1), tidings_strn(others, 1),
+                                 tidings_strn(negative, 1), STR_EMPTY};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_false(kept_record_take(&none[i], &read));
+    }
 }
 
 static void it_opens_nowhere_else(void **state)
@@ -239,20 +307,20 @@ static void rows_must_be_as_many_as_positions(void **state)
     sealing_init(&s, 9);
     row_notice_init(&n);
     buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
-    row_notice_add_version(&n, &version, 42, 1);
+    add_version(&n, &version, 42);
     n.count = 2;
     assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     assert_int_equal(rows.len, 0);
     buf_deinit(&rows);
-    row_notice_add_version(&n, &version, 42, 1);
+    add_version(&n, &version, 42);
     n.count = 1;
     buf_clear(&text);
     assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     buf_deinit(&rows);
     row_notice_clear(&n);
-    row_notice_add_announced(&n, KEPT_TYPES, &announced, 1); /* a kind that is not told of */
+    add_change(&n, KEPT_TYPES, &announced, 1); /* a kind that is not told of */
     buf_clear(&text);
     assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
@@ -275,10 +343,10 @@ static void what_does_not_fit_is_left_out(void **state)
     for (size_t len = ROW_NOTICE_MAX - 200; len <= ROW_NOTICE_MAX; len++) {
         struct entity_version v = version;
         struct row_notice n;
-        struct followed_row row;
+        struct kept_record row;
         v.value = tidings_strn(value, len);
         row_notice_init(&n);
-        row_notice_add_version(&n, &v, 42, 1);
+        add_version(&n, &v, 42);
         buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
         assert_true(row_notice_is_whole(&n, 6, 7));
         assert_int_equal(row_notice_put(&n, &s.sealer, &here, UINT64_C(9000000000000000000), &text),
@@ -287,8 +355,9 @@ static void what_does_not_fit_is_left_out(void **state)
         assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
         struct tidings_str at = buf_str(&rows);
         assert_true(row_notice_next(&at, 7, &row));
-        whole += row.sum == 1 && row.value.len == len;
-        cut += row.sum == 0 && row.value.len == 0;
+        bool is_whole = entity_version_is_whole(&row.version, row.sum);
+        whole += is_whole && row.version.value.len == len;
+        cut += !is_whole && row.version.value.len == 0 && row.version.previous.len == 0;
         buf_deinit(&rows);
         buf_deinit(&text);
         row_notice_deinit(&n);
@@ -299,9 +368,9 @@ static void what_does_not_fit_is_left_out(void **state)
     struct entity_version v = version;
     v.id = tidings_strn(value, ROW_NOTICE_MAX);
     row_notice_init(&n);
-    row_notice_add_version(&n, &v, 42, 1);
+    add_version(&n, &v, 42);
     assert_false(row_notice_is_whole(&n, 6, 7));
-    row_notice_add_version(&n, &version, 42, 1); /* nor anything after it */
+    add_version(&n, &version, 42); /* nor anything after it */
     assert_false(row_notice_is_whole(&n, 6, 8));
     row_notice_deinit(&n);
     mem_free(value);
@@ -313,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_in_comes_out),
         cmocka_unit_test(an_unsubscribable_change_stays_so),
+        cmocka_unit_test(records_of_all_kinds_are_read_as_written),
         cmocka_unit_test(it_opens_nowhere_else),
         cmocka_unit_test(nothing_of_it_may_change),
         cmocka_unit_test(what_is_no_notice_is_none),
