@@ -63,11 +63,40 @@ bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head
 
 /* ---------------------------------------------------------------------------------------------- */
 
+struct postgres_follow {
+    uint64_t notified; /* a position that others have come to */
+    struct heard heard;
+    struct shared_heard heard_so_far; /* atomic */
+    uint64_t say_refused_ms;          /* not before: monotonic */
+    struct seal_key notice_key;
+    bool wants_to_listen, is_listening; /* NOTIFY; this connection does */
+    bool is_listener_new; /* another descriptor than before, which may have the same number */
+    bool has_heard_all;   /* nothing else has to be asked for, if it leads up to `notified` */
+    unsigned value_pages; /* to be read yet with values, for the heads */
+};
+
 #define PAGE_ROWS 1000 /* as the statements say */
 #define NO_VALUES (-1)
 #define VALUE_PAGES 256 /* in a row that had no entity which is known here: then without values */
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
+
+static void postgres_store_listen(struct postgres_store *s)
+{
+    char sql[64];
+    s->follow->wants_to_listen = true;
+    if (!s->has_notify || s->follow->is_listening || !postgres_is_connected(s->db)) {
+        return;
+    }
+    s->follow->is_listening = s->follow->is_listener_new = true;
+    s->follow->has_heard_all = false; /* what was told meanwhile was not heard */
+    (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
+    if (postgres_exec(s->db, sql, NULL) < 0) {
+        /* An engine that knows no such thing is asked every so often; else it is tried again. */
+        s->has_notify = !postgres_store_is_unsupported(s);
+        s->follow->is_listening = false;
+    }
+}
 
 /* The columns of PG_FOLLOW; before them are the counters and the clock. Where nothing came after
  * the position there is one row, without these. */
@@ -145,7 +174,7 @@ static void renew_head(struct postgres_store *s, const struct kept_record *r, st
     if (!head || head->from > v->from) { /* it was read since, and is newer than this */
         return;
     }
-    s->value_pages = VALUE_PAGES;
+    s->follow->value_pages = VALUE_PAGES;
     if (!entity_version_is_whole(v, r->sum)) {
         heads_drop(&s->heads, v->id);
     } else {
@@ -168,28 +197,13 @@ static int note_change(struct postgres_store *s, const struct kept_record *r, st
         mem_free(s->ids_after);
         s->ids_after = NULL;
     }
-    if (!s->log) {
-        return 0;
-    }
-    if (c->kind == KEPT_RUN) {
-        runs_add(s->log->runs, (uint64_t)c->modified_ms,
-                 c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
-        s->is_run_ended = s->is_run_ended || ((uint64_t)c->modified_ms == s->run && c->size >= 0);
-    } else if (c->kind == KEPT_BROKEN) {
-        const struct run_break b = {
-            .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
-        runs_add_break(s->log->runs, &b);
-        return b.is_lossy ? postgres_store_read_runs(s, s->log->runs, err) : 0;
-    }
-    return 0;
+    return postgres_history_note(s, c, err);
 }
 
 void postgres_store_note_followed(struct postgres_store *s, uint64_t position, bool is_durable)
 {
     s->followed = position > s->followed ? position : s->followed;
-    if (s->log) {
-        runs_follow(s->log->runs, position, is_durable);
-    }
+    postgres_history_follow(s, position, is_durable);
 }
 
 /* All of what was published there. 0: it was published again since, and that comes later. */
@@ -264,7 +278,7 @@ static void put_page(struct postgres_values *v, uint64_t after, int64_t value_by
 int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
-    put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
+    put_page(&v, s->followed, s->follow->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
     return postgres_store_send(s, PG_FOLLOW, &v, err);
 }
 
@@ -287,7 +301,7 @@ static int read_page(struct postgres_store *s, struct pg_result **ret, struct ti
     if (s->is_in_batch) {
         return ask_for_page(s, ret, err);
     }
-    __atomic_fetch_add(&s->heard_so_far.asked, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&s->follow->heard_so_far.asked, 1, __ATOMIC_RELAXED);
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = ask_for_page(s, ret, err);
@@ -306,7 +320,7 @@ static int read_page(struct postgres_store *s, struct pg_result **ret, struct ti
  * better, or they would refuse its cursors. */
 static bool must_revive(const struct postgres_store *s, bool was_tried)
 {
-    return s->is_run_ended && !s->is_in_batch && !was_tried;
+    return postgres_history_must_revive(s) && !s->is_in_batch && !was_tried;
 }
 
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
@@ -336,7 +350,7 @@ static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn 
         return rc < 0 ? rc : 0;
     }
     if (is_last) {
-        s->value_pages -= s->value_pages > 0;
+        s->follow->value_pages -= s->follow->value_pages > 0;
         postgres_store_note_followed(s, s->now.position, false); /* rows said what was durable */
         s->is_behind = false;
     }
@@ -388,7 +402,7 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
     floor = s->now.floor > floor ? s->now.floor : floor;
     floor = s->now.announced > floor ? s->now.announced : floor;
     /* Of before a break the announcements are gone: nobody could tell who comes from there. */
-    uint64_t broken = s->log ? runs_broken(s->log->runs) : 0;
+    uint64_t broken = postgres_history_broken(s);
     floor = broken > floor ? broken : floor;
     *ret_floor = floor;
     uint64_t after = floor;
@@ -426,13 +440,30 @@ static void notice_count(uint64_t *counter, uint64_t more)
     __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
 }
 
-void postgres_store_notice_deinit(struct postgres_store *s)
+struct postgres_follow *postgres_follow_create(void)
 {
-    heard_clear(&s->heard);
-    row_notice_deinit(&s->notice);
-    buf_deinit(&s->record);
-    sealer_deinit(&s->sealer);
-    explicit_bzero(&s->notice_key, sizeof s->notice_key);
+    return mem_zalloc(sizeof(struct postgres_follow));
+}
+
+void postgres_follow_destroy(struct postgres_follow *f)
+{
+    if (f) {
+        heard_clear(&f->heard);
+        explicit_bzero(&f->notice_key, sizeof f->notice_key);
+        mem_free(f);
+    }
+}
+
+void postgres_follow_connected(struct postgres_store *s)
+{
+    if (s->follow->wants_to_listen) {
+        postgres_store_listen(s); /* before anything is read: what comes later is heard */
+    }
+}
+
+void postgres_follow_disconnected(struct postgres_store *s)
+{
+    s->follow->is_listening = false;
 }
 
 /* ---- where they are good --------------------------------------------------------------------- */
@@ -443,7 +474,7 @@ static void read_place(struct postgres_store *s, struct pg_result *r)
     struct postgres_values v = {0};
     struct sha256 sum;
     postgres_put_int(&v, (int64_t)s->cluster_id);
-    postgres_put_int(&v, (int64_t)s->server);
+    postgres_put_int(&v, (int64_t)postgres_history_server(s));
     for (int i = 1; i <= 3; i++) {
         postgres_put_int(&v, postgres_int(r, 0, i));
     }
@@ -451,8 +482,8 @@ static void read_place(struct postgres_store *s, struct pg_result *r)
     sha256_put(&sum, v.numbers, (size_t)v.count * sizeof *v.numbers);
     sha256_end(&sum, s->place.digest);
     sealer_deinit(&s->sealer);
-    row_notice_key((const unsigned char *)postgres_str(r, 0, 0).ptr, &s->notice_key);
-    sealer_init(&s->sealer, &s->notice_key);
+    row_notice_key((const unsigned char *)postgres_str(r, 0, 0).ptr, &s->follow->notice_key);
+    sealer_init(&s->sealer, &s->follow->notice_key);
 }
 
 /* An engine that cannot say where this is goes on with positions alone; so does who has no OpenSSL.
@@ -468,74 +499,8 @@ int postgres_store_read_place(struct postgres_store *s, struct tidings_error *er
         read_place(s, r);
     }
     postgres_free(r);
-    s->has_heard_all = false;
+    s->follow->has_heard_all = false;
     return rc < 0 && !postgres_is_connected(s->db) ? tidings_fail(err, rc, "%s", why.text) : 0;
-}
-
-/* ---- telling --------------------------------------------------------------------------------- */
-
-/* Does the newest position come after those of the rows that are there? */
-static bool notice_takes(struct postgres_store *s)
-{
-    bool takes = s->has_place && s->has_notify && !s->notice.is_partial &&
-                 s->now.position == s->before.position + s->notice.count + 1;
-    s->notice.is_partial = !takes;
-    return takes;
-}
-
-void postgres_store_tell(struct postgres_store *s, const struct kept_record *r)
-{
-    if (notice_takes(s)) {
-        row_notice_add(&s->notice, r);
-    }
-}
-
-void postgres_store_tell_replaced(struct postgres_store *s)
-{
-    s->notice.is_partial = s->notice.is_partial || s->notice.count > 0;
-}
-
-int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err)
-{
-    struct postgres_values v = {0};
-    char mark[POSTGRES_MARK];
-    bool is_marked = row_notice_is_whole(&s->notice, s->before.position, s->now.position);
-    postgres_put_int(&v, (int64_t)s->now.position);
-    postgres_put_int(&v, (int64_t)s->now.floor);
-    postgres_put_int(&v, (int64_t)s->now.announced);
-    postgres_put_int(&v, s->now.keys);
-    postgres_put_int(&v, s->now.max_keys);
-    if (is_marked) {
-        postgres_store_mark(s, mark);
-        postgres_put_str(&v, tidings_str(mark));
-    }
-    return postgres_store_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
-}
-
-unsigned postgres_store_notify(struct postgres_store *s)
-{
-    char channel[40], position[24], mark[POSTGRES_MARK];
-    struct postgres_values v = {0};
-    struct buf text;
-    if (!s->has_notify) {
-        return 0;
-    }
-    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
-    bool has_rows =
-        row_notice_is_whole(&s->notice, s->before.position, s->now.position) &&
-        row_notice_put(&s->notice, &s->sealer, &s->place, s->before.position + 1, &text) == 0;
-    (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
-    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
-    postgres_put_str(&v, tidings_str(channel));
-    postgres_put_str(&v, has_rows ? buf_str(&text) : tidings_str(position));
-    if (has_rows || s->is_unlocked) {
-        postgres_store_mark(s, mark);
-        postgres_put_str(&v, tidings_str(mark));
-    }
-    int rc = postgres_send(s->db, v.count == 3 ? PG_NOTIFY_IF : PG_NOTIFY, &v, NULL);
-    rc = rc == 0 ? postgres_end(s->db, NULL) : rc;
-    buf_deinit(&text);
-    return rc == 0 ? 1 : 0;
 }
 
 /* ---- hearing --------------------------------------------------------------------------------- */
@@ -543,10 +508,10 @@ unsigned postgres_store_notify(struct postgres_store *s)
 /* Somebody else wrote it, or it is of before a restart. Said now and then. */
 static void notice_refuse(struct postgres_store *s)
 {
-    notice_count(&s->heard_so_far.refused, 1);
+    notice_count(&s->follow->heard_so_far.refused, 1);
     uint64_t now = clock_monotonic_ms();
-    if (now >= s->say_refused_ms) {
-        s->say_refused_ms = now + SAY_AGAIN_MS;
+    if (now >= s->follow->say_refused_ms) {
+        s->follow->say_refused_ms = now + SAY_AGAIN_MS;
         log_warn(LOG_STORE, "a notification was not sent by a node of this cluster",
                  KV("database", postgres_redacted_url(s->db)));
     }
@@ -555,18 +520,45 @@ static void notice_refuse(struct postgres_store *s)
 static void on_notified(void *user, struct tidings_str payload)
 {
     struct postgres_store *s = user;
-    if (!heard_add(&s->heard, payload, s->followed)) {
+    if (!heard_add(&s->follow->heard, payload, s->followed)) {
         notice_refuse(s);
     }
 }
 
-int postgres_store_hear(struct postgres_store *s)
+static int postgres_store_hear(struct postgres_store *s)
 {
-    heard_clear(&s->heard);
+    heard_clear(&s->follow->heard);
     int rc = postgres_notified(s->db, on_notified, s);
-    s->notified = s->heard.notified;
-    s->has_heard_all = rc == 0 && s->heard.count > 0;
-    return rc < 0 || s->notified > s->followed ? 1 : 0;
+    s->follow->notified = s->follow->heard.notified;
+    s->follow->has_heard_all = rc == 0 && s->follow->heard.count > 0;
+    return rc < 0 || s->follow->notified > s->followed ? 1 : 0;
+}
+
+/* ---- being woken ----------------------------------------------------------------------------- */
+
+uint64_t postgres_store_followed(struct store *store)
+{
+    return postgres_store_of(store)->followed;
+}
+
+int postgres_store_descriptor(struct store *store)
+{
+    struct postgres_store *s = postgres_store_of(store);
+    bool is_new = s->follow->is_listener_new;
+    s->follow->is_listener_new = false;
+    return s->follow->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
+}
+
+int postgres_store_wake(struct store *store)
+{
+    struct postgres_store *s = postgres_store_of(store);
+    return postgres_store_hear(s);
+}
+
+bool postgres_store_has_news(struct store *store)
+{
+    struct postgres_store *s = postgres_store_of(store);
+    return s->follow->is_listening && postgres_is_connected(s->db) && postgres_store_hear(s) == 1;
 }
 
 /* ---- following ------------------------------------------------------------------------------- */
@@ -578,10 +570,10 @@ static int apply_rows(struct postgres_store *s, const struct row_notice_head *he
 {
     struct kept_record record;
     int rc = 1;
-    notice_count(&s->heard_so_far.told, 1);
+    notice_count(&s->follow->heard_so_far.told, 1);
     for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &record); at++) {
         rc = apply_record(s, &record, fn, user, err);
-        notice_count(&s->heard_so_far.changes, 1);
+        notice_count(&s->follow->heard_so_far.changes, 1);
     }
     s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
     return rc;
@@ -590,7 +582,7 @@ static int apply_rows(struct postgres_store *s, const struct row_notice_head *he
 /* What was forgotten before it was followed is told by who asks. */
 static bool heard_may_be_followed(const struct postgres_store *s)
 {
-    return s->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
+    return s->follow->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
            postgres_store_floor(s) <= s->followed;
 }
 
@@ -601,7 +593,7 @@ static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn 
     struct buf rows;
     int rc = heard_may_be_followed(s) ? 1 : TIDINGS_E_NOTFOUND;
     buf_init_secret(&rows, ROW_NOTICE_TEXT_MAX);
-    while (rc == 1 && heard_find(&s->heard, s->followed, &head)) {
+    while (rc == 1 && heard_find(&s->follow->heard, s->followed, &head)) {
         buf_clear(&rows);
         int opened = row_notice_open(&head, &s->sealer, &s->place, &rows);
         if (opened == TIDINGS_E_INVALID) {
@@ -610,17 +602,17 @@ static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn 
         rc = opened == 0 ? apply_rows(s, &head, buf_str(&rows), fn, user, err) : TIDINGS_E_NOTFOUND;
     }
     buf_deinit(&rows);
-    heard_clear(&s->heard);
-    s->has_heard_all = false;
+    heard_clear(&s->follow->heard);
+    s->follow->has_heard_all = false;
     if (rc == TIDINGS_E_NOTFOUND) {
         return 0;
     }
-    return rc < 0 ? rc : rc == 0 || s->followed >= s->notified ? 1 : 0;
+    return rc < 0 ? rc : rc == 0 || s->followed >= s->follow->notified ? 1 : 0;
 }
 
 void postgres_store_heard(struct store *store, struct shared_heard *ret)
 {
-    struct shared_heard *h = &postgres_store_of(store)->heard_so_far;
+    struct shared_heard *h = &postgres_store_of(store)->follow->heard_so_far;
     *ret = (struct shared_heard){
         .told = __atomic_load_n(&h->told, __ATOMIC_RELAXED),
         .changes = __atomic_load_n(&h->changes, __ATOMIC_RELAXED),

@@ -31,6 +31,20 @@
 
 #define NO_IDENTITY 1 /* of an engine that cannot say who it is */
 
+/* What the change log and who follows share. */
+struct postgres_log {
+    struct runs *runs;
+    uint64_t first;
+    unsigned refs;
+};
+
+struct postgres_history {
+    struct postgres_log *log; /* NULL: there is no change log yet */
+    uint64_t run;             /* its epoch; 0: none */
+    uint64_t server;          /* that server and its timeline */
+    bool is_run_ended;        /* others took it for ended, and it goes on: they must know */
+};
+
 struct observed {
     struct postgres_counters counters;
     struct store_state state;
@@ -147,7 +161,7 @@ static enum store_verdict judge_server(struct postgres_store *s, const struct ob
         return STORE_SAME; /* it is new, and will be */
     }
     (void)!random_bytes(&random, sizeof random); /* without: the shortest jump */
-    return runs_judge(s->log ? s->log->runs : NULL, &l->state, random, ret);
+    return runs_judge(s->history->log ? s->history->log->runs : NULL, &l->state, random, ret);
 }
 
 /* With the lock, which is let go of at the end. */
@@ -188,7 +202,7 @@ int postgres_store_check_server(struct postgres_store *s, struct tidings_error *
     uint64_t server = 0;
     int rc = identify(s, &server, err);
     rc = rc == 0 ? observe_store(s, &l, err) : rc;
-    l.state.server = s->server = server;
+    l.state.server = s->history->server = server;
     if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
         return rc;
     }
@@ -511,7 +525,7 @@ enum store_verdict runs_judge(struct runs *r, const struct store_state *state, u
  * runs and breaks while the log is asked for them: the two share that, counted.
  */
 
-void postgres_log_unref(struct postgres_log *log)
+static void postgres_log_unref(struct postgres_log *log)
 {
     if (log && __atomic_sub_fetch(&log->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         runs_destroy(log->runs);
@@ -554,6 +568,91 @@ static const struct changelog_durable_ops log_ops = {
     .appended = postgres_log_appended,
     .destroy = postgres_log_destroy,
 };
+
+/* Oldest first. */
+static int read_runs(struct postgres_store *s, struct runs *runs, struct tidings_error *err)
+{
+    struct pg_result *r = NULL, *breaks = NULL;
+    int rc = postgres_store_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
+    for (int i = postgres_rows(r); rc == 0 && i-- > 0;) {
+        int64_t last = postgres_int(r, i, 1);
+        runs_add(runs, (uint64_t)postgres_int(r, i, 0), last < 0 ? RUN_LIVES : (uint64_t)last);
+    }
+    rc = rc == 0 ? postgres_store_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
+    for (int i = postgres_rows(breaks); rc == 0 && i-- > 0;) {
+        const struct run_break b = {
+            .kept = (uint64_t)postgres_int(breaks, i, 0),
+            .began = (uint64_t)postgres_int(breaks, i, 1),
+            .is_lossy = postgres_int(breaks, i, 2) != 0,
+        };
+        runs_add_break(runs, &b);
+    }
+    postgres_free(r);
+    postgres_free(breaks);
+    return rc;
+}
+
+/* ---- for who follows ------------------------------------------------------------------------- */
+
+int postgres_history_note(struct postgres_store *s, const struct kept_change *c,
+                          struct tidings_error *err)
+{
+    if (!s->history->log) {
+        return 0;
+    }
+    if (c->kind == KEPT_RUN) {
+        runs_add(s->history->log->runs, (uint64_t)c->modified_ms,
+                 c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
+        s->history->is_run_ended = s->history->is_run_ended ||
+                                   ((uint64_t)c->modified_ms == s->history->run && c->size >= 0);
+    } else if (c->kind == KEPT_BROKEN) {
+        const struct run_break b = {
+            .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
+        runs_add_break(s->history->log->runs, &b);
+        return b.is_lossy ? read_runs(s, s->history->log->runs, err) : 0;
+    }
+    return 0;
+}
+
+void postgres_history_follow(struct postgres_store *s, uint64_t position, bool is_durable)
+{
+    if (s->history->log) {
+        runs_follow(s->history->log->runs, position, is_durable);
+    }
+}
+
+uint64_t postgres_history_broken(const struct postgres_store *s)
+{
+    return s->history->log ? runs_broken(s->history->log->runs) : 0;
+}
+
+bool postgres_history_must_revive(const struct postgres_store *s)
+{
+    return s->history->is_run_ended;
+}
+
+uint64_t postgres_history_server(const struct postgres_store *s)
+{
+    return s->history->server;
+}
+
+uint64_t postgres_history_run(const struct postgres_store *s)
+{
+    return s->history->run;
+}
+
+struct postgres_history *postgres_history_create(void)
+{
+    return mem_zalloc(sizeof(struct postgres_history));
+}
+
+void postgres_history_destroy(struct postgres_history *h)
+{
+    if (h) {
+        postgres_log_unref(h->log);
+        mem_free(h);
+    }
+}
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
@@ -624,17 +723,17 @@ static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_er
 int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    if (s->run == 0) {
+    if (s->history->run == 0) {
         return 0;
     }
     struct postgres_values v = {0}, revived = {0};
-    postgres_put_int(&v, (int64_t)s->run);
+    postgres_put_int(&v, (int64_t)s->history->run);
     postgres_put_int(&v, for_ms);
     int rc = postgres_store_ask(s, PG_KEEP_RUN, &v, &r, err);
     bool lives = postgres_rows(r) == 1;
     postgres_free(r);
     if (rc < 0 || lives) {
-        s->is_run_ended = s->is_run_ended && rc < 0;
+        s->history->is_run_ended = s->history->is_run_ended && rc < 0;
         return rc;
     }
     /* Others took it for ended, or it is gone with what the store lost. */
@@ -643,53 +742,30 @@ int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tid
         return rc;
     }
     s->is_durable = true;
-    postgres_put_int(&revived, (int64_t)s->run);
+    postgres_put_int(&revived, (int64_t)s->history->run);
     postgres_put_int(&revived, (int64_t)++s->now.position);
     postgres_put_int(&revived, for_ms);
     rc = postgres_store_send(s, PG_REVIVE_RUN, &revived, err);
-    rc = rc == 0 ? log_run(s, s->run, -1, err) : rc;
+    rc = rc == 0 ? log_run(s, s->history->run, -1, err) : rc;
     if (rc < 0) {
         postgres_store_rollback(&s->base);
         return rc;
     }
     rc = postgres_store_commit(&s->base, err);
-    s->is_run_ended = s->is_run_ended && rc < 0;
+    s->history->is_run_ended = s->history->is_run_ended && rc < 0;
     return rc;
 }
 
 void postgres_store_end_run(struct postgres_store *s)
 {
-    if (s->run != 0 && postgres_is_connected(s->db) &&
-        send_two(s, PG_END_RUN, s->run, s->now.position, NULL) == 0 &&
+    if (s->history && s->history->run != 0 && postgres_is_connected(s->db) &&
+        send_two(s, PG_END_RUN, s->history->run, s->now.position, NULL) == 0 &&
         postgres_end(s->db, NULL) == 0) {
         (void)postgres_finish(s->db, 0, NULL, 0, NULL);
     }
 }
 
 /* ---- the log --------------------------------------------------------------------------------- */
-
-/* Oldest first. */
-int postgres_store_read_runs(struct postgres_store *s, struct runs *runs, struct tidings_error *err)
-{
-    struct pg_result *r = NULL, *breaks = NULL;
-    int rc = postgres_store_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
-    for (int i = postgres_rows(r); rc == 0 && i-- > 0;) {
-        int64_t last = postgres_int(r, i, 1);
-        runs_add(runs, (uint64_t)postgres_int(r, i, 0), last < 0 ? RUN_LIVES : (uint64_t)last);
-    }
-    rc = rc == 0 ? postgres_store_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
-    for (int i = postgres_rows(breaks); rc == 0 && i-- > 0;) {
-        const struct run_break b = {
-            .kept = (uint64_t)postgres_int(breaks, i, 0),
-            .began = (uint64_t)postgres_int(breaks, i, 1),
-            .is_lossy = postgres_int(breaks, i, 2) != 0,
-        };
-        runs_add_break(runs, &b);
-    }
-    postgres_free(r);
-    postgres_free(breaks);
-    return rc;
-}
 
 /* Its numbers begin where this node has followed to; what others did since is followed. */
 int postgres_store_create_changelog(struct store *store, const struct changelog_limits *limits,
@@ -712,16 +788,16 @@ int postgres_store_create_changelog(struct store *store, const struct changelog_
     uint64_t epoch = log->ops->epoch(log);
     rc = runs_create(s->cluster_id, epoch, shared->first, &shared->runs, err);
     rc = rc == 0 ? begin_run(s, epoch, err) : rc;
-    rc = rc == 0 ? postgres_store_read_runs(s, shared->runs, err) : rc;
+    rc = rc == 0 ? read_runs(s, shared->runs, err) : rc;
     if (rc < 0) {
         log->ops->destroy(log);
         return rc;
     }
     runs_follow(shared->runs, s->followed, s->followed == s->now.position); /* its own row */
-    postgres_log_unref(s->log);
+    postgres_log_unref(s->history->log);
     __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
-    s->log = shared;
-    s->run = epoch;
+    s->history->log = shared;
+    s->history->run = epoch;
     *ret = log;
     return 0;
 }

@@ -42,8 +42,46 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "cluster/postgres_internal.h"
+
+/* Rows of the batch that have yet to be sent, of versions (at most one of an entity) or of
+ * announcements: one statement for all of them costs the database a fraction of one for each. */
+#define POSTGRES_PENDING_MAX 64u
+#define POSTGRES_PENDING_BYTES (64u << 10) /* what is larger by itself does not wait */
+#define POSTGRES_PENDING_COLUMNS 11
+struct postgres_pending_table {
+    int columns;
+    enum postgres_element kinds[POSTGRES_PENDING_COLUMNS];
+    enum postgres_statement put[2];    /* one row; many */
+    enum postgres_statement commit[2]; /* the same with the commit: and then the position it takes,
+                                        * the one before, and the mark */
+};
+struct postgres_pending {
+    const struct postgres_pending_table *table;
+    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as PG_PUT, PG_ANNOUNCE have them */
+    uint64_t ids[POSTGRES_PENDING_MAX];                      /* hashes */
+    unsigned count;
+    size_t bytes;
+};
+
+/* The batch at hand, and what is remembered from one to the next. */
+struct postgres_batch {
+    struct postgres_pending pending; /* versions */
+    struct postgres_pending announcing;
+    struct row_notice notice;
+    struct postgres_counters before; /* where the store was when it began */
+    uint64_t doubted;
+    bool is_unlocked;  /* it has no lock, and nothing of it was sent … */
+    bool is_settled;   /* … which may be: this connection has had the lock once */
+    bool is_overtaken; /* others committed meanwhile: it has to be run again, with the lock … */
+    bool is_in_doubt;  /* … which finds out whether it was committed: then the store is not at
+                        * `doubted` any more */
+    bool reads_ahead;  /* others wrote before the last one: they are followed with the lock */
+    unsigned locked_left;  /* batches that take the lock before one tries without … */
+    unsigned locked_after; /* … the next time that one was overtaken */
+};
 
 /* -------------------------------------------------------------------------------------------------
  * Versions of entities and announcements on their way to PostgreSQL: those of a batch are gathered
@@ -58,13 +96,13 @@
 #define T POSTGRES_TEXT
 #define N POSTGRES_INT8
 #define B POSTGRES_BYTEA
-const struct postgres_pending_table postgres_pending_versions = {
+static const struct postgres_pending_table versions_table = {
     .columns = 11,
     .kinds = {T, N, N, N, B, T, T, T, T, T, N},
     .put = {PG_PUT, PG_PUT_MANY},
     .commit = {PG_COMMIT_PUT, PG_COMMIT_PUT_MANY},
 };
-const struct postgres_pending_table postgres_pending_announcements = {
+static const struct postgres_pending_table announcements_table = {
     .columns = 3,
     .kinds = {N, N, B},
     .put = {PG_ANNOUNCE, PG_ANNOUNCE_MANY},
@@ -77,7 +115,8 @@ const struct postgres_pending_table postgres_pending_announcements = {
 /* Of one array: all of them may be in one. */
 #define COLUMN_BYTES (POSTGRES_PENDING_BYTES + 64u + 4u * POSTGRES_PENDING_MAX)
 
-void postgres_pending_init(struct postgres_pending *p, const struct postgres_pending_table *table)
+static void postgres_pending_init(struct postgres_pending *p,
+                                  const struct postgres_pending_table *table)
 {
     p->table = table;
     for (int i = 0; i < table->columns; i++) {
@@ -85,7 +124,7 @@ void postgres_pending_init(struct postgres_pending *p, const struct postgres_pen
     }
 }
 
-void postgres_pending_deinit(struct postgres_pending *p)
+static void postgres_pending_deinit(struct postgres_pending *p)
 {
     for (int i = 0; p->table && i < p->table->columns; i++) {
         postgres_array_deinit(&p->columns[i]);
@@ -126,21 +165,23 @@ static int pending_send(struct postgres_store *s, struct postgres_pending *p,
     return rc;
 }
 
-struct tidings_str postgres_store_encode(struct postgres_store *s, const struct kept_record *r)
+int postgres_store_encode(struct postgres_store *s, const struct kept_record *r,
+                          struct tidings_str *ret, struct tidings_error *err)
 {
     buf_clear(&s->record);
     kept_record_put(r, &s->record);
-    return s->record.failed ? STR_EMPTY : buf_str(&s->record);
+    *ret = buf_str(&s->record);
+    return buf_check(&s->record, "a change", NULL, err);
 }
 
 int postgres_store_log(struct postgres_store *s, const struct kept_record *r,
                        struct tidings_error *err)
 {
     struct postgres_values v = {0};
-    struct tidings_str bytes = postgres_store_encode(s, r);
-    if (bytes.len == 0) {
-        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
-                            KEPT_RECORD_MAX);
+    struct tidings_str bytes;
+    int rc = postgres_store_encode(s, r, &bytes, err);
+    if (rc < 0) {
+        return rc;
     }
     postgres_put_int(&v, (int64_t)r->position);
     postgres_put_int(&v, s->now_ms);
@@ -151,8 +192,8 @@ int postgres_store_log(struct postgres_store *s, const struct kept_record *r,
 int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *err)
 {
     int rc = postgres_store_take_lock(s, err);
-    rc = rc == 0 ? pending_send(s, &s->pending, err) : rc;
-    return rc == 0 ? pending_send(s, &s->announcing, err) : rc;
+    rc = rc == 0 ? pending_send(s, &s->batch->pending, err) : rc;
+    return rc == 0 ? pending_send(s, &s->batch->announcing, err) : rc;
 }
 
 /* Perhaps, by its hash. */
@@ -186,8 +227,8 @@ static void postgres_pending_drop_heads(const struct postgres_pending *p, struct
     }
 }
 
-int postgres_store_add_pending(struct postgres_store *s, struct postgres_pending *p,
-                               const struct postgres_values *v, struct tidings_error *err)
+static int postgres_batch_add(struct postgres_store *s, struct postgres_pending *p,
+                              const struct postgres_values *v, struct tidings_error *err)
 {
     uint64_t hash = pending_hash(v);
     size_t bytes = 0;
@@ -207,6 +248,122 @@ int postgres_store_add_pending(struct postgres_store *s, struct postgres_pending
     return rc < 0 ? tidings_fail(err, rc, "out of memory") : 0;
 }
 
+int postgres_store_add_version(struct postgres_store *s, const struct postgres_values *v,
+                               struct tidings_error *err)
+{
+    return postgres_batch_add(s, &s->batch->pending, v, err);
+}
+
+int postgres_store_add_announcement(struct postgres_store *s, const struct postgres_values *v,
+                                    struct tidings_error *err)
+{
+    return postgres_batch_add(s, &s->batch->announcing, v, err);
+}
+
+/* What a commit leaves in the session, and its notification looks for; it is rolled back with it.
+ * The position, which no two batches have that a session commits. */
+#define POSTGRES_MARK 24
+static void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_MARK])
+{
+    (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
+}
+
+/* ---- what others are notified of ------------------------------------------------------------- */
+
+/* Does the newest position come after those of the rows that are there? */
+static bool notice_takes(struct postgres_store *s)
+{
+    bool takes = s->has_place && s->has_notify && !s->batch->notice.is_partial &&
+                 s->now.position == s->batch->before.position + s->batch->notice.count + 1;
+    s->batch->notice.is_partial = !takes;
+    return takes;
+}
+
+void postgres_store_tell(struct postgres_store *s, const struct kept_record *r)
+{
+    if (notice_takes(s)) {
+        row_notice_add(&s->batch->notice, r);
+    }
+}
+
+void postgres_store_tell_replaced(struct postgres_store *s)
+{
+    s->batch->notice.is_partial = s->batch->notice.is_partial || s->batch->notice.count > 0;
+}
+
+static int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    char mark[POSTGRES_MARK];
+    bool is_marked =
+        row_notice_is_whole(&s->batch->notice, s->batch->before.position, s->now.position);
+    postgres_put_int(&v, (int64_t)s->now.position);
+    postgres_put_int(&v, (int64_t)s->now.floor);
+    postgres_put_int(&v, (int64_t)s->now.announced);
+    postgres_put_int(&v, s->now.keys);
+    postgres_put_int(&v, s->now.max_keys);
+    if (is_marked) {
+        postgres_store_mark(s, mark);
+        postgres_put_str(&v, tidings_str(mark));
+    }
+    return postgres_store_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
+}
+
+static unsigned postgres_store_notify(struct postgres_store *s)
+{
+    char channel[40], position[24], mark[POSTGRES_MARK];
+    struct postgres_values v = {0};
+    struct buf text;
+    if (!s->has_notify) {
+        return 0;
+    }
+    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    bool has_rows =
+        row_notice_is_whole(&s->batch->notice, s->batch->before.position, s->now.position) &&
+        row_notice_put(&s->batch->notice, &s->sealer, &s->place, s->batch->before.position + 1,
+                       &text) == 0;
+    (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
+    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
+    postgres_put_str(&v, tidings_str(channel));
+    postgres_put_str(&v, has_rows ? buf_str(&text) : tidings_str(position));
+    if (has_rows || s->batch->is_unlocked) {
+        postgres_store_mark(s, mark);
+        postgres_put_str(&v, tidings_str(mark));
+    }
+    int rc = postgres_send(s->db, v.count == 3 ? PG_NOTIFY_IF : PG_NOTIFY, &v, NULL);
+    rc = rc == 0 ? postgres_end(s->db, NULL) : rc;
+    buf_deinit(&text);
+    return rc == 0 ? 1 : 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct postgres_batch *postgres_batch_create(void)
+{
+    struct postgres_batch *b = mem_zalloc(sizeof(*b));
+    if (b) {
+        postgres_pending_init(&b->pending, &versions_table);
+        postgres_pending_init(&b->announcing, &announcements_table);
+        row_notice_init(&b->notice);
+    }
+    return b;
+}
+
+void postgres_batch_destroy(struct postgres_batch *b)
+{
+    if (b) {
+        postgres_pending_deinit(&b->pending);
+        postgres_pending_deinit(&b->announcing);
+        row_notice_deinit(&b->notice);
+        mem_free(b);
+    }
+}
+
+void postgres_batch_unsettle(struct postgres_store *s)
+{
+    s->batch->is_settled = false;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BEGIN_WAIT_MS 1000 /* for a connection */
@@ -223,18 +380,18 @@ static void postgres_store_forget_batch(struct postgres_store *s)
 {
     postgres_store_release(s);
     postgres_store_drop_next(s);
-    if (s->is_unlocked) { /* all that it wrote is there yet */
-        postgres_pending_drop_heads(&s->pending, &s->heads);
+    if (s->batch->is_unlocked) { /* all that it wrote is there yet */
+        postgres_pending_drop_heads(&s->batch->pending, &s->heads);
     } else {
         heads_clear(&s->heads);
     }
-    postgres_pending_clear(&s->pending);
-    postgres_pending_clear(&s->announcing);
-    row_notice_clear(&s->notice);
-    s->now = s->before;
-    s->is_in_batch = s->is_unlocked = false;
+    postgres_pending_clear(&s->batch->pending);
+    postgres_pending_clear(&s->batch->announcing);
+    row_notice_clear(&s->batch->notice);
+    s->now = s->batch->before;
+    s->is_in_batch = s->batch->is_unlocked = false;
     s->is_behind = false;
-    s->is_in_doubt = false;
+    s->batch->is_in_doubt = false;
 }
 
 /* Where others wrote between the last two batches they will have again: what there is to follow
@@ -246,7 +403,7 @@ static int postgres_store_lock(struct postgres_store *s, struct pg_result *resul
     rc = rc == 0 ? postgres_store_send(s, PG_BEGIN, NULL, err) : rc;
     rc = rc == 0 ? postgres_store_send(s, PG_LOCK, NULL, err) : rc;
     s->next_after = s->followed;
-    rc = rc == 0 && s->reads_ahead ? postgres_store_send_page(s, err) : rc;
+    rc = rc == 0 && s->batch->reads_ahead ? postgres_store_send_page(s, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }
@@ -261,8 +418,8 @@ static int postgres_store_begin_locked(struct postgres_store *s, struct tidings_
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
         rc = postgres_store_lock(s, r, err);
     }
-    s->before = s->now;
-    row_notice_clear(&s->notice);
+    s->batch->before = s->now;
+    row_notice_clear(&s->batch->notice);
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
     rc = rc == 0 ? postgres_store_read_counters(s, r[0], &s->now, err) : rc;
@@ -286,14 +443,14 @@ static void postgres_store_note_locked(struct postgres_store *s, bool is_behind)
 int postgres_store_begin(struct store *store, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
-    bool was_in_doubt = s->is_in_doubt;
+    bool was_in_doubt = s->batch->is_in_doubt;
     postgres_store_release(s);
     if (s->is_in_batch) {
         return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
     }
-    s->is_overtaken = false;
+    s->batch->is_overtaken = false;
     int rc = postgres_store_begin_locked(s, err);
-    if (rc == 0 && was_in_doubt && s->now.position != s->doubted) {
+    if (rc == 0 && was_in_doubt && s->now.position != s->batch->doubted) {
         rc = tidings_fail(err, TIDINGS_E_UNKNOWN, "%s: the connection was lost",
                           postgres_name(s->db));
     }
@@ -301,9 +458,9 @@ int postgres_store_begin(struct store *store, struct tidings_error *err)
         postgres_store_rollback(store);
         return was_in_doubt ? error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN) : rc;
     }
-    s->is_behind = s->reads_ahead = s->now.position > s->followed;
-    s->is_settled = true;
-    s->before = s->now;
+    s->is_behind = s->batch->reads_ahead = s->now.position > s->followed;
+    s->batch->is_settled = true;
+    s->batch->before = s->now;
     postgres_store_note_locked(s, s->is_behind);
     return 0;
 }
@@ -314,9 +471,9 @@ void postgres_store_rollback(struct store *store)
     if (!s->is_in_batch) {
         return;
     }
-    if (!s->is_unlocked && postgres_is_connected(s->db)) {
-        postgres_pending_clear(&s->pending);
-        postgres_pending_clear(&s->announcing);
+    if (!s->batch->is_unlocked && postgres_is_connected(s->db)) {
+        postgres_pending_clear(&s->batch->pending);
+        postgres_pending_clear(&s->batch->announcing);
         /* Nobody waits for it; the next answer comes after it. What was sent and not ended is
          * skipped if it fails, and rolled back if not. */
         int rc = postgres_end(s->db, NULL);
@@ -324,11 +481,6 @@ void postgres_store_rollback(struct store *store)
         (void)(rc == 0 ? postgres_end(s->db, NULL) : rc);
     }
     postgres_store_forget_batch(s);
-}
-
-void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_MARK])
-{
-    (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
 }
 
 /* After it was sent. Was it certainly refused, when the connection is gone? */
@@ -340,11 +492,11 @@ static bool postgres_store_is_refused(const struct postgres_store *s)
 static int postgres_store_send_commit(struct postgres_store *s, struct tidings_error *err)
 {
     int rc = s->has_keys ? postgres_store_bound_keys(s, err) : 0;
-    s->now.position += s->is_in_doubt && s->now.position == s->before.position;
-    rc = rc == 0 && s->now.position != s->before.position && !s->is_durable
+    s->now.position += s->batch->is_in_doubt && s->now.position == s->batch->before.position;
+    rc = rc == 0 && s->now.position != s->batch->before.position && !s->is_durable
              ? postgres_store_send(s, PG_LAZY, NULL, err)
              : rc;
-    bool is_changed = memcmp(&s->now, &s->before, sizeof s->now) != 0;
+    bool is_changed = memcmp(&s->now, &s->batch->before, sizeof s->now) != 0;
     rc = rc == 0 && is_changed ? postgres_store_send_state(s, err) : rc;
     return rc == 0 ? postgres_store_send(s, PG_COMMIT, NULL, err) : rc;
 }
@@ -356,7 +508,8 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
     struct postgres_store *s = postgres_store_of(store);
     postgres_store_release(s);
     postgres_store_drop_next(s);
-    if (s->is_unlocked && (s->pending.count == 0 || s->announcing.count == 0)) {
+    if (s->batch->is_unlocked &&
+        (s->batch->pending.count == 0 || s->batch->announcing.count == 0)) {
         return postgres_store_commit_unlocked(s, err);
     }
     int rc = postgres_store_take_lock(s, err);
@@ -365,7 +518,7 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
         postgres_store_rollback(store); /* it was not sent as a whole */
         return rc;
     }
-    bool notifies = s->now.position != s->before.position;
+    bool notifies = s->now.position != s->batch->before.position;
     rc = postgres_end(s->db, err);
     unsigned unwaited = rc == 0 && notifies ? postgres_store_notify(s) : 0;
     rc = rc == 0 ? postgres_finish(s->db, unwaited, NULL, 0, err) : rc;
@@ -380,13 +533,13 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
         postgres_store_forget_batch(s);
         return error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN);
     }
-    if (s->followed == s->before.position) {
+    if (s->followed == s->batch->before.position) {
         /* else ours are told with the others' */
         postgres_store_note_followed(s, s->now.position, s->is_durable);
     } else {
         heads_clear(&s->heads);
     }
-    s->is_in_batch = s->is_behind = s->is_in_doubt = false;
+    s->is_in_batch = s->is_behind = s->batch->is_in_doubt = false;
     return 0;
 }
 
@@ -405,9 +558,9 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
 static void postgres_store_note_locked(struct postgres_store *s, bool is_behind)
 {
     if (is_behind) {
-        s->locked_left = s->locked_after;
-    } else if (s->locked_left > 0) {
-        s->locked_left--;
+        s->batch->locked_left = s->batch->locked_after;
+    } else if (s->batch->locked_left > 0) {
+        s->batch->locked_left--;
     }
 }
 
@@ -415,32 +568,32 @@ bool postgres_store_begin_unlocked(struct store *store)
 {
     struct postgres_store *s = postgres_store_of(store);
     postgres_store_release(s);
-    if (s->is_in_batch || s->is_target || !s->is_settled || s->locked_left > 0 ||
-        (s->is_listening && postgres_store_hear(s) == 1) || !postgres_is_connected(s->db) ||
+    if (s->is_in_batch || s->is_target || !s->batch->is_settled || s->batch->locked_left > 0 ||
+        postgres_store_has_news(store) || !postgres_is_connected(s->db) ||
         s->now.position != s->followed) {
         return false;
     }
-    s->before = s->now;
-    row_notice_clear(&s->notice);
+    s->batch->before = s->now;
+    row_notice_clear(&s->batch->notice);
     s->now_ms = store_clock_now(&s->clock, clock_monotonic_ms(), clock_wall_ms());
-    s->is_in_batch = s->is_unlocked = true;
-    s->is_durable = s->has_keys = s->is_behind = s->is_overtaken = false;
+    s->is_in_batch = s->batch->is_unlocked = true;
+    s->is_durable = s->has_keys = s->is_behind = s->batch->is_overtaken = false;
     return true;
 }
 
 bool postgres_store_must_run_again(struct store *store)
 {
-    return postgres_store_of(store)->is_overtaken;
+    return postgres_store_of(store)->batch->is_overtaken;
 }
 
 /* Others have committed since: the batch, of which nothing was committed, is to be run again. */
 static int postgres_store_overtaken(struct postgres_store *s, struct tidings_error *err)
 {
-    s->is_overtaken = true;
-    s->locked_after = s->locked_after < LOCKED_MIN       ? LOCKED_MIN
-                      : s->locked_after < LOCKED_MAX / 2 ? 2 * s->locked_after
-                                                         : LOCKED_MAX;
-    s->locked_left = s->locked_after;
+    s->batch->is_overtaken = true;
+    s->batch->locked_after = s->batch->locked_after < LOCKED_MIN       ? LOCKED_MIN
+                             : s->batch->locked_after < LOCKED_MAX / 2 ? 2 * s->batch->locked_after
+                                                                       : LOCKED_MAX;
+    s->batch->locked_left = s->batch->locked_after;
     return tidings_fail(err, TIDINGS_E_BUSY, "%s: another node wrote meanwhile: try again",
                         postgres_name(s->db));
 }
@@ -451,10 +604,10 @@ int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err
 {
     struct pg_result *r = NULL;
     struct postgres_counters counters = {0};
-    if (!s->is_unlocked) {
+    if (!s->batch->is_unlocked) {
         return 0;
     }
-    s->is_unlocked = false;
+    s->batch->is_unlocked = false;
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_send(s->db, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
@@ -467,14 +620,14 @@ int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err
         (void)postgres_store_hear_clock(s, r, asked_ms);
     }
     postgres_free(r);
-    if (rc == 0 && counters.position != s->before.position) {
+    if (rc == 0 && counters.position != s->batch->before.position) {
         rc = postgres_store_overtaken(s, err);
     }
     if (rc < 0) {
         return rc;
     }
     uint64_t position = s->now.position;
-    s->now = s->before = counters;
+    s->now = s->batch->before = counters;
     s->now.position = position;
     return 0;
 }
@@ -484,14 +637,14 @@ static bool unlocked_may_look(const struct postgres_store *s, enum postgres_stat
                               const struct postgres_values *values)
 {
     bool is_of_entity = which == PG_FIND || which == PG_FIND_AT || which == PG_NTH;
-    return is_of_entity && !postgres_pending_may_have(&s->pending, values);
+    return is_of_entity && !postgres_pending_may_have(&s->batch->pending, values);
 }
 
 int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statement which,
                                 const struct postgres_values *values, struct pg_result **ret,
                                 struct tidings_error *err)
 {
-    bool looks = s->is_unlocked && unlocked_may_look(s, which, values);
+    bool looks = s->batch->is_unlocked && unlocked_may_look(s, which, values);
     int rc = looks ? 0 : postgres_store_send_pending(s, err);
     rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
     /* It was lost while nobody used it, and nothing was sent: another may do. */
@@ -505,7 +658,8 @@ int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statemen
 static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_result **ret,
                          struct tidings_error *err)
 {
-    struct postgres_pending *p = s->pending.count > 0 ? &s->pending : &s->announcing;
+    struct postgres_pending *p =
+        s->batch->pending.count > 0 ? &s->batch->pending : &s->batch->announcing;
     enum postgres_statement which = PG_COMMIT_NOTHING;
     struct postgres_values v = {0};
     char mark[POSTGRES_MARK];
@@ -515,7 +669,7 @@ static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_res
         postgres_pending_put(p, &v);
         postgres_put_int(&v, (int64_t)s->now.position);
     }
-    postgres_put_int(&v, (int64_t)s->before.position);
+    postgres_put_int(&v, (int64_t)s->batch->before.position);
     if (p->count > 0) {
         postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
@@ -537,9 +691,9 @@ static int unlocked_failed(struct postgres_store *s, bool is_sent, int rc,
                            struct tidings_error *err)
 {
     bool is_lost = !postgres_is_connected(s->db);
-    bool writes = s->pending.count + s->announcing.count > 0;
+    bool writes = s->batch->pending.count + s->batch->announcing.count > 0;
     bool is_raced = strncmp(postgres_state(s->db), "40", 2) == 0; /* where all is serializable */
-    uint64_t before = s->before.position;
+    uint64_t before = s->batch->before.position;
     postgres_store_forget_batch(s);
     if (!is_lost && !is_raced) {
         return rc;
@@ -548,8 +702,8 @@ static int unlocked_failed(struct postgres_store *s, bool is_sent, int rc,
     if (!is_lost || !is_sent || !writes) {
         return rc;
     }
-    s->is_in_doubt = true;
-    s->doubted = before;
+    s->batch->is_in_doubt = true;
+    s->batch->doubted = before;
     return error_wrap(err, TIDINGS_E_UNKNOWN,
                       "whether it was kept is not known; read before you try again");
 }
@@ -571,10 +725,10 @@ static int postgres_store_commit_unlocked(struct postgres_store *s, struct tidin
     (void)postgres_store_read_counters(s, r, &s->now, NULL);
     (void)postgres_store_hear_clock(s, r, asked_ms);
     postgres_free(r);
-    postgres_pending_clear(&s->pending);
-    postgres_pending_clear(&s->announcing);
+    postgres_pending_clear(&s->batch->pending);
+    postgres_pending_clear(&s->batch->announcing);
     postgres_store_note_followed(s, s->now.position, s->is_durable);
-    s->locked_after -= s->locked_after > 0;
-    s->is_in_batch = s->is_unlocked = false;
+    s->batch->locked_after -= s->batch->locked_after > 0;
+    s->is_in_batch = s->batch->is_unlocked = false;
     return 0;
 }

@@ -86,50 +86,6 @@ static int ask_for_row(struct postgres_store *s, enum postgres_statement which,
     return rc;
 }
 
-/* ---- being woken ----------------------------------------------------------------------------- */
-
-void postgres_store_listen(struct postgres_store *s)
-{
-    char sql[64];
-    s->wants_to_listen = true;
-    if (!s->has_notify || s->is_listening || !postgres_is_connected(s->db)) {
-        return;
-    }
-    s->is_listening = s->is_listener_new = true;
-    s->has_heard_all = false; /* what was told meanwhile was not heard */
-    (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
-    if (postgres_exec(s->db, sql, NULL) < 0) {
-        /* An engine that knows no such thing is asked every so often; else it is tried again. */
-        s->has_notify = !postgres_store_is_unsupported(s);
-        s->is_listening = false;
-    }
-}
-
-uint64_t postgres_store_followed(struct store *store)
-{
-    return postgres_store_of(store)->followed;
-}
-
-int postgres_store_descriptor(struct store *store)
-{
-    struct postgres_store *s = postgres_store_of(store);
-    bool is_new = s->is_listener_new;
-    s->is_listener_new = false;
-    return s->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
-}
-
-int postgres_store_wake(struct store *store)
-{
-    struct postgres_store *s = postgres_store_of(store);
-    return postgres_store_hear(s);
-}
-
-bool postgres_store_has_news(struct store *store)
-{
-    struct postgres_store *s = postgres_store_of(store);
-    return s->is_listening && postgres_is_connected(s->db) && postgres_store_hear(s) == 1;
-}
-
 /* ---- announcements --------------------------------------------------------------------------- */
 
 static int forget_announced(struct postgres_store *s, struct tidings_error *err)
@@ -154,15 +110,15 @@ static int announce_as(struct postgres_store *s, enum kept_kind kind,
     struct kept_record record = {
         .kind = kind, .position = ++s->now.position, .at_ms = s->now_ms, .resource = *c};
     record.resource.size = c->has_size ? c->size : -1;
-    struct tidings_str bytes = postgres_store_encode(s, &record);
-    if (bytes.len == 0) {
-        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
-                            KEPT_RECORD_MAX);
+    struct tidings_str bytes;
+    int rc = postgres_store_encode(s, &record, &bytes, err);
+    if (rc < 0) {
+        return rc;
     }
     postgres_put_int(&v, (int64_t)record.position);
     postgres_put_int(&v, record.at_ms);
     postgres_put_str(&v, bytes);
-    int rc = postgres_store_add_pending(s, &s->announcing, &v, err);
+    rc = postgres_store_add_announcement(s, &v, err);
     if (rc == 0) {
         postgres_store_tell(s, &record);
     }
@@ -262,7 +218,7 @@ int postgres_put_node(struct store *store, const struct node_row *row, int64_t f
     postgres_put_int(&v, (int64_t)s->instance);
     postgres_put_str(&v, row->version);
     postgres_put_str(&v, row->state);
-    postgres_put_int(&v, (int64_t)s->run);
+    postgres_put_int(&v, (int64_t)postgres_history_run(s));
     postgres_put_int(&v, (int64_t)row->followed);
     postgres_put_int(&v, for_ms);
     postgres_put_int(&v, postgres_layout.made);

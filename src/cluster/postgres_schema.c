@@ -14,6 +14,8 @@
  * indexes): what older programs say in SQL goes on to mean the same. Where that cannot be, `oldest`
  * is raised, which waits until no older node lives; who comes later is refused.
  */
+#include "cluster/postgres_schema.h"
+
 #include <stdio.h>
 #include <string.h>
 

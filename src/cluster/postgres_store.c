@@ -331,7 +331,8 @@ int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_e
     }
     struct tidings_error why = {0};
     heads_clear(&s->heads);
-    s->is_settled = s->is_listening = false;
+    postgres_batch_unsettle(s);
+    postgres_follow_disconnected(s);
     store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
@@ -349,9 +350,7 @@ int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_e
         postgres_put_off(s->db, &why);
         return tidings_fail(err, rc, "%s", why.text);
     }
-    if (s->wants_to_listen) {
-        postgres_store_listen(s); /* before anything is read: what comes later is heard */
-    }
+    postgres_follow_connected(s);
     return 0;
 }
 
@@ -622,10 +621,10 @@ static int put_version_values(struct postgres_store *s, const struct kept_record
                               struct postgres_values *v, struct tidings_error *err)
 {
     const struct entity_version *version = &r->version;
-    struct tidings_str bytes = postgres_store_encode(s, r);
-    if (bytes.len == 0) {
-        return tidings_fail(err, s->record.failed, "a change has more than %u bytes",
-                            KEPT_RECORD_MAX);
+    struct tidings_str bytes;
+    int rc = postgres_store_encode(s, r, &bytes, err);
+    if (rc < 0) {
+        return rc;
     }
     postgres_put_str(v, version->id);
     postgres_put_int(v, version->from);
@@ -662,7 +661,7 @@ static int postgres_put_version(struct store *store, const struct entity_version
     rc = put_version_values(s, &record, &v, err);
     if (rc == 0) {
         rc = replaces_current ? postgres_store_send(s, PG_PUT_REPLACING, &v, err)
-                              : postgres_store_add_pending(s, &s->pending, &v, err);
+                              : postgres_store_add_version(s, &v, err);
     }
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
@@ -778,10 +777,11 @@ static void postgres_store_destroy(struct store *store)
     postgres_store_rollback(store);
     postgres_store_release(s);
     postgres_store_end_run(s);
-    postgres_log_unref(s->log);
-    postgres_pending_deinit(&s->pending);
-    postgres_pending_deinit(&s->announcing);
-    postgres_store_notice_deinit(s);
+    postgres_history_destroy(s->history);
+    postgres_batch_destroy(s->batch);
+    postgres_follow_destroy(s->follow);
+    sealer_deinit(&s->sealer);
+    buf_deinit(&s->record);
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
@@ -824,16 +824,17 @@ static int postgres_store_open_as(const char *url, struct tidings_str cluster, b
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->base.ops = &postgres_ops;
-    postgres_pending_init(&s->pending, &postgres_pending_versions);
-    postgres_pending_init(&s->announcing, &postgres_pending_announcements);
-    row_notice_init(&s->notice);
+    s->batch = postgres_batch_create();
+    s->follow = postgres_follow_create();
+    s->history = postgres_history_create();
     buf_init(&s->record, KEPT_RECORD_MAX);
     s->has_notify = true;
     s->is_target = is_target;
     s->cluster = str_dup(cluster);
     (void)!random_bytes(&s->instance, sizeof s->instance);
-    int rc = s->cluster ? postgres_create(url, postgres_statements, &s->db, err)
-                        : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    int rc = s->cluster && s->batch && s->follow && s->history
+                 ? postgres_create(url, postgres_statements, &s->db, err)
+                 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     rc = rc == 0 ? postgres_store_ready(s, POSTGRES_DEADLINE_MS, err) : rc;
     rc = rc == 0 ? postgres_read_start(s, err) : rc;
     if (rc < 0) {
@@ -944,7 +945,7 @@ static int postgres_store_put_task(struct store *store, const struct kept_task *
         return rc;
     }
     postgres_put_str(&v, task->id);
-    postgres_put_int(&v, (int64_t)s->run);
+    postgres_put_int(&v, (int64_t)postgres_history_run(s));
     postgres_put_str(&v, tidings_strn((const char *)owner, sizeof owner));
     postgres_put_str(&v, task->client);
     postgres_put_str(&v, task->status);
