@@ -3,10 +3,10 @@
  * What changed in the database, in the order of positions: what others committed since, and what is
  * known at a start.
  *
- * One statement reads all three tables, and where the store is, so from one snapshot. Whoever is in
- * it took a position under the lock and held that to the commit: everything with a lower position
- * is in it too. What others notified of is the same records (cluster/log_record.h): both are
- * applied by `apply_record`.
+ * One statement reads all three tables and the counter of positions, so from one snapshot. A
+ * committer takes its positions under the lock and keeps the lock until the commit: a snapshot with
+ * a position has all lower ones. Notices have the same records (cluster/log_record.h);
+ * `apply_record` applies both.
  */
 #include "cluster/follow.h"
 
@@ -98,8 +98,8 @@ static void postgres_store_listen(struct postgres_store *s)
     }
 }
 
-/* The columns of PG_FOLLOW; before them are the counters and the clock. Where nothing came after
- * the position there is one row, without these. */
+/* The columns of PG_FOLLOW after the counters and the clock. If there are no changes, the only row
+ * has none of these. */
 enum follow_column {
     F_POSITION = 6,
     F_RECORD,
@@ -124,15 +124,15 @@ static void page_read_row(struct pg_result *r, int i, struct kept_record *ret)
     struct tidings_str bytes = postgres_str(r, i, F_RECORD);
     if (!kept_record_take(&bytes, ret) || bytes.len > 0) {
         *ret = (struct kept_record){
-            .kind = KEPT_ENTITY}; /* without an id: whoever gets it refuses it */
+            .kind = KEPT_ENTITY}; /* it has no id: cluster/apply.c skips it and logs that */
     }
     ret->position = (uint64_t)postgres_int(r, i, F_POSITION);
     ret->version.previous = postgres_str(r, i, F_PREVIOUS);
     ret->version.value = postgres_str(r, i, F_VALUE);
 }
 
-/* An entity that moved has two rows: that it left, and its new version. Each needs some of the
- * other. */
+/* A move has two rows: the entity left its URI, and it has a new version. Each row needs fields of
+ * the other. */
 static void page_read(struct pg_result *r, int count, int i, struct kept_record *ret)
 {
     struct kept_record other;
@@ -156,7 +156,8 @@ static void page_read(struct pg_result *r, int count, int i, struct kept_record 
     }
 }
 
-/* How many rows of a page are read now: both of a move. *ret_last: there are no more. */
+/* The number of rows to read now. Both rows of a move are read together. *ret_last: this is the
+ * last page. */
 static int page_complete(struct pg_result *r, bool *ret_last)
 {
     int n = page_count(r);
@@ -220,7 +221,7 @@ static int fill_published(struct postgres_store *s, struct kept_change *c,
     return 1;
 }
 
-/* Everything that is followed goes through here. 1: go on; 0: `fn` has enough. */
+/* Applies every change of other nodes. 1: continue; 0: `fn` stopped. */
 static int apply_record(struct postgres_store *s, const struct kept_record *r, kept_change_fn fn,
                         void *user, struct tidings_error *err)
 {
@@ -290,7 +291,7 @@ static int ask_for_page(struct postgres_store *s, struct pg_result **ret, struct
     return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
 }
 
-/* A page of what comes after `followed`, up to where the store is: `now.position`. */
+/* A page of the changes after `followed`. `now.position` is the counter of that snapshot. */
 static int read_page(struct postgres_store *s, struct pg_result **ret, struct tidings_error *err)
 {
     if (s->is_in_batch && s->next_page && s->next_after == s->followed) {
@@ -457,7 +458,7 @@ void postgres_follow_destroy(struct postgres_follow *f)
 void postgres_follow_connected(struct postgres_store *s)
 {
     if (s->follow->wants_to_listen) {
-        postgres_store_listen(s); /* before anything is read: what comes later is heard */
+        postgres_store_listen(s); /* before reading, so that no notification is missed */
     }
 }
 

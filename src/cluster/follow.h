@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What other nodes of a cluster told of their batches, by notifications, and was not followed here
- * yet: which of it may be followed without asking the store. Pure.
+ * Notifications of other nodes that this node has not followed yet, and which of them it can follow
+ * without a query. Pure.
  *
  * A notification is a position that the store has come to, or a notice with all rows of a batch
- * (cluster/log_record.h). Only the notice that begins right after what was followed may be
- * followed; if that leads up to the highest position that was heard of, nothing else has to be
- * asked for. Anybody may notify: a position only says that the store is to be asked.
+ * (cluster/log_record.h). A node follows only the notice that starts right after its position. If
+ * that leads up to the highest notified position, no query is necessary. Strangers can notify, too:
+ * a position only causes a query.
  */
 #ifndef CLUSTER_FOLLOW_H
 #define CLUSTER_FOLLOW_H

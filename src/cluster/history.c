@@ -31,7 +31,7 @@
 
 #define NO_IDENTITY 1 /* of an engine that cannot say who it is */
 
-/* What the change log and who follows share. */
+/* Shared by the change log and follow.c. */
 struct postgres_log {
     struct runs *runs;
     uint64_t first;
@@ -592,7 +592,7 @@ static int read_runs(struct postgres_store *s, struct runs *runs, struct tidings
     return rc;
 }
 
-/* ---- for who follows ------------------------------------------------------------------------- */
+/* ---- for follow.c --------------------------------------------------------------------------- */
 
 int postgres_history_note(struct postgres_store *s, const struct kept_change *c,
                           struct tidings_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Writing and reading a change as bytes, and those of a batch as one sealed text. `record_fields`
- * is the one list of what is written and read.
+ * is the only list of the fields.
  */
 #include "cluster/log_record.h"
 

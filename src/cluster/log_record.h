@@ -49,7 +49,7 @@
 
 /* ---- one change ------------------------------------------------------------------------------ */
 
-/* What happened at a position. The same bytes are in the tables and in notices:
+/* The change at a position. The same bytes are in the tables and in notices:
  *
  *   kind (one byte), flags, time, then the numbers and the texts of the kind, in a fixed order.
  *
@@ -75,7 +75,8 @@ void kept_record_put(const struct kept_record *r, struct buf *out);
 /* The first record at *at, which then begins after it. Slices point into it. false: there is none,
  * or it is malformed. Position, value and patch are not set. */
 bool kept_record_take(struct tidings_str *at, struct kept_record *ret);
-/* The same as readers of the store get it; a version without its value. Points into `r`. */
+/* Converts it to the form that readers of the store get; versions lose their value. Points into
+ * `r`. */
 void kept_record_change(const struct kept_record *r, struct kept_change *ret);
 
 /* ---- what nodes share ------------------------------------------------------------------------ */
@@ -100,8 +101,9 @@ struct row_notice {
 void row_notice_init(struct row_notice *n);
 void row_notice_deinit(struct row_notice *n);
 void row_notice_clear(struct row_notice *n);
-/* The next row. Of one that does not fit nothing is sent; of a version whose value does not fit,
- * the rest: its sum does not match then, and it is read when somebody needs it. */
+/* Adds the next row. If it does not fit, the notice is not sent. If only the value of a version
+ * does not fit, the row has no value, so its sum does not match, and nodes read the value when they
+ * need it. */
 void row_notice_add(struct row_notice *n, const struct kept_record *r);
 /* Is there a row for each of the positions after `before` up to `last`? */
 bool row_notice_is_whole(const struct row_notice *n, uint64_t before, uint64_t last);

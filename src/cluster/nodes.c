@@ -254,8 +254,8 @@ static bool find_newest(void *user, const struct node_row *row)
     return true;
 }
 
-/* As the node said; of one that should have said something since, as it can be seen: at least as
- * long as it has been silent, if there was anything to follow. */
+/* As its row says. If the node is silent for too long: the time of its silence, at least if there
+ * was anything to follow. */
 static int64_t lag_of(const struct node_row *row, uint64_t newest)
 {
     int64_t silent_ms = NODE_LEASE_MS - row->left_ms;

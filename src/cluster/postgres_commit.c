@@ -66,7 +66,7 @@ struct postgres_pending {
     size_t bytes;
 };
 
-/* The batch at hand, and what is remembered from one to the next. */
+/* The current batch, and the state between batches. */
 struct postgres_batch {
     struct postgres_pending pending; /* versions */
     struct postgres_pending announcing;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of the store in PostgreSQL share. What only one part needs is in that part.
+ * The state that the parts of the store in PostgreSQL share. Each part has its own state, too.
  */
 #ifndef CLUSTER_POSTGRES_INTERNAL_H
 #define CLUSTER_POSTGRES_INTERNAL_H
@@ -56,16 +56,16 @@ struct postgres_store {
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     struct pg_result *next_page;     /* of what others wrote, read with the lock; or NULL … */
     uint64_t next_after;             /* … after this position */
-    /* What is known of entities, as far as followed. */
+    /* Entities, as far as followed. */
     struct heads heads;    /* newest versions */
     struct entity_ids ids; /* that there may be */
     char *ids_after;       /* those up to it were read; NULL: none */
-    /* What was read or encoded last. */
+    /* The last result and the last encoded record. */
     struct pg_result *handed_out; /* has slices out, or NULL */
     struct buf record;
     /* NOTIFY, on this connection. */
     bool has_notify; /* the engine knows it */
-    bool has_place;  /* of notices; else positions alone are told */
+    bool has_place;  /* of notices; else notifications are only positions */
     struct row_notice_place place;
     struct sealer sealer; /* of notices */
 };
@@ -125,7 +125,7 @@ int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statemen
                                 struct tidings_error *err);
 /* cluster/postgres_store.c: likewise; before a commit, those that are too many. */
 int postgres_store_bound_keys(struct postgres_store *s, struct tidings_error *err);
-/* That an entity left its URI: what counts is what TRANSFER_MOVED has. */
+/* Writes that an entity left its URI. Uses the fields that TRANSFER_MOVED has. */
 int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
                        struct tidings_error *err);
 /* `content` NULL: removed. */
@@ -169,11 +169,10 @@ void postgres_follow_disconnected(struct postgres_store *s);
 void postgres_follow_connected(struct postgres_store *s);
 /* After a connection was made: where notices are good. */
 int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err);
-/* cluster/postgres_commit.c. Inside a batch: a row was written at the newest position. Those of a
- * kind that is not told of need not be said. */
+/* cluster/postgres_commit.c. Inside a batch: adds the row at the newest position to the notice. A
+ * position without a row makes the notice incomplete. */
 void postgres_store_tell(struct postgres_store *s, const struct kept_record *r);
-/* … and what replaced a version of the same batch would be followed without that one: the batch is
- * asked for. */
+/* A version replaced another one, perhaps of this batch: the notice is incomplete. */
 void postgres_store_tell_replaced(struct postgres_store *s);
 /* A record as bytes, until the next one is made. */
 int postgres_store_encode(struct postgres_store *s, const struct kept_record *r,

@@ -94,9 +94,8 @@
 #define ANNOUNCEMENTS "unnest($1::int8[], $2::int8[], $3::bytea[])"
 #define INTO_ANNOUNCED "a AS (INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT "
 
-/* Where the store is, and the changes of one table after $1 up to there: nobody has taken a later
- * position. Nodes write no longer records; who does would have them read it. Values: if they have
- * at most $2 bytes. */
+/* The changes of one table after $1, up to the counter. Nodes never write longer records; records
+ * of strangers must not fill the memory. Values are included if they have at most $2 bytes. */
 #define TAKEN "(SELECT position FROM tidings_state WHERE one=1)"
 #define FITS "octet_length(c.value)+octet_length(c.previous)<=$2::int8"
 #define AFTER(table, values)                                                                       \

@@ -444,7 +444,7 @@ static uint64_t postgres_position(struct store *store)
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* Of a damaged record there is nothing but the id and the start. */
+/* A damaged record gives a version with the id and the start only. */
 void postgres_read_version(struct pg_result *r, int row, int first, struct kept_record *ret)
 {
     struct tidings_str bytes = postgres_str(r, row, first + 2);
@@ -600,7 +600,7 @@ static int postgres_list(struct store *store, const struct entity_scope *scope,
     return rc;
 }
 
-/* What it has beside this is in the version that comes next. */
+/* The next version has all other fields. */
 int postgres_put_moved(struct postgres_store *s, const struct entity_version *version,
                        struct tidings_error *err)
 {

@@ -59,8 +59,8 @@ static uint64_t check_rows(struct tidings_str rows)
     return at.len == 0 ? count : 0;
 }
 
-/* As a row of a table has it. What was read is written as it was read, in as few bytes as it
- * takes, so it is read again as the same. */
+/* A record of a table. Writing it again gives the canonical bytes, and reading these gives the same
+ * record. */
 static void check_table(struct tidings_str bytes)
 {
     struct tidings_str at = bytes, once, twice;

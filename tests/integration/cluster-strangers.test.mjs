@@ -21,7 +21,7 @@ const HUGE = "repeat('h', 3000000)";
 const HUGE_BYTES = "decode(repeat('68', 3000000), 'hex')";
 const STRAY = "'\\xff00fe'::bytea";
 
-/** A row at a position of its own, taken as nodes take them; `record`: and what is followed of it. */
+/** A row at a new position, taken as nodes take them; `record`: also its row in tidings_log. */
 const placed = (table, columns, values, record) => `WITH p AS (UPDATE tidings_state SET position = position + 2 RETURNING position - 1 AS position)
     ${record ? `, l AS (INSERT INTO tidings_log SELECT position, 1, ${record} FROM p)` : ''}
     INSERT INTO ${table}(position, ${columns}) SELECT position, ${values} FROM p;`;

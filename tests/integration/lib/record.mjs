@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Records of changes as the tables of a cluster have them (src/cluster/log_record.h): read in JavaScript, and made in SQL of any values, also of
-// such as no node writes.
+// Records of changes in the tables of a cluster (src/cluster/log_record.h): reads them in JavaScript, and makes them in SQL of any values, also of
+// values that no node writes.
 
 export const KIND = { entity: 0, moved: 1, types: 2, published: 3, announced: 5, session: 6, run: 7, broken: 8, mounted: 9 };
 
@@ -49,7 +49,7 @@ export const RECORD_FUNCTIONS = `
     CREATE FUNCTION record_text(t bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$ SELECT record_number(length(t)) || t $$;
     CREATE FUNCTION record_text(t text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$ SELECT record_text(convert_to(t, 'UTF8')) $$;`;
 
-/** An expression; the values are expressions, too. Those that are missing are 0 and empty. */
+/** Returns an SQL expression. The values are SQL expressions, too; missing values are 0 or empty. */
 export function recordSql(kind, { flags = 0, at = 1, ...values } = {}) {
     const { numbers, texts } = fieldsOf(kind);
     const number = (n) => `record_number(${n})`;

@@ -177,7 +177,7 @@ static void an_unsubscribable_change_stays_so(void **state)
     sealer_deinit(&s.sealer);
 }
 
-/* Every kind that tables hold: what was written is what is read, and nothing of it is optional. */
+/* All kinds of the tables: reading gives the written record, and every prefix is rejected. */
 static void records_of_all_kinds_are_read_as_written(void **state)
 {
     (void)state;
