@@ -91,7 +91,7 @@ struct http_page {
     bool (*is_at)(const struct http_conn *conn, struct tidings_str path);
     bool (*is_on)(const struct http_config *config); /* NULL: always */
     unsigned methods, write_methods; /* bits, 1u << enum http_method; the latter: --allow-write */
-    bool takes_all : 1;              /* check_head or `run` judges the method */
+    bool takes_all : 1;              /* check_head or `run` checks the method */
     bool upgrades : 1;               /* it can become a WebSocket */
     bool is_public : 1;              /* no token is needed */
     bool has_messages : 1;           /* a POST has messages: they are counted, not the POST */

@@ -228,7 +228,7 @@ static void conn_note_answer(struct http_conn *conn, int status,
                              const struct response_headers *headers, size_t len)
 {
     if (conn_is_monitoring(conn)) {
-        return; /* whoever watches the server is no client of it */
+        return; /* a scrape is not a request of a client */
     }
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);

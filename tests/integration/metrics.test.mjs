@@ -202,9 +202,10 @@ test('nothing a client chooses is a label, and no secret is told', async (t) => 
 
 test('the listener of metrics serves nothing else, to no page of a browser, and waits for nobody', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--header-timeout', '1s'] });
+    const elsewhere = `01${(await Session.open(server)).id.slice(2)}`; // of a worker that this listener does not have
     for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console', '/sse', '/notify', '/.well-known/oauth-protected-resource']) {
         assert.equal((await get(metrics, path)).status, 404, path);
-        assert.equal((await get(metrics, path, { 'Mcp-Session-Id': '7' })).status, 404, path);
+        assert.equal((await get(metrics, path, { 'Mcp-Session-Id': elsewhere })).status, 404, path);
     }
     assert.equal((await post(metrics, initialize())).status, 404);
     const once = await get(metrics, '/metrics', { Connection: 'keep-alive' });
