@@ -271,8 +271,8 @@ export class Terminal {
     }
 }
 
-/** The files of the documentation. */
+/** The pages of the documentation, those in folders of docs included. */
 export function pages(root) {
-    const docs = fs.readdirSync(path.join(root, 'docs')).filter((name) => name.endsWith('.md'));
+    const docs = fs.readdirSync(path.join(root, 'docs'), { recursive: true }).filter((name) => name.endsWith('.md'));
     return ['README.md', ...docs.sort().map((name) => `docs/${name}`)];
 }
