@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How many requests a command sends when it is started without options: as many as docs/commands.md says, no more.
+// How many requests a command sends when it is started without options: as many as docs/reference/cli.md says, no more.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,7 +16,7 @@ import { Tree } from './lib/tree.mjs';
 
 const QUIET = 400; // ms without a request: a command that goes on is waiting for something
 const LOOK = 2000; // ms between two looks of `top`
-const page = new URL('../../docs/commands.md', import.meta.url);
+const page = new URL('../../docs/reference/cli.md', import.meta.url);
 
 /** A relay to the server that counts what comes. */
 async function counting(t, server) {
