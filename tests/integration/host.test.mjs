@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// examples/host.c, which docs/host.md explains: two servers of an .mcp.json, one of ours and one on the official SDK; copies
+// examples/host.c, which docs/how-to/build-a-client.md explains: two servers of an .mcp.json, one of ours and one on the official SDK; copies
 // stay live, and a form is filled in.
 
 import assert from 'node:assert/strict';
