@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A whole provider in a hundred lines: dice, of which one is rolled every 100 ms while anybody
- * watches. docs/write-a-provider.md walks through it.
+ * watches. docs/tutorial/first-provider.md walks through it.
  */
 #include <stdatomic.h>
 #include <stdio.h>

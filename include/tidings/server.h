@@ -16,7 +16,7 @@
  *   subscribed. Tools and prompts: <tidings/tool.h>, <tidings/prompt.h>.
  *
  * Order
- *   Configure, then run (or step it inside a loop of your own: docs/embedding.md). Resources may be
+ *   Configure, then run (or step it: docs/how-to/embed-a-server.md). Resources may be
  *   added and removed, and changes announced, before and while it runs; the configuration, mounts,
  *   pages and timers are said before. After it has ended both are refused (TIDINGS_E_CLOSED).
  *
@@ -234,7 +234,7 @@ TIDINGS_API int tidings_server_mount(struct tidings_server *server,
                                      struct tidings_error *err);
 
 /* Find a built-in provider to mount: "file", "system", "command". NULL: no such. `config` is then
- * the JSON object that docs/providers.md describes, such as {"root": "/srv/data"} for files. */
+ * the JSON object of docs/reference/providers.md, such as {"root": "/srv/data"} for files. */
 TIDINGS_API const struct tidings_provider_ops *tidings_provider_find(const char *name);
 
 /* ---- published resources --------------------------------------------------------------------- */

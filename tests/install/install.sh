@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs into the build tree and builds a small program the ways an embedder would: pkg-config with
-# the shared library, with the archive and with a checkout, find_package with both; every example as
-# docs/embedding.md says; a program of the C++ header, which is run; and takes it all away again.
+# the shared library, with the archive and with a checkout, find_package with both; every example, as in
+# docs/how-to/embed-a-server.md; a program of the C++ header, which is run; and takes it all away again.
 #
 # usage: install.sh CMAKE BUILD_DIR CC
 set -eu
