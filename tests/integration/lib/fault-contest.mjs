@@ -62,7 +62,7 @@ function parsed(text) {
 
 /**
  * What an answer says: { is: acknowledged | unknown | failed | refused, reason, body, etag }. Without memory for a
- * reason an answer leaves open what happened (docs/entities.md); published resources are refused by status alone.
+ * reason an answer leaves open what happened (docs/reference/entities.md); published resources are refused by status alone.
  */
 function verdict({ status, json, text, headers }, { of: { kind }, options }) {
     const result = json?.result;
