@@ -278,7 +278,7 @@ typedef bool (*tidings_client_subscription_fn)(void *user,
 /* List the subscriptions of a client that have not ended, oldest URI first. `fn` returns false for
  * no more, and may end the one it is shown. Returns how many there are; `fn` may be NULL. Asks
  * nobody: what the server says of the same is the method dev.tidings/subscriptions/list
- * (docs/extensions.md), by tidings_client_request. */
+ * (docs/reference/extensions.md), by tidings_client_request. */
 TIDINGS_API size_t tidings_client_subscriptions(struct tidings_client *client,
                                                 tidings_client_subscription_fn fn, void *user);
 

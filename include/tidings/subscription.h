@@ -44,7 +44,7 @@ struct tidings_update {
     struct tidings_str from;           /* `kind` is MOVED: the URI it had before */
     struct tidings_str metadata;       /* a JSON object with what is known of the change */
     struct tidings_str value;          /* JSON, where `include` asked for it: an array of contents;
-                                        * with "patch" an object (docs/subscriptions.md) */
+                                        * "patch": see docs/reference/subscriptions.md */
     unsigned merged; /* how many changes this one stands for; with `caught_up` at least so many */
     bool truncated;  /* something it covers changed, not known what: there may have been more */
     bool initial;    /* nothing changed: the state when it was subscribed */
@@ -102,7 +102,7 @@ struct tidings_subscribe_options {
     /* What becomes of it: WATCHING, REFUSED, LOST, GAP, ENDED. NULL: not needed. */
     tidings_state_fn on_state;
     void *user; /* of both */
-    /* A JSON object such as {"windowMs":0,"baseline":"…"}: what docs/subscriptions.md calls
+    /* A JSON object such as {"windowMs":0,"baseline":"…"}: docs/reference/subscriptions.md calls it
      * `dev.tidings/options`; servers that know none pass over them. NULL: none. */
     const char *options;
     /* Of a server in this program alone (a client: TIDINGS_E_UNSUPPORTED; let the server filter, by

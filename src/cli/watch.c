@@ -299,7 +299,7 @@ static int watch_state_save(struct watch_state_file *f, const struct watch_state
  *
  * A cursor speaks for the subscriptions that were there when its message was written: in the legacy
  * era they are made one after the other, so each keeps the one it began with until something is
- * told of it (docs/subscriptions.md, Coming back).
+ * told of it (docs/explanation/delivery.md, "Resume").
  */
 
 #define ANEW "name another file with --state, or remove this one to begin anew"

@@ -43,7 +43,7 @@ struct watch_state_file {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * The options of a subscription (docs/subscriptions.md) from those of the command line, for
+ * The options of a subscription (docs/reference/subscriptions.md) from the command line, for
  * `tidings watch`. Servers of ours know them; others pass over them.
  */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The filters that docs/subscriptions.md shows, taken from the page and asked of the real program, in
+// The filters that docs/reference/subscriptions.md shows, taken from the page and asked of the real program, in
 // both eras: which of a row of changes each lets through.
 
 import assert from 'node:assert/strict';
@@ -10,8 +10,8 @@ import { test } from 'node:test';
 import { RESOURCE, servePublish } from './lib/publish.mjs';
 import { isUpdate, Subscriber } from './lib/subscriber.mjs';
 
-const page = fs.readFileSync(new URL('../../docs/subscriptions.md', import.meta.url), 'utf8');
-const section = page.slice(page.indexOf('\n### Filters\n'), page.indexOf('\n### What an update weighs\n'));
+const page = fs.readFileSync(new URL('../../docs/reference/subscriptions.md', import.meta.url), 'utf8');
+const section = page.split('\n## Filters\n')[1].split('\n## ')[0];
 
 /** Title -> schema, as the page has them. */
 const shown = new Map(

@@ -2,7 +2,7 @@
 //
 // How many bytes an update is, for every shape it can have, in both eras and on every kind of
 // stream: counted on the sockets of real connections and held against the table of
-// docs/subscriptions.md, so that the table stays true.
+// docs/reference/subscriptions.md, so that the table stays true.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -14,7 +14,7 @@ import { Pipe } from './lib/stdio.mjs';
 import { isUpdate, OPTIONS } from './lib/subscriber.mjs';
 import { WebSocketRaw } from './lib/websocket.mjs';
 
-const PAGE = new URL('../../docs/subscriptions.md', import.meta.url);
+const PAGE = new URL('../../docs/reference/subscriptions.md', import.meta.url);
 const ARGS = ['--allow-write', '--publish', 'app:///', '--window', '0', '--keepalive', '1h', '--no-list-changed'];
 const state = (n) => JSON.stringify({ temperature: 20.5 + n, humidity: 40 });
 
@@ -140,7 +140,7 @@ async function weighGateway(t) {
     return (await weigh([server], [ofEvents(events)], { uri }))[0];
 }
 
-test('the table of bytes in docs/subscriptions.md is what is measured', async (t) => {
+test('the table of bytes in docs/reference/subscriptions.md is what is measured', async (t) => {
     const { servers, columns } = await openAll(t);
     const rows = [];
     for (const shape of SHAPES) {
