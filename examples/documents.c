@@ -2,7 +2,7 @@
  *
  * Resources of every kind that a program registers: single ones, templates, containers with
  * children, one in two formats; and a tool that changes one of them. They are those of the
- * documents that tidings follows (docs/profiles.md), so that what the documents print can be tried:
+ * documents that tidings follows (docs/reference/profiles.md), so that you can try what they print:
  *
  *     documents --http 127.0.0.1:5000 --profile gateway &
  *     curl -d '{}' 'http://127.0.0.1:5000/changed?uri=file://data/users.json'

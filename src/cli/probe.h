@@ -20,7 +20,7 @@
 
 enum verdict {
     VERDICT_PASS,
-    VERDICT_FAIL, /* violates a MUST, or does not notify (docs/probe.md) */
+    VERDICT_FAIL, /* violates a MUST, or does not notify (docs/how-to/test-a-server.md) */
     VERDICT_WARN, /* allowed, but clients will feel it */
     VERDICT_SKIP, /* could not be found out, and why */
 };

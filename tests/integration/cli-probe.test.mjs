@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // `tidings probe` against our own server over every transport, against servers that nobody here wrote, and against
-// faulty ones. The tables in docs/probe.md are what comes out; TIDINGS_UPDATE=1 writes them.
+// faulty ones. The tables in docs/how-to/test-a-server.md are what comes out; TIDINGS_UPDATE=1 writes them.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -21,7 +21,7 @@ import { eventually } from './lib/wait.mjs';
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 const everything = here('./node_modules/@modelcontextprotocol/server-everything/dist/index.js');
-const page = here('../../docs/probe.md');
+const page = here('../../docs/how-to/test-a-server.md');
 const node = process.execPath;
 const files = { 'a.txt': 'one\n', 'b.txt': 'two\n' };
 const LONG = 4 * PATIENCE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Without a profile nothing of docs/profiles.md happens: its column "by default", line by line. And how
+// Without a profile nothing of docs/reference/profiles.md happens: its column "by default", line by line. And how
 // a profile is chosen. What each profile does is in document-*.test.mjs.
 
 import assert from 'node:assert/strict';

@@ -12,8 +12,8 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Profiles: one row for each source document, and what follows from a row. docs/profiles.md says
- * the same for people.
+ * Profiles: one row for each source document, and what follows from a row. For people:
+ * docs/reference/profiles.md.
  */
 
 struct profile {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Documents that tidings follows to the letter when asked to (docs/profiles.md): their examples are
+// Documents that tidings follows to the letter when asked to (docs/reference/profiles.md): their examples are
 // replayed against examples/documents, which serves what they name.
 
 import assert from 'node:assert/strict';
