@@ -147,7 +147,7 @@ export class Report {
             .map(([name]) => name);
     }
 
-    /** Whatever the suite has was run, at every revision that it is for, and docs/conformance.md counts as many. */
+    /** Whatever the suite has was run, at every revision that it is for, and docs/design/conformance.md counts as many. */
     complete() {
         const counts = {};
         for (const [name, at] of allScenarios(this.half)) {
@@ -160,10 +160,10 @@ export class Report {
                 }
             }
         }
-        const page = fs.readFileSync(path.join(here, '../../docs/conformance.md'), 'utf8');
+        const page = fs.readFileSync(path.join(here, '../../docs/design/conformance.md'), 'utf8');
         for (const [column, count] of Object.entries(counts)) {
             if (!page.includes(`| ${this.half} | ${column} | ${count} |`)) {
-                this.fail(`docs/conformance.md does not say that ${this.half} has ${count} of ${column}`);
+                this.fail(`docs/design/conformance.md does not say that ${this.half} has ${count} of ${column}`);
             }
         }
     }
