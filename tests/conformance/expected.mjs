@@ -147,7 +147,7 @@ export class Report {
             .map(([name]) => name);
     }
 
-    /** Whatever the suite has was run, at every revision that it is for, and docs/design/conformance.md counts as many. */
+    /** Every scenario ran at each revision that it is for, and docs/design/conformance.md has the same counts. */
     complete() {
         const counts = {};
         for (const [name, at] of allScenarios(this.half)) {
