@@ -166,6 +166,27 @@ test('what a page shows for CMake is what the installed library is tested with',
     }
 });
 
+/** The cells of the first column of the table below a heading, without the head of the table. */
+const firstCells = (text, heading) => text.split(`\n${heading}\n`)[1].split(/\n##+ /)[0].split('\n')
+    .filter((line) => line.startsWith('| ')).slice(1).map((line) => line.split(/(?<!\\)\|/)[1].trim());
+
+/** The commands that a cell names: `entity get`, `at` are two of the group `entity`. */
+function commandsOf(cell, names) {
+    const first = cell.match(/`([a-z-]+)/)[1];
+    return [...cell.matchAll(/`([^`]+)`/g)].map(([, item]) => item.split(' ')).map(([word, next]) => (
+        [`${word} ${next}`, `${first} ${word}`, word].find((name) => names.includes(name))));
+}
+
+test('the reference of the command line has every command and every exit status', () => {
+    const help = JSON.parse(execFileSync(BIN, ['help', '--json'], { env: cleanEnv() }));
+    const text = fs.readFileSync(path.join(root, 'docs/reference/cli.md'), 'utf8');
+    const names = help.commands.filter(({ commands }) => !commands).map(({ name }) => name);
+    const named = firstCells(text, '## Commands').flatMap((cell) => commandsOf(cell, names));
+    assert.deepEqual(names.filter((name) => !named.includes(name)), [], 'commands without a row');
+    const statuses = firstCells(text, '### Exit statuses').flatMap((cell) => cell.split(', ').map(Number));
+    assert.deepEqual(statuses, help.exitStatuses.map(({ status }) => status));
+});
+
 // ---- what would make a page fail ------------------------------------------------------------------
 
 const wrong = [
