@@ -166,9 +166,13 @@ test('what a page shows for CMake is what the installed library is tested with',
     }
 });
 
+/** The cells of each row of the tables in a text. */
+const tableRows = (text) => text.split('\n').filter((line) => line.startsWith('| '))
+    .map((line) => line.split(/(?<!\\)\|/).slice(1, -1).map((cell) => cell.trim()));
+
 /** The cells of the first column of the table below a heading, without the head of the table. */
-const firstCells = (text, heading) => text.split(`\n${heading}\n`)[1].split(/\n##+ /)[0].split('\n')
-    .filter((line) => line.startsWith('| ')).slice(1).map((line) => line.split(/(?<!\\)\|/)[1].trim());
+const firstCells = (text, heading) => tableRows(text.split(`\n${heading}\n`)[1].split(/\n##+ /)[0]).slice(1)
+    .map(([first]) => first);
 
 /** The commands that a cell names: `entity get`, `at` are two of the group `entity`. */
 function commandsOf(cell, names) {
@@ -185,6 +189,23 @@ test('the reference of the command line has every command and every exit status'
     assert.deepEqual(names.filter((name) => !named.includes(name)), [], 'commands without a row');
     const statuses = firstCells(text, '### Exit statuses').flatMap((cell) => cell.split(', ').map(Number));
     assert.deepEqual(statuses, help.exitStatuses.map(({ status }) => status));
+});
+
+test('the reference of the configuration has every option with its default and its choices', () => {
+    const { options } = JSON.parse(execFileSync(BIN, ['help', 'serve', '--json'], { env: cleanEnv() }));
+    const text = fs.readFileSync(path.join(root, 'docs/reference/configuration.md'), 'utf8');
+    const rows = new Map(tableRows(text).filter(([first]) => first.startsWith('`--'))
+        .map(([first, ...rest]) => [first, rest]));
+    const expected = new Map(options.filter(({ name }) => name !== '--help').map((option) => {
+        const form = [option.name, option.metavar?.replaceAll('|', '\\|')].filter(Boolean).join(' ');
+        return [`\`${form}\`${option.repeatable ? ' \\*' : ''}`, option];
+    }));
+    assert.deepEqual([...rows.keys()].sort(), [...expected.keys()].sort());
+    for (const [form, { default: standard, choices = [] }] of expected) {
+        const [shown, meaning] = rows.get(form);
+        assert.equal(standard ?? shown, shown, `the default of ${form}`);
+        assert.deepEqual(choices.filter((choice) => !meaning.includes(`\`${choice}\``)), [], `choices of ${form}`);
+    }
 });
 
 // ---- what would make a page fail ------------------------------------------------------------------
