@@ -5,7 +5,7 @@
 // tools/check-docs. How a page says what is what: lib/pages.mjs.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
@@ -191,7 +191,14 @@ test('the reference of the command line has every command and every exit status'
     assert.deepEqual(statuses, help.exitStatuses.map(({ status }) => status));
 });
 
-test('the reference of the configuration has every option with its default and its choices', () => {
+/** The ends of the range of an option, as the program names them for a value beyond it: `8 to 512`. */
+function rangeOf({ name, kind }) {
+    const beyond = { number: '999999999999', time: '99999h', size: '99999g' }[kind];
+    const { stderr } = spawnSync(BIN, ['config', '--no-config', name, beyond], { env: cleanEnv(), encoding: 'utf8' });
+    return stderr.match(/\(accepted: (\w+) to (\w+)/).slice(1);
+}
+
+test('the reference of the configuration has every option with its default, choices and range', () => {
     const { options } = JSON.parse(execFileSync(BIN, ['help', 'serve', '--json'], { env: cleanEnv() }));
     const text = fs.readFileSync(path.join(root, 'docs/reference/configuration.md'), 'utf8');
     const rows = new Map(tableRows(text).filter(([first]) => first.startsWith('`--'))
@@ -205,6 +212,10 @@ test('the reference of the configuration has every option with its default and i
         const [shown, meaning] = rows.get(form);
         assert.equal(standard ?? shown, shown, `the default of ${form}`);
         assert.deepEqual(choices.filter((choice) => !meaning.includes(`\`${choice}\``)), [], `choices of ${form}`);
+    }
+    for (const [form, option] of [...expected].filter(([, { kind }]) => ['number', 'time', 'size'].includes(kind))) {
+        const [least, most] = rangeOf(option);
+        assert.match(rows.get(form)[1], new RegExp(`\\b${least}( \\([^)]*\\))? to ${most}\\b`), form);
     }
 });
 
