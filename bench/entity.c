@@ -43,7 +43,7 @@ static void make_value(char *out, size_t size, unsigned long n)
 /* ---- ours ------------------------------------------------------------------------------------ */
 
 struct slot {
-    struct keeper_job job;
+    struct store_job job;
     unsigned long n;
 };
 
@@ -51,10 +51,10 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned long submitted, answered, wanted;
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
 } run = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static int upsert(struct keeper_job *job, struct entities *e)
+static int upsert(struct store_job *job, struct entities *e)
 {
     const struct slot *s = (struct slot *)(void *)job;
     char id[32], value[2048];
@@ -76,14 +76,14 @@ static int upsert(struct keeper_job *job, struct entities *e)
     const struct entity_transaction t = {
         .writes = &w, .count = 1, .key = STR(""), .now = (int64_t)time(NULL) * 1000};
     rc = rc == 0 ? entities_transact(e, &t, &arena, &done, &problem, &job->err) : rc;
-    job->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
+    job->is_fatal = rc < 0 && problem.reason == ENTITY_MEDIUM;
     jv_unref(w.value);
     arena_deinit(&arena);
     return rc;
 }
 
-/* On the keeper's thread: the next one goes out at once, as from a client that waits for it. */
-static void answered(struct keeper_job *job, int code)
+/* On the commit thread: the next one goes out at once, as from a client that waits for it. */
+static void answered(struct store_job *job, int code)
 {
     struct slot *s = (struct slot *)(void *)job;
     if (code < 0) {
@@ -98,11 +98,11 @@ static void answered(struct keeper_job *job, int code)
     }
     pthread_mutex_unlock(&run.lock);
     if (more) {
-        keeper_submit(run.keeper, &s->job);
+        commit_thread_submit(run.commit_thread, &s->job);
     }
 }
 
-static int add_type(struct keeper_job *job, struct entities *e)
+static int add_type(struct store_job *job, struct entities *e)
 {
     struct json *schema = NULL;
     int rc = jv_parse(STR(schema_text), JSON_MAX_DEPTH, &schema, &job->err);
@@ -137,23 +137,24 @@ static double ours(unsigned long count, unsigned long in_flight)
     struct store *store = NULL;
     static struct slot slots[64];
     (void)snprintf(path, sizeof path, "%s/ours.db", scratch);
-    if (sqlite_store_open(path, &store, &err) < 0 || keeper_open(store, &run.keeper, &err) < 0) {
+    if (sqlite_store_open(path, &store, &err) < 0 ||
+        commit_thread_open(store, &run.commit_thread, &err) < 0) {
         bench_die("%s", err.text);
     }
     begin_run(1, 1);
     struct slot type = {.job = {.is_write = true, .run = add_type, .done = answered}};
-    keeper_submit(run.keeper, &type.job);
+    commit_thread_submit(run.commit_thread, &type.job);
     await_run();
     begin_run(count, in_flight);
     double begin = now_us(CLOCK_MONOTONIC);
     for (unsigned long i = 0; i < in_flight; i++) {
         slots[i] =
             (struct slot){.job = {.is_write = true, .run = upsert, .done = answered}, .n = i};
-        keeper_submit(run.keeper, &slots[i].job);
+        commit_thread_submit(run.commit_thread, &slots[i].job);
     }
     await_run();
     double took = now_us(CLOCK_MONOTONIC) - begin;
-    keeper_close(run.keeper);
+    commit_thread_close(run.commit_thread);
     (void)unlink(path);
     return took / (double)count;
 }

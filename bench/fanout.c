@@ -312,7 +312,7 @@ static size_t run_turn(const struct plan *plan, enum who who, size_t bytes, stru
     return bytes;
 }
 
-static void figures_init(struct figures *f)
+static void stats_init(struct figures *f)
 {
     bench_samples_init(&f->cpu_us, rounds);
     bench_samples_init(&f->last_ms, rounds * seconds * PER_S_MAX);
@@ -321,7 +321,7 @@ static void figures_init(struct figures *f)
     bench_samples_init(&f->segments, rounds);
 }
 
-static void figures_deinit(struct figures *f)
+static void stats_deinit(struct figures *f)
 {
     bench_samples_deinit(&f->cpu_us);
     bench_samples_deinit(&f->last_ms);
@@ -378,7 +378,7 @@ static void run_plan(const struct plan *plan)
     static double cpu[WHO_COUNT][ROUNDS_MAX];
     size_t bytes = EVENT_BYTES * plan->resources;
     for (enum who who = 0; who < WHO_COUNT; who++) {
-        figures_init(&figures[who]);
+        stats_init(&figures[who]);
     }
     for (unsigned long r = 0; r < rounds; r++) {
         for (enum who who = 0; who < WHO_COUNT; who++) {
@@ -393,7 +393,7 @@ static void run_plan(const struct plan *plan)
     }
     print_plan(plan, bytes, figures, cpu);
     for (enum who who = 0; who < WHO_COUNT; who++) {
-        figures_deinit(&figures[who]);
+        stats_deinit(&figures[who]);
     }
 }
 

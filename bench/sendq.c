@@ -155,7 +155,7 @@ static void write_bare(unsigned long count)
 static void write_queued(struct sendq_batch *batch, unsigned long count)
 {
     for (unsigned long i = 0; i < count; i++) {
-        char *room = sendq_room(&queues[i], event_bytes);
+        char *room = sendq_reserve(&queues[i], event_bytes);
         if (!room) {
             bench_die("out of memory");
         }

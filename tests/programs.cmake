@@ -57,7 +57,7 @@ unit(formats/line)
 unit(formats/merge_patch)
 unit(formats/parse)
 unit(formats/parse_differential LIBS jansson)
-unit(formats/parse_peer)
+unit(formats/parse_lenient)
 unit(formats/pattern)
 unit(formats/pattern_literals)
 unit(formats/pattern_plan)
@@ -118,8 +118,8 @@ unit(store/entities_schemas)
 unit(store/entity_holds)
 unit(store/entity_ids)
 unit(store/entity_recent)
-unit(store/keeper)
-unit(cluster/keeper_follow USES shared_memory shared_memory_log store_steps)
+unit(store/commit_thread)
+unit(cluster/commit_thread_follow USES shared_memory shared_memory_log store_steps)
 unit(store/sqlite_file_history)
 unit(store/timeline)
 unit(store/wal_scan USES wal_made)
@@ -138,7 +138,7 @@ unit(engine/catalog/roots)
 unit(engine/catalog/semantics)
 unit(engine/catalog/watch_hook USES harness_client harness_core harness_delivery harness_json harness_subs)
 unit(engine/core USES harness_client harness_core harness_delivery harness_json harness_provider)
-unit(engine/delivery/allowance USES harness_access harness_client harness_core harness_delivery harness_json
+unit(engine/delivery/client_account USES harness_access harness_client harness_core harness_delivery harness_json
     harness_subs harness_tool)
 unit(engine/delivery/announce USES harness_client harness_core harness_delivery harness_json)
 unit(engine/delivery/bookmark USES harness_access harness_client harness_core harness_delivery harness_json
@@ -187,7 +187,7 @@ unit(engine/protocol/access_enforce USES harness_access harness_client harness_c
 unit(engine/protocol/breadth USES harness_client harness_core harness_delivery harness_json harness_subs)
 unit(engine/protocol/call USES harness_client harness_core harness_delivery harness_json harness_tool)
 unit(engine/protocol/call_ask USES harness_client harness_core harness_delivery harness_json harness_tool)
-unit(engine/protocol/call_kept USES harness_client harness_core harness_delivery harness_json harness_tool)
+unit(engine/protocol/call_retained USES harness_client harness_core harness_delivery harness_json harness_tool)
 unit(engine/protocol/call_on_worker USES harness_client harness_core harness_delivery harness_json
     harness_tool)
 unit(engine/protocol/call_output USES harness_client harness_core harness_delivery harness_json harness_tool)
@@ -204,7 +204,7 @@ unit(engine/protocol/dialect)
 unit(engine/protocol/dialect_profile)
 unit(engine/protocol/dialect_write USES harness_json)
 unit(engine/protocol/fault USES harness_client harness_core harness_delivery harness_json harness_provider)
-unit(engine/protocol/fault_moving USES harness_client harness_core harness_delivery harness_json harness_subs
+unit(engine/protocol/fault_migration USES harness_client harness_core harness_delivery harness_json harness_subs
     nodes)
 unit(engine/protocol/fault_options USES harness_client harness_core harness_delivery harness_json
     harness_subs)
@@ -237,9 +237,9 @@ unit(engine/protocol/rewind USES harness_access harness_client harness_core harn
     harness_subs torn_client)
 unit(engine/protocol/schema_object)
 unit(engine/protocol/session USES harness_client harness_core harness_delivery harness_json harness_provider)
-unit(engine/protocol/session_moving USES harness_client harness_core harness_delivery harness_json
+unit(engine/protocol/session_migration USES harness_client harness_core harness_delivery harness_json
     harness_subs nodes)
-unit(engine/protocol/session_moving_resume USES harness_client harness_core harness_delivery harness_json
+unit(engine/protocol/session_migration_resume USES harness_client harness_core harness_delivery harness_json
     harness_subs nodes)
 unit(engine/protocol/session_store USES harness_client harness_core harness_delivery harness_json harness_subs
     nodes)
@@ -287,11 +287,11 @@ unit(sources/system_parse USES provider_argument provider_explain provider_host 
     provider_write)
 
 # ---- tests/unit/cluster
-unit(cluster/heard)
+unit(cluster/notifications)
 unit(cluster/lease)
 unit(cluster/owner)
-unit(cluster/row_notice)
-unit(cluster/runs)
+unit(cluster/notify_payload)
+unit(cluster/incarnations)
 unit(cluster/store_clock)
 
 # ---- tests/unit/transport
@@ -420,13 +420,13 @@ unit(cli/names_cache)
 unit(cli/options STANDS_IN commands)
 unit(cli/output)
 unit(cli/pages)
-unit(cli/part)
+unit(cli/range)
 unit(cli/servers_file)
 unit(cli/trust)
 
 # ---- tests/contract
-contract(changelog_postgres USES contract/kept_suite postgres)
-contract(changelog_sqlite USES contract/kept_suite)
+contract(changelog_postgres USES contract/durable_suite postgres)
+contract(changelog_sqlite USES contract/durable_suite)
 contract(store_crash USES powercut LIBS sqlite3)
 contract(store_memory USES contract/store_suite)
 contract(store_postgres USES contract/store_suite postgres)
@@ -437,14 +437,14 @@ contract(shared_postgres USES postgres store_steps)
 contract(shared_postgres_failures USES postgres postgres_proxy store_steps)
 contract(shared_postgres_layout USES postgres store_steps)
 contract(shared_postgres_listening USES postgres store_steps)
-contract(shared_postgres_notices USES listeners postgres store_steps)
+contract(shared_postgres_payloads USES listeners postgres store_steps)
 contract(shared_postgres_pages USES postgres store_steps)
 contract(shared_postgres_refused USES postgres store_steps)
 contract(shared_postgres_strangers USES listeners postgres store_steps)
 contract(shared_postgres_tasks USES postgres store_steps)
 contract(shared_postgres_unlocked USES postgres postgres_proxy store_steps)
-contract(sqlite_care USES contract/kept_suite)
-contract(sqlite_layout USES contract/kept_suite)
+contract(sqlite_maintenance USES contract/durable_suite)
+contract(sqlite_layout USES contract/durable_suite)
 contract(store_copy USES contract/store_suite postgres)
 
 # ---- tests/fuzz: the codecs stand on formats; what needs more says ON and the folder
@@ -483,7 +483,7 @@ fuzz(pattern ON server)
 fuzz(pointer)
 fuzz(read_options ON server)
 fuzz(regex)
-fuzz(row_notice ON server)
+fuzz(notify_payload ON server)
 fuzz(rpc)
 fuzz(schema)
 fuzz(seal ON server)

@@ -109,7 +109,8 @@ static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
     if (wanted & LOOP_CHANGED) {
         events = wanted;
     } else if (happened & EPOLLERR && wanted) {
-        (void)loop_poll_want(poll, 0); /* an error that stays must not wake the loop for ever */
+        (void)loop_poll_set_events(poll,
+                                   0); /* an error that stays must not wake the loop for ever */
         events = LOOP_ERROR;
     } else {
         events |= happened & EPOLLIN ? LOOP_READ : 0;
@@ -275,7 +276,7 @@ struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn 
     return NULL;
 }
 
-int loop_poll_want(struct loop_poll *poll, int events)
+int loop_poll_set_events(struct loop_poll *poll, int events)
 {
     events &= LOOP_READ | LOOP_WRITE | LOOP_HANGUP;
     if (events == poll->wanted) {

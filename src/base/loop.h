@@ -51,7 +51,7 @@ const struct durations *loop_turns(const struct loop *loop);
 uint32_t loop_turn_number(const struct loop *loop); /* another in each turn */
 uint64_t loop_now_ms(struct loop *loop);            /* monotonic, cached at the start of the turn */
 
-/* ---- descriptors: level-triggered readiness; the loop never reads, writes or closes them --- */
+/* ---- descriptors: level-triggered readiness; the loop never reads, writes or closes them ---- */
 
 enum loop_event {
     LOOP_READ = 1,
@@ -91,7 +91,7 @@ struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn 
                                         struct tidings_error *err);
 /* 0: none. LOOP_ERROR needs no asking; it comes alone, and once it was reported, there is no
  * interest any more. One system call when the interest changes, none when it does not. */
-int loop_poll_want(struct loop_poll *poll, int events);
+int loop_poll_set_events(struct loop_poll *poll, int events);
 /* For opened ones. No callback after this; frees itself at the end of the turn. Close `fd`
  * afterwards. NULL is fine. */
 void loop_poll_close(struct loop_poll *poll);

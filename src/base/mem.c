@@ -92,12 +92,12 @@ void mem_free_secret(void *p, size_t size)
 
 #ifdef __GLIBC__
 #define KEPT (8 * 1024 * 1024)
-#define KEPT_AFTER_TRIM (128 * 1024)
+#define RETAINED_AFTER_TRIM (128 * 1024)
 #define CONSOLIDATED (96 * 1024) /* freeing so much makes libc look at the end of its memory */
 
 static bool is_bounded;
 
-void mem_bound_kept(void)
+void mem_bound_retained(void)
 {
     is_bounded = mallopt(M_MMAP_THRESHOLD, KEPT) == 1 && mallopt(M_TRIM_THRESHOLD, KEPT) == 1;
 }
@@ -109,14 +109,14 @@ void mem_trim(void)
         return;
     }
     if (is_bounded) {
-        mallopt(M_TRIM_THRESHOLD, KEPT_AFTER_TRIM);
+        mallopt(M_TRIM_THRESHOLD, RETAINED_AFTER_TRIM);
         mem_free(mem_alloc(CONSOLIDATED));
         mallopt(M_TRIM_THRESHOLD, KEPT);
     }
     (void)malloc_trim(0);
 }
 #else
-void mem_bound_kept(void)
+void mem_bound_retained(void)
 {
 }
 
@@ -191,7 +191,7 @@ static struct arena_block *block_create(size_t cap)
 }
 
 /* A block with room for `size` bytes. */
-static struct arena_block *arena_room(struct arena *a, size_t size)
+static struct arena_block *arena_reserve(struct arena *a, size_t size)
 {
     struct arena_block *head = a->head;
     if (head && head->cap - head->used >= size) {
@@ -226,7 +226,7 @@ void *arena_alloc(struct arena *a, size_t size)
         return NULL;
     }
     size_t rounded = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    struct arena_block *block = arena_room(a, rounded);
+    struct arena_block *block = arena_reserve(a, rounded);
     if (!block) {
         return NULL;
     }

@@ -23,7 +23,7 @@ void mem_trim(void);
 /* For a program of our own, once, before threads: what libc keeps of freed memory is bounded (8 MiB
  * for each thread), and mem_trim may have all of it. libc would learn to keep more with every large
  * block that is freed. */
-void mem_bound_kept(void);
+void mem_bound_retained(void);
 
 /* The same two for providers; <tidings/provider.h> declares them for the public. */
 TIDINGS_API void *tidings_alloc(size_t bytes);

@@ -54,11 +54,11 @@ static void close_fds(int fds[FDS])
 static int lift(int fd)
 {
     int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_OURS);
-    int kept = errno;
+    int saved_errno = errno;
     if (fd >= 0) {
         close(fd);
     }
-    errno = kept;
+    errno = saved_errno;
     return high;
 }
 
@@ -151,9 +151,9 @@ static pid_t spawn_fork(const struct spawn_options *o, const int fds[FDS])
     if (pid == 0) {
         become(o, fds, parent); // NOLINT(clang-analyzer-unix.Vfork): likewise
     }
-    int kept = errno;
+    int saved_errno = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = kept;
+    errno = saved_errno;
     return pid;
 }
 

@@ -83,7 +83,7 @@ static int buf_grow(struct buf *b, size_t need)
     return 0;
 }
 
-int buf_make_room(struct buf *b, size_t more)
+int buf_reserve_one(struct buf *b, size_t more)
 {
     if (b->failed) {
         return b->failed;

@@ -60,14 +60,14 @@ void buf_init(struct buf *b, size_t max_bytes);
 /* One for secrets: memory that it lets go of, also when it grows, is wiped (not what is detached).
  */
 void buf_init_secret(struct buf *b, size_t max_bytes);
-void buf_deinit(struct buf *b);                /* frees; the buffer may be used again */
-void buf_clear(struct buf *b);                 /* len 0 and failed 0, keeps the memory */
-int buf_make_room(struct buf *b, size_t more); /* for buf_reserve */
+void buf_deinit(struct buf *b);                  /* frees; the buffer may be used again */
+void buf_clear(struct buf *b);                   /* len 0 and failed 0, keeps the memory */
+int buf_reserve_one(struct buf *b, size_t more); /* for buf_reserve */
 
 /* Room for `more` bytes beyond len. */
 static inline int buf_reserve(struct buf *b, size_t more)
 {
-    return !b->failed && more < b->cap - b->len ? 0 : buf_make_room(b, more);
+    return !b->failed && more < b->cap - b->len ? 0 : buf_reserve_one(b, more);
 }
 
 static inline int buf_put(struct buf *b, const void *bytes, size_t len)

@@ -3,13 +3,14 @@
  * Mailboxes: a stack that senders push to without a lock, and a way to wake the owner.
  *
  * Invariant: `newest` is the stack of what was sent and not collected yet, linked by `next` from
- * the newest to the oldest, or CLOSED. Nobody ever pops one letter: the owner takes the whole stack
- * and turns it over into `batch`, so the order is that of the pushes and there is no ABA. The owner
- * is woken only when the stack was empty: whoever finds it filled knows that somebody wakes it.
+ * the newest to the oldest, or CLOSED. Nobody ever pops one message: the owner takes the whole
+ * stack and turns it over into `batch`, so the order is that of the pushes and there is no ABA. The
+ * owner is woken only when the stack was empty: whoever finds it filled knows that somebody wakes
+ * it.
  *
  * `senders` counts those between the push and the end of the wake-up. Closing waits for them, after
  * CLOSED is in place: a sender can therefore never touch a wake-up that is gone, nor memory that is
- * gone, although its letter may have been delivered before it is done.
+ * gone, although its message may have been delivered before it is done.
  *
  * Only blocking mailboxes have a lock: it guards `batch`, which several threads take from, and the
  * condition they wait for.
@@ -44,12 +45,12 @@ struct mailbox {
 static struct list closed_mark;
 #define CLOSED (&closed_mark)
 
-static void mailbox_drop_all(struct list *letters)
+static void mailbox_drop_all(struct list *messages)
 {
-    while (!list_empty(letters)) {
-        struct letter *letter = list_entry(letters->next, struct letter, link);
-        list_remove(&letter->link);
-        letter->drop(letter);
+    while (!list_empty(messages)) {
+        struct thread_message *message = list_entry(messages->next, struct thread_message, link);
+        list_remove(&message->link);
+        message->drop(message);
     }
 }
 
@@ -73,7 +74,7 @@ static bool is_closed(struct mailbox *m)
     return atomic_load_explicit(&m->newest, memory_order_acquire) == CLOSED;
 }
 
-/* At most `max` letters of those that are inside now. The caller holds a reference: a letter may
+/* At most `max` messages of those that are inside now. The caller holds a reference: a message may
  * close the mailbox, which also empties the batch. */
 static size_t deliver_some(struct mailbox *m, size_t max)
 {
@@ -82,9 +83,9 @@ static size_t deliver_some(struct mailbox *m, size_t max)
         mailbox_collect(m, &m->batch, NULL);
     }
     while (delivered < max && !list_empty(&m->batch)) {
-        struct letter *letter = list_entry(m->batch.next, struct letter, link);
-        list_remove(&letter->link);
-        letter->deliver(letter, m->owner);
+        struct thread_message *message = list_entry(m->batch.next, struct thread_message, link);
+        list_remove(&message->link);
+        message->deliver(message, m->owner);
         delivered++;
     }
     return delivered;
@@ -218,23 +219,23 @@ static void mailbox_wake(struct mailbox *m, bool was_empty)
     }
 }
 
-void mailbox_send(struct mailbox *m, struct letter *letter)
+void mailbox_send(struct mailbox *m, struct thread_message *message)
 {
     /* Before the look at `newest`, in one order with what mailbox_close does the other way round.
      */
     atomic_fetch_add(&m->senders, 1);
     struct list *head = atomic_load(&m->newest);
     do {
-        letter->link.next = head;
+        message->link.next = head;
     } while (head != CLOSED &&
-             !atomic_compare_exchange_weak_explicit(&m->newest, &head, &letter->link,
+             !atomic_compare_exchange_weak_explicit(&m->newest, &head, &message->link,
                                                     memory_order_acq_rel, memory_order_acquire));
     if (head != CLOSED) {
         mailbox_wake(m, head == NULL);
     }
     atomic_fetch_sub_explicit(&m->senders, 1, memory_order_release);
     if (head == CLOSED) {
-        letter->drop(letter);
+        message->drop(message);
     }
 }
 
@@ -256,8 +257,8 @@ static struct timespec mailbox_later(int ms)
     return at;
 }
 
-/* With the lock held: until there is a letter, the mailbox closes, or time is up. */
-static void await_letter(struct mailbox *m, int timeout_ms)
+/* With the lock held: until there is a message, the mailbox closes, or time is up. */
+static void await_message(struct mailbox *m, int timeout_ms)
 {
     struct timespec deadline = mailbox_later(timeout_ms < 0 ? 0 : timeout_ms);
     bool is_over = timeout_ms == 0;
@@ -277,17 +278,17 @@ static void await_letter(struct mailbox *m, int timeout_ms)
 bool mailbox_wait(struct mailbox *m, int timeout_ms)
 {
     assert(m->is_blocking);
-    struct letter *letter = NULL;
+    struct thread_message *message = NULL;
     pthread_mutex_lock(&m->lock);
-    await_letter(m, timeout_ms);
+    await_message(m, timeout_ms);
     bool is_open = !is_closed(m);
     if (!list_empty(&m->batch)) {
-        letter = list_entry(m->batch.next, struct letter, link);
-        list_remove(&letter->link);
+        message = list_entry(m->batch.next, struct thread_message, link);
+        list_remove(&message->link);
     }
     pthread_mutex_unlock(&m->lock);
-    if (letter) {
-        letter->deliver(letter, m->owner);
+    if (message) {
+        message->deliver(message, m->owner);
     }
     return is_open;
 }
@@ -299,8 +300,8 @@ bool mailbox_is_empty(struct mailbox *m)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Starting and joining a thread that has a loop and a mailbox. The request to stop is a letter like
- * any other, so it comes after those sent before it.
+ * Starting and joining a thread that has a loop and a mailbox. The request to stop is a message
+ * like any other, so it comes after those sent before it.
  */
 
 int actor_init(struct actor *a, void *owner, struct tidings_error *err)
@@ -338,20 +339,20 @@ int actor_start(struct actor *a, const char *name, struct tidings_error *err)
     return 0;
 }
 
-struct stop_letter {
-    struct letter letter;
+struct stop_message {
+    struct thread_message message;
     struct loop *loop;
 };
 
-static void deliver_stop(struct letter *letter, void *owner)
+static void deliver_stop(struct thread_message *message, void *owner)
 {
     (void)owner;
-    loop_stop(list_entry(letter, struct stop_letter, letter)->loop);
+    loop_stop(list_entry(message, struct stop_message, message)->loop);
 }
 
-static void drop_stop(struct letter *letter)
+static void drop_stop(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
 void actor_stop(struct actor *a)
@@ -359,9 +360,9 @@ void actor_stop(struct actor *a)
     if (!a->running) {
         return;
     }
-    struct stop_letter stop = {{.deliver = deliver_stop, .drop = drop_stop}, a->loop};
-    list_init(&stop.letter.link);
-    mailbox_send(a->mailbox, &stop.letter);
+    struct stop_message stop = {{.deliver = deliver_stop, .drop = drop_stop}, a->loop};
+    list_init(&stop.message.link);
+    mailbox_send(a->mailbox, &stop.message);
     pthread_join(a->thread, NULL);
     a->running = false;
 }
@@ -379,10 +380,10 @@ void actor_deinit(struct actor *a)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A pool of threads around one blocking mailbox: a job is a letter, and all threads wait for the
+ * A pool of threads around one blocking mailbox: a job is a message, and all threads wait for the
  * next.
  *
- * A thread ends when it gets its own *last letter*. Those are sent after everything else, so what
+ * A thread ends when it gets its own *last message*. Those are sent after everything else, so what
  * is waiting runs first. Signals stay blocked in the threads: they belong to the program.
  * Deliberately no priorities and no cancelling: a job that may be cancelled asks its owner.
  */
@@ -390,7 +391,7 @@ void actor_deinit(struct actor *a)
 #define POOL_MAX_THREADS 1024u
 
 struct pool_thread {
-    struct letter last; /* sent when the pool goes; ends whichever thread gets it */
+    struct thread_message last; /* sent when the pool goes; ends whichever thread gets it */
     pthread_t id;
 };
 
@@ -406,34 +407,34 @@ struct pool {
 };
 
 struct job {
-    struct letter letter;
+    struct thread_message message;
     void (*run)(void *job);
     void *job;
 };
 
 static _Thread_local bool got_last;
 
-static void last_deliver(struct letter *letter, void *owner)
+static void last_deliver(struct thread_message *message, void *owner)
 {
-    (void)letter;
+    (void)message;
     (void)owner;
     got_last = true;
 }
 
-static void last_drop(struct letter *letter)
+static void last_drop(struct thread_message *message)
 {
-    (void)letter; /* lies in the pool */
+    (void)message; /* lies in the pool */
 }
 
-static void pool_job_drop(struct letter *letter)
+static void pool_job_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct job, letter));
+    mem_free(list_entry(message, struct job, message));
 }
 
-static void pool_job_deliver(struct letter *letter, void *owner)
+static void pool_job_deliver(struct thread_message *message, void *owner)
 {
     struct pool *p = owner;
-    struct job *job = list_entry(letter, struct job, letter);
+    struct job *job = list_entry(message, struct job, message);
     void (*run)(void *) = job->run;
     void *argument = job->job;
     atomic_fetch_sub_explicit(&p->waiting, 1, memory_order_relaxed);
@@ -479,13 +480,13 @@ void pool_destroy(struct pool *p)
     }
     atomic_store(&p->is_closing, true);
     for (unsigned i = 0; i < p->running; i++) {
-        p->threads[i].last = (struct letter){.deliver = last_deliver, .drop = last_drop};
+        p->threads[i].last = (struct thread_message){.deliver = last_deliver, .drop = last_drop};
         mailbox_send(p->jobs, &p->threads[i].last);
     }
     for (unsigned i = 0; i < p->running; i++) {
         (void)pthread_join(p->threads[i].id, NULL);
     }
-    /* Jobs that other jobs slipped in behind the last letters, or that never got a thread. */
+    /* Jobs that other jobs slipped in behind the last messages, or that never got a thread. */
     while (mailbox_drain(p->jobs) > 0) {
     }
     mailbox_close(p->jobs);
@@ -539,7 +540,7 @@ int pool_submit(struct pool *p, void (*run)(void *job), void *job)
         return rc;
     }
     *waiting = (struct job){
-        .letter = {.deliver = pool_job_deliver, .drop = pool_job_drop}, .run = run, .job = job};
-    mailbox_send(p->jobs, &waiting->letter);
+        .message = {.deliver = pool_job_deliver, .drop = pool_job_drop}, .run = run, .job = job};
+    mailbox_send(p->jobs, &waiting->message);
     return 0;
 }

@@ -246,7 +246,7 @@ static void answers_ask(const struct cli *cli, struct tidings_question *q)
 
 #define INPUT_MAX (16u << 20)
 
-char *given_bytes(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
+char *input_bytes(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
 {
     bool is_input = strcmp(path, "-") == 0;
     FILE *in = is_input ? stdin : fopen(path, "rbe");
@@ -293,13 +293,13 @@ fail:
     return NULL;
 }
 
-char *given_json(const char *argument, struct tidings_error *err)
+char *input_json(const char *argument, struct tidings_error *err)
 {
     struct tidings_error why = {0};
     size_t len = 0;
     char *input = NULL;
     if (strcmp(argument, "-") == 0 || argument[0] == '@') {
-        input = given_bytes(argument[0] == '@' ? argument + 1 : "-", INPUT_MAX, &len, err);
+        input = input_bytes(argument[0] == '@' ? argument + 1 : "-", INPUT_MAX, &len, err);
         if (!input) {
             return NULL;
         }
@@ -347,7 +347,7 @@ static int answers_read(struct answers *a, struct tidings_error *err)
     const char *given = a->cli->answer;
     char quoted[16];
     snprintf(quoted, sizeof(quoted), "\"%.12s\"", given);
-    a->json = given_json(answers_is_word(quoted) ? quoted : given, err);
+    a->json = input_json(answers_is_word(quoted) ? quoted : given, err);
     if (!a->json) {
         struct tidings_error why = *err;
         bool is_file = given[0] == '@' && why.code != TIDINGS_E_PARSE;
@@ -438,7 +438,7 @@ static void answers_show(const struct answers *a, struct tidings_question *q)
     }
 }
 
-int answers_judge(const struct answers *a, struct tidings_error *err)
+int answers_check(const struct answers *a, struct tidings_error *err)
 {
     if (a->unanswered == 0) {
         return 0;
@@ -507,7 +507,7 @@ static void answers_on_roots(void *user, struct tidings_question *q)
     if (!text || tidings_question_answer(q, tidings_str(text), &err) < 0) {
         tidings_question_refuse(q, "the roots cannot be told");
     }
-    a->has_told_roots = true;
+    a->has_sent_roots = true;
     free(text);
 }
 

@@ -17,7 +17,7 @@ struct answers {
     const struct cli *cli; /* with --answer and --roots */
     char *json;            /* of --answer, compact */
     size_t next;           /* of an array: the next one */
-    bool has_told_roots;
+    bool has_sent_roots;
     unsigned unanswered; /* questions that nobody could answer, … */
     unsigned unfit;      /* … of them those that an answer was given to which does not fit */
 };
@@ -26,7 +26,7 @@ struct answers {
 int answers_begin(struct answers *a, struct tidings_client *client, struct tidings_error *err);
 void answers_end(struct answers *a); /* behind that */
 /* 0, or that something was not answered, with what to do about it. */
-int answers_judge(const struct answers *a, struct tidings_error *err);
+int answers_check(const struct answers *a, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
  * What is given to a command: JSON as an argument, or the name of a file or standard input that
@@ -35,9 +35,9 @@ int answers_judge(const struct answers *a, struct tidings_error *err);
 
 /* JSON from the command line: the text itself, "-" for standard input, "@FILE" for a file. Compact,
  * tidings_free it. NULL with `err`. */
-char *given_json(const char *argument, struct tidings_error *err);
+char *input_json(const char *argument, struct tidings_error *err);
 
 /* All of a file, or of standard input for "-", up to `max` bytes; free it. NULL with `err`. */
-char *given_bytes(const char *path, size_t max, size_t *ret_len, struct tidings_error *err);
+char *input_bytes(const char *path, size_t max, size_t *ret_len, struct tidings_error *err);
 
 #endif

@@ -69,13 +69,13 @@ struct bench {
     struct bench_client *clients;
     size_t count;
     int epoll;
-    struct measured asked, told; /* the two phases */
+    struct measured asked, fanout; /* the two phases */
     /* requests under way: */
     uint64_t sent, ends_us;
     size_t under_way;
     /* the change under way: */
     uint64_t change_us; /* when it began; 0: none */
-    size_t hearers, heard, lost;
+    size_t hearers, received, lost;
     pid_t child;
     bool is_calling; /* the tool is */
 };
@@ -241,7 +241,7 @@ static void bench_load_turn(struct bench *b, int ms)
         if (tidings_client_step(c->client, 0, &err) < 0 && !c->has_failed) {
             c->has_failed = true;
             epoll_ctl(b->epoll, EPOLL_CTL_DEL, tidings_client_fd(c->client), NULL);
-            bench_load_remember(b->hearers > 0 ? &b->told : &b->asked, err.text);
+            bench_load_remember(b->hearers > 0 ? &b->fanout : &b->asked, err.text);
         }
     }
 }
@@ -351,10 +351,10 @@ static void bench_load_on_update(void *user, const struct tidings_update *u)
     struct bench_client *c = user;
     struct bench *b = c->bench;
     (void)u;
-    if (b->change_us > 0 && c->last_change != b->told.changes) {
-        c->last_change = b->told.changes;
-        histogram_add(&b->told.times, bench_now() - b->change_us);
-        b->heard++;
+    if (b->change_us > 0 && c->last_change != b->fanout.changes) {
+        c->last_change = b->fanout.changes;
+        histogram_add(&b->fanout.times, bench_now() - b->change_us);
+        b->received++;
     }
 }
 
@@ -372,7 +372,7 @@ static void bench_load_on_state(void *user, const struct tidings_state_event *e)
     } else if (e->state == TIDINGS_STATE_REFUSED || e->state == TIDINGS_STATE_DISCONNECTED) {
         char why[160];
         snprintf(why, sizeof(why), "%.*s", (int)e->reason.len, e->reason.ptr);
-        bench_load_remember(&c->bench->told, why);
+        bench_load_remember(&c->bench->fanout, why);
     }
 }
 
@@ -383,8 +383,8 @@ static void on_published(void *user, struct tidings_str result, const struct tid
     (void)error;
     b->is_calling = false;
     if (err || is_true_at(result, "/isError")) {
-        b->told.errors++;
-        bench_load_remember(&b->told, err ? err->text : "the tool publish failed");
+        b->fanout.errors++;
+        bench_load_remember(&b->fanout, err ? err->text : "the tool publish failed");
     }
 }
 
@@ -397,7 +397,7 @@ static int bench_load_call_tool(struct bench *b, struct tidings_error *err)
     fputs("{\"name\":\"publish\",\"arguments\":{\"uri\":", t.out);
     put_quoted(t.out, tidings_str(b->uri));
     fprintf(t.out, ",\"text\":\"tidings bench, change %llu\\n\"}}",
-            (unsigned long long)b->told.changes);
+            (unsigned long long)b->fanout.changes);
     char *params = json_text_take(&t);
     struct tidings_client_asking asking = {
         .method = "tools/call", .params = params, .on_answer = on_published, .user = b};
@@ -429,8 +429,8 @@ static bool is_made(struct bench *b)
     if (b->child > 0 && waitpid(b->child, &status, WNOHANG) == b->child) {
         b->child = 0;
         if (status != 0) {
-            b->told.errors++;
-            bench_load_remember(&b->told, "the command of --change failed");
+            b->fanout.errors++;
+            bench_load_remember(&b->fanout, "the command of --change failed");
         }
     }
     return b->child == 0 && !b->is_calling;
@@ -440,33 +440,33 @@ static bool is_made(struct bench *b)
 static bool bench_load_is_over(struct bench *b)
 {
     if (remote_caught) {
-        bench_load_end(&b->told, "interrupted");
+        bench_load_end(&b->fanout, "interrupted");
     } else if (b->lost >= b->count) {
-        bench_load_end(&b->told, "the server went away");
-    } else if (b->told.errors > 0) {
-        bench_load_end(&b->told, "a change failed");
+        bench_load_end(&b->fanout, "the server went away");
+    } else if (b->fanout.errors > 0) {
+        bench_load_end(&b->fanout, "a change failed");
     }
-    return b->told.ended[0] != '\0';
+    return b->fanout.ended[0] != '\0';
 }
 
 static int one_change(struct bench *b, struct tidings_error *err)
 {
-    b->told.changes++;
-    b->heard = 0;
+    b->fanout.changes++;
+    b->received = 0;
     b->change_us = bench_now();
     uint64_t cpu = cpu_now();
     int rc = b->change ? bench_load_run_command(b, err) : bench_load_call_tool(b, err);
     uint64_t due = b->change_us + LATE_US;
-    while (rc == 0 && b->heard < b->hearers && !bench_load_is_over(b) && bench_now() < due) {
+    while (rc == 0 && b->received < b->hearers && !bench_load_is_over(b) && bench_now() < due) {
         bench_load_turn(b, 100);
         (void)is_made(b);
     }
-    b->told.elapsed += bench_now() - b->change_us;
-    b->told.cpu += cpu_now() - cpu;
+    b->fanout.elapsed += bench_now() - b->change_us;
+    b->fanout.cpu += cpu_now() - cpu;
     while (rc == 0 && !is_made(b) && !remote_caught && bench_now() < due) {
         bench_load_turn(b, 1);
     }
-    b->told.missed += remote_caught ? 0 : b->hearers - b->heard; /* they had no time */
+    b->fanout.missed += remote_caught ? 0 : b->hearers - b->received; /* they had no time */
     b->change_us = 0;
     uint64_t quiet = bench_now() + PAUSE_US;
     while (bench_now() < quiet && !remote_caught) {
@@ -491,12 +491,12 @@ static int subscribe_all(struct bench *b, struct tidings_error *err)
     }
     return b->hearers > 0 ? 0
                           : tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                                         "nobody could subscribe: %.150s", b->told.why);
+                                         "nobody could subscribe: %.150s", b->fanout.why);
 }
 
 static int bench_fanout(struct bench *b, struct tidings_error *err)
 {
-    struct measured *m = &b->told;
+    struct measured *m = &b->fanout;
     uint64_t shown = 0;
     int rc = bench_open(b, b->listens, err);
     if (rc == 0) {
@@ -586,8 +586,8 @@ static void put_bars(const struct histogram *h)
     }
 }
 
-static void tell_phase(const struct bench *b, const char *name, const struct measured *m,
-                       size_t clients)
+static void print_phase(const struct bench *b, const char *name, const struct measured *m,
+                        size_t clients)
 {
     put_style(&b->cli, stdout, STYLE_BOLD);
     fputs(name, stdout);
@@ -630,14 +630,14 @@ static int bench_report(const struct bench *b)
         fputc(',', stdout);
         put_phase("requests", &b->asked, b->connections);
         fputc(',', stdout);
-        put_phase("fanout", &b->told, b->hearers);
+        put_phase("fanout", &b->fanout, b->hearers);
         fputs("}\n", stdout);
     } else {
-        tell_phase(b, "requests", &b->asked, b->connections);
-        tell_phase(b, "fan-out", &b->told, b->hearers);
+        print_phase(b, "requests", &b->asked, b->connections);
+        print_phase(b, "fan-out", &b->fanout, b->hearers);
     }
-    bool is_bad = b->asked.errors + b->asked.missed + b->told.errors + b->told.missed > 0 ||
-                  b->asked.ended[0] || b->told.ended[0] || (b->is_wanted && !b->told.was_done);
+    bool is_bad = b->asked.errors + b->asked.missed + b->fanout.errors + b->fanout.missed > 0 ||
+                  b->asked.ended[0] || b->fanout.ended[0] || (b->is_wanted && !b->fanout.was_done);
     int written = command_finish("bench");
     return is_bad ? 1 : written;
 }
@@ -708,14 +708,14 @@ static int measure(struct bench *b, struct tidings_error *err)
     }
     b->is_wanted = b->change || b->touches;
     if (!b->is_wanted) {
-        snprintf(b->told.why, sizeof(b->told.why), "--change or --touch brings changes about");
+        snprintf(b->fanout.why, sizeof(b->fanout.why), "--change or --touch brings changes about");
     } else if (b->asked.ended[0]) {
-        snprintf(b->told.why, sizeof(b->told.why), "%s", b->asked.ended);
-    } else if (bench_fanout(b, err) < 0 && b->told.changes == 0) {
+        snprintf(b->fanout.why, sizeof(b->fanout.why), "%s", b->asked.ended);
+    } else if (bench_fanout(b, err) < 0 && b->fanout.changes == 0) {
         /* What was measured before is told all the same. */
-        snprintf(b->told.why, sizeof(b->told.why), "%.190s", err->text);
-    } else if (b->told.changes == 0 && !b->told.why[0]) {
-        snprintf(b->told.why, sizeof(b->told.why), "%s", b->told.ended);
+        snprintf(b->fanout.why, sizeof(b->fanout.why), "%.190s", err->text);
+    } else if (b->fanout.changes == 0 && !b->fanout.why[0]) {
+        snprintf(b->fanout.why, sizeof(b->fanout.why), "%s", b->fanout.ended);
     }
     bench_close(b);
     return 0;

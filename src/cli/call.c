@@ -45,7 +45,7 @@ static void request_hint_era(struct tidings_client *client, struct tidings_error
 
 static int request_send(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    char *params = cli->arg_count > 1 ? given_json(cli->args[1], err) : NULL;
+    char *params = cli->arg_count > 1 ? input_json(cli->args[1], err) : NULL;
     if (cli->arg_count > 1 && !params) {
         return err->code;
     }
@@ -175,8 +175,8 @@ static void tool_on_progress(void *user, double progress, double total, struct t
     (void)user;
     fputs("\r\x1b[K", stderr);
     if (total > 0) {
-        double part = 100 * progress / total;
-        fprintf(stderr, "%3.0f %% ", part < 0 ? 0 : part > 100 ? 100 : part);
+        double range = 100 * progress / total;
+        fprintf(stderr, "%3.0f %% ", range < 0 ? 0 : range > 100 ? 100 : range);
     } else {
         fprintf(stderr, "%.0f ", progress);
     }
@@ -436,7 +436,7 @@ static char *call_make_arguments(struct call *c, struct tidings_client *client,
                                  struct tidings_error *err)
 {
     if (c->arguments) {
-        char *given = given_json(c->arguments, err);
+        char *given = input_json(c->arguments, err);
         if (given && given[0] != '{') {
             tidings_fail(err, TIDINGS_E_INVALID,
                          "--args takes a JSON object, such as '{\"name\": \"value\"}'");

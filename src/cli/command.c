@@ -392,9 +392,9 @@ static bool to_time(const char *text, uint64_t *ret)
         return false;
     }
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        uint64_t ms = units[i].ms, part = (billionths * ms + 999999999) / 1000000000;
-        if (strcmp(unit, units[i].unit) == 0 && n <= (UINT64_MAX - part) / ms) {
-            *ret = n * ms + part;
+        uint64_t ms = units[i].ms, range = (billionths * ms + 999999999) / 1000000000;
+        if (strcmp(unit, units[i].unit) == 0 && n <= (UINT64_MAX - range) / ms) {
+            *ret = n * ms + range;
             return ms > 1 || *end != '.';
         }
     }

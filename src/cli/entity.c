@@ -12,7 +12,7 @@
 #include "cli/answer.h"
 #include "cli/call.h"
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 #include "cli/remote.h"
 
 struct entity {
@@ -289,7 +289,7 @@ static int entity_write_value(struct cli *cli, struct tidings_client *client, co
                               const char *more, struct tidings_error *err)
 {
     struct json_text t;
-    char *json = given_json(cli->arg_count > 1 ? cli->args[1] : "-", err);
+    char *json = input_json(cli->arg_count > 1 ? cli->args[1] : "-", err);
     if (!json) {
         return err->code;
     }
@@ -336,7 +336,7 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
         return tidings_fail(err, TIDINGS_E_INVALID, "a type is NAME@VERSION, not '%.80s'",
                             cli->args[0]);
     }
-    char *schema = given_json(cli->arg_count > 1 ? cli->args[1] : "-", err);
+    char *schema = input_json(cli->arg_count > 1 ? cli->args[1] : "-", err);
     if (!schema || !json_text_begin(&t)) {
         tidings_free(schema);
         return err->code ? err->code : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

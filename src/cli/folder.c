@@ -344,11 +344,11 @@ int folder_add(int fd, struct tidings_str bytes)
 }
 
 /* Up to `len` bytes from the beginning of which `at` were read; 0 also when they cannot be. */
-static size_t read_at(int fd, char *part, size_t len, off_t at)
+static size_t read_at(int fd, char *range, size_t len, off_t at)
 {
     size_t done = 0;
     for (ssize_t n = 1; n > 0 && done<len; done += n> 0 ? (size_t)n : 0) {
-        n = pread(fd, part + done, len - done, at + (off_t)done);
+        n = pread(fd, range + done, len - done, at + (off_t)done);
     }
     return done;
 }

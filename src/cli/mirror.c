@@ -18,7 +18,7 @@
 
 #include "cli/folder.h"
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 
 /* -------------------------------------------------------------------------------------------------
  * Reads a resource into a file, part by part where the server gives parts.
@@ -28,7 +28,8 @@
 #define PAUSE_MS 500 /* a file that changed less than two seconds ago may change unseen */
 
 /* 1: it is of another state than the first. */
-static int take_part(struct fetch *f, const struct part *p, int64_t at, struct tidings_error *err)
+static int fetch_take_range(struct fetch *f, const struct range *p, int64_t at,
+                            struct tidings_error *err)
 {
     const char *etag = p->etag ? p->etag : "";
     bool is_more = p->to < p->total;
@@ -41,8 +42,8 @@ static int take_part(struct fetch *f, const struct part *p, int64_t at, struct t
         }
     }
     int64_t skip = at - p->from;
-    bool is_same = p->total == f->total && strcmp(etag, f->state) == 0 && (p->is_part || at == 0) &&
-                   skip >= 0 && skip <= PART_OVERLAP_MAX;
+    bool is_same = p->total == f->total && strcmp(etag, f->state) == 0 &&
+                   (p->is_range || at == 0) && skip >= 0 && skip <= RANGE_OVERLAP_MAX;
     bool is_safe = at == 0 ? !is_more || strncmp(etag, "W/", 2) != 0 : is_same;
     if (!is_safe) {
         return 1;
@@ -61,15 +62,15 @@ static int fetch_once(struct fetch *f, struct tidings_error *err)
     int64_t at = 0;
     bool is_more = true;
     while (is_more) {
-        struct part p;
-        int rc = part_get(f->client, f->uri, at, &f->piece, &p, err);
+        struct range p;
+        int rc = range_get(f->client, f->uri, at, &f->piece, &p, err);
         if (rc == TIDINGS_E_INVALID && at > 0) {
             rc = 1; /* it ends before */
         }
-        rc = rc == 0 ? take_part(f, &p, at, err) : rc;
+        rc = rc == 0 ? fetch_take_range(f, &p, at, err) : rc;
         at = p.to;
         is_more = p.to < p.total;
-        part_release(&p);
+        range_release(&p);
         if (rc != 0) {
             return rc;
         }
@@ -90,7 +91,7 @@ static bool begin_again(struct fetch *f)
 static int fetch_run(struct fetch *f, struct tidings_error *err)
 {
     int rc = 1;
-    f->piece = PART_BYTES;
+    f->piece = RANGE_BYTES;
     for (unsigned i = 0; i < TRIES && rc == 1; i++) {
         rc = i > 0 && !begin_again(f) ? tidings_fail(err, TIDINGS_E_IO, "%s", strerror(errno))
                                       : fetch_once(f, err);
@@ -550,10 +551,10 @@ static void mirror_state_remove(struct mirror_state *s, struct mirrored *m)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static void mirror_tell(struct mirror *m, enum mirror_result deed, struct tidings_str uri,
-                        const char *reason)
+static void mirror_report(struct mirror *m, enum mirror_result deed, struct tidings_str uri,
+                          const char *reason)
 {
-    m->tell(m->user, deed, uri, reason);
+    m->report(m->user, deed, uri, reason);
 }
 
 static const char *mirror_path_of(struct mirror *m, struct tidings_str uri,
@@ -590,13 +591,13 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     int errnum = folder_stat(m->root, it->path, &st);
     struct tidings_str uri = tidings_str(it->uri);
     if (errnum == 0 && !it->is_directory && !mirror_is_untouched(it, &st) && !m->forces) {
-        mirror_tell(m, MIRROR_KEPT, uri, "the server removed it, but it was changed here");
+        mirror_report(m, MIRROR_KEPT, uri, "the server removed it, but it was changed here");
     } else if (errnum == 0 && m->is_dry) {
-        mirror_tell(m, MIRROR_REMOVED, uri, NULL);
+        mirror_report(m, MIRROR_REMOVED, uri, NULL);
     } else if (errnum == 0) {
         errnum = folder_remove(m->root, it->path, it->is_directory);
         if (errnum == 0) {
-            mirror_tell(m, MIRROR_REMOVED, uri, NULL);
+            mirror_report(m, MIRROR_REMOVED, uri, NULL);
         }
     }
     /* Not there, or not ours any more: somebody's link or file is where it was, or his files are in
@@ -606,7 +607,7 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     if (is_over && !m->is_dry) {
         mirror_state_remove(&m->state, it);
     } else if (!is_over) {
-        mirror_tell(m, MIRROR_FAILED, uri, strerror(errnum));
+        mirror_report(m, MIRROR_FAILED, uri, strerror(errnum));
     }
 }
 
@@ -730,7 +731,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
     }
     snprintf(reason, sizeof(reason),
              "what is below it stays as it was, since it cannot be listed: %s", why);
-    mirror_tell(m, MIRROR_FAILED, uri, reason);
+    mirror_report(m, MIRROR_FAILED, uri, reason);
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */
@@ -790,13 +791,13 @@ static const char *make_new(struct mirror *m, const char *path, struct tidings_s
 {
     struct mirror_pending making = {.path = path, .uri = uri, .etag = ""};
     if (m->is_dry) {
-        mirror_tell(m, MIRROR_CREATED, uri, NULL);
+        mirror_report(m, MIRROR_CREATED, uri, NULL);
         return NULL;
     }
     int rc = mirror_state_begin(&m->state, &making);
     int errnum = rc == 0 ? folder_make(m->root, path) : 0;
     if (rc == 0 && errnum == 0) {
-        mirror_tell(m, MIRROR_CREATED, uri, NULL);
+        mirror_report(m, MIRROR_CREATED, uri, NULL);
         return NULL;
     }
     struct mirrored *it = mirror_state_find(&m->state, path);
@@ -816,7 +817,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
     enum name_claim c = mirror_check_claim(m, it, &item);
     if (why || c == CLAIM_TAKEN) {
-        mirror_tell(m, MIRROR_REFUSED, uri, why ? why : taken);
+        mirror_report(m, MIRROR_REFUSED, uri, why ? why : taken);
     }
     if (why || c != CLAIM_GOOD) {
         return false;
@@ -834,8 +835,8 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     }
     mirror_mark_present(m, path);
     if (!is_there) {
-        mirror_tell(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
-                    why ? why : "something else is there, and no directory");
+        mirror_report(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
+                      why ? why : "something else is there, and no directory");
     }
     return is_there;
 }
@@ -865,7 +866,7 @@ static void mirror_adopt(struct mirror *m, const struct draft *d, const struct s
     struct mirror_pending making = {d->path, d->uri, d->etag, local, NULL};
     int rc = mirror_state_begin(&m->state, &making);
     if (rc < 0) {
-        mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
+        mirror_report(m, MIRROR_FAILED, d->uri, note_failure(rc));
     }
     folder_drop(m->root, d->fd);
 }
@@ -879,22 +880,22 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
     struct mirror_pending making = {d->path, d->uri, d->etag, &st, is_ours ? local : NULL};
     rc = rc == 0 ? mirror_state_begin(&m->state, &making) : rc;
     if (rc < 0) {
-        mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
+        mirror_report(m, MIRROR_FAILED, d->uri, note_failure(rc));
         folder_drop(m->root, d->fd);
         return;
     }
     int errnum = folder_put(m->root, d->path, d->fd, local);
     if (errnum == 0) {
         mirror_state_done(&m->state, d->path);
-        mirror_tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, d->uri, NULL);
+        mirror_report(m, local ? MIRROR_UPDATED : MIRROR_CREATED, d->uri, NULL);
         return;
     }
     struct mirrored *it = mirror_state_find(&m->state, d->path);
     if (it && !making.before) {
         mirror_state_remove(&m->state, it);
     }
-    mirror_tell(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
-                errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
+    mirror_report(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
+                  errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
 }
 
 /* Put the content where it belongs. What is there is looked at now: reading took its time. */
@@ -908,7 +909,7 @@ static void mirror_put_content(struct mirror *m, const struct draft *d)
     if (is_there && folder_holds(m->root, d->path, d->fd)) {
         mirror_adopt(m, d, &local);
     } else if (!is_ours && (!m->forces || S_ISDIR(local.st_mode))) {
-        mirror_tell(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it was there before");
+        mirror_report(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it was there before");
         folder_drop(m->root, d->fd);
     } else if (is_there || make_parents(m, d->uri)) {
         mirror_replace(m, d, is_there ? &local : NULL, is_ours);
@@ -941,7 +942,7 @@ static bool is_gone(struct mirror *m, const char *uri, const struct tidings_erro
 }
 
 /* Too large for a message, of a server that gives no parts: asking would break the connection. */
-static void tell_too_large(struct mirror *m, const struct mirror_item *item)
+static void report_too_large(struct mirror *m, const struct mirror_item *item)
 {
     char size[48] = "";
     char reason[200];
@@ -953,7 +954,7 @@ static void tell_too_large(struct mirror *m, const struct mirror_item *item)
              " MiB, --max-message), and the server gives "
              "no parts",
              size, m->max_message >> 20);
-    mirror_tell(m, MIRROR_FAILED, item->uri, reason);
+    mirror_report(m, MIRROR_FAILED, item->uri, reason);
 }
 
 /* It did not come. */
@@ -961,18 +962,18 @@ static int mirror_content_failed(struct mirror *m, const struct fetch *f,
                                  const struct mirror_item *item, struct tidings_error *err)
 {
     if (f->errnum) {
-        mirror_tell(m, MIRROR_FAILED, item->uri, strerror(f->errnum));
+        mirror_report(m, MIRROR_FAILED, item->uri, strerror(f->errnum));
     } else if (is_of_connection(m->client, err->code)) {
         return err->code;
     } else if (err->code == TIDINGS_E_LIMIT && !tidings_client_last_error(m->client)) {
         m->is_broken = true;
-        tell_too_large(m, item);
+        report_too_large(m, item);
     } else {
         struct tidings_error why = *err;
         if (is_gone(m, f->uri, &why)) {
             mirror_remove(m, item->uri);
         } else {
-            mirror_tell(m, MIRROR_FAILED, item->uri, why.text);
+            mirror_report(m, MIRROR_FAILED, item->uri, why.text);
         }
     }
     return 0;
@@ -1012,17 +1013,18 @@ static void mirror_foretell(struct mirror *m, const struct mirrored *it,
     bool is_certain = !local || (it && item->etag[0] && strncmp(item->etag, "W/", 2) != 0);
     if (local && !(it && mirror_is_untouched(it, local)) &&
         (!m->forces || S_ISDIR(local->st_mode))) {
-        mirror_tell(m, MIRROR_KEPT, item->uri, it ? "it was changed here" : "it was there before");
+        mirror_report(m, MIRROR_KEPT, item->uri,
+                      it ? "it was changed here" : "it was there before");
     } else {
-        mirror_tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, item->uri,
-                    is_certain ? NULL : "if its content differs, which only reading tells");
+        mirror_report(m, local ? MIRROR_UPDATED : MIRROR_CREATED, item->uri,
+                      is_certain ? NULL : "if its content differs, which only reading tells");
     }
 }
 
 /* May it be read, as far as can be told before? */
 static bool is_readable(struct mirror *m, const struct mirror_item *item)
 {
-    return item->size < 0 || (uint64_t)item->size <= m->max_message || part_is_offered(m->client);
+    return item->size < 0 || (uint64_t)item->size <= m->max_message || range_is_offered(m->client);
 }
 
 int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings_error *err)
@@ -1040,7 +1042,7 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
     enum name_claim c = mirror_check_claim(m, it, item);
     if (why || c == CLAIM_TAKEN) {
-        mirror_tell(m, MIRROR_REFUSED, item->uri, why ? why : taken);
+        mirror_report(m, MIRROR_REFUSED, item->uri, why ? why : taken);
     }
     if (why || c != CLAIM_GOOD) {
         return 0;
@@ -1063,9 +1065,9 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
                     strcmp(item->etag, it->etag) == 0 && mirror_is_latest(it, &st);
     int rc = 0;
     if (errnum != 0 && errnum != ENOENT && !is_blocked) {
-        mirror_tell(m, MIRROR_FAILED, item->uri, strerror(errnum));
+        mirror_report(m, MIRROR_FAILED, item->uri, strerror(errnum));
     } else if (!is_known && !is_readable(m, item)) {
-        tell_too_large(m, item);
+        report_too_large(m, item);
     } else if (!is_known && m->is_dry) {
         mirror_foretell(m, it, item, errnum == 0 ? &st : NULL);
     } else if (!is_known) {

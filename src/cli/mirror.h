@@ -106,8 +106,8 @@ enum mirror_result {
     MIRROR_FAILED,  /* cannot be read, or written */
 };
 /* `reason` is NULL for what was done. */
-typedef void (*mirror_tell_fn)(void *user, enum mirror_result deed, struct tidings_str uri,
-                               const char *reason);
+typedef void (*mirror_report_fn)(void *user, enum mirror_result deed, struct tidings_str uri,
+                                 const char *reason);
 
 struct mirror {
     struct tidings_client *client;
@@ -118,7 +118,7 @@ struct mirror {
     const char *const *excluded; /* globs: what matches is neither made nor removed */
     size_t excluded_count;
     uint64_t max_message; /* bytes */
-    mirror_tell_fn tell;
+    mirror_report_fn report;
     void *user;
     /* state: */
     struct mirror_state state;

@@ -15,7 +15,7 @@
 
 #include "cli/call.h"
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 
 /* -------------------------------------------------------------------------------------------------
  * Reads tidings://self/, whole or page by page.
@@ -30,7 +30,7 @@ char *self_state_read(struct tidings_client *client, const char *name, struct ti
         return NULL;
     }
     snprintf(uri, len, "tidings://self/%s", name);
-    char *answer = part_ask(client, uri, NULL, NULL, err);
+    char *answer = range_ask(client, uri, NULL, NULL, err);
     char *text = answer ? tidings_json_string(tidings_str(answer), "/contents/0/text") : NULL;
     if (answer && !text) {
         tidings_fail(err, TIDINGS_E_PARSE, "%s has no text", uri);
@@ -78,10 +78,10 @@ char *self_state_read_all(struct tidings_client *client, const char *name,
         fputc('[', page.out);
     }
     for (unsigned i = 0; more && i < SELF_STATE_PAGES; i++) {
-        char part[128];
-        snprintf(part, sizeof(part), i > 0 ? "%s?after=%s" : "%s", name, page.last);
+        char range[128];
+        snprintf(range, sizeof(range), i > 0 ? "%s?after=%s" : "%s", name, page.last);
         size_t before = page.rows;
-        char *text = self_state_read(client, part, err);
+        char *text = self_state_read(client, range, err);
         rc = text ? 0 : err->code;
         if (text) {
             (void)tidings_json_each(tidings_str(text), "", self_state_add_row, &page);

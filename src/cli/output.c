@@ -392,7 +392,7 @@ static void exit_status_put_sentence(const char *blank, const char *name, const 
 }
 
 /* `command` and `hint` may be NULL. */
-static int exit_status_tell(const char *command, int code, const char *message, const char *hint)
+static int exit_status_report(const char *command, int code, const char *message, const char *hint)
 {
     const char *blank = command ? " " : "", *name = command ? command : "";
     int status = tidings_code_exit(code);
@@ -418,7 +418,7 @@ static int exit_status_tell(const char *command, int code, const char *message, 
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
 {
-    return exit_status_tell(command, err->code, err->text, hint);
+    return exit_status_report(command, err->code, err->text, hint);
 }
 
 int command_misuse(const char *command, const char *problem, const char *argument)
@@ -427,7 +427,7 @@ int command_misuse(const char *command, const char *problem, const char *argumen
     snprintf(message, sizeof(message), "%s%s%.60s%s", problem, argument ? " '" : "",
              argument ? argument : "", argument ? "'" : "");
     snprintf(hint, sizeof(hint), "see 'tidings help %s'", command);
-    return exit_status_tell(command, TIDINGS_E_INVALID, message, hint);
+    return exit_status_report(command, TIDINGS_E_INVALID, message, hint);
 }
 
 /* Has whoever read a pipe gone? */

@@ -208,7 +208,7 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
 /* By the tools of --touch, when those are of the kind that can add something. */
 static bool can_add_by_touch(const struct run *r)
 {
-    return !r->probe->change_list && r->probe->touches && !r->toggled && r->is_told;
+    return !r->probe->change_list && r->probe->touches && !r->toggled && r->is_notified;
 }
 
 int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_error *err)

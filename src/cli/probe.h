@@ -58,7 +58,7 @@ struct probe {
 };
 
 /* What a client has heard since it was last looked at. */
-struct heard_messages {
+struct received_messages {
     unsigned updates;      /* of what it subscribed to */
     unsigned foreign;      /* of something else … */
     char foreign_uri[120]; /* … such as */
@@ -90,11 +90,11 @@ struct run {
     char *uri;               /* what is subscribed to; NULL: there is nothing; tidings_free */
     struct tidings_client *client;
     const struct tidings_client *toggled; /* whose session changes by itself now */
-    struct heard_messages heard;
+    struct received_messages received;
     bool is_http;
     char version[16], session[512]; /* of the client */
     uint64_t delay_ms;              /* the longest that an update took to come; 0: not known */
-    bool is_told;                   /* at least one update came */
+    bool is_notified;               /* at least one update came */
     bool has_cursor;                /* updates say how to come back */
     uint64_t watched_ms;            /* how long the stream was listened to, all in all */
 };
@@ -136,9 +136,9 @@ uint64_t probe_list(struct run *r);
 
 /* ---- probe_checks.c ------------------------------------------------------------------------- */
 
-/* Another client in the run's era. NULL with `err`. `hears`: it wants to be told when lists change,
- * and so opens a stream by itself. */
-struct tidings_client *probe_open(const struct run *r, bool hears, struct tidings_error *err);
+/* Another client in the run's era. NULL with `err`. `receives`: it wants to be told when lists
+ * change, and so opens a stream by itself. */
+struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err);
 /* Of an update that nobody asked for: the modern era forbids it, the legacy era advises against it.
  */
 void probe_updates(struct run *r);

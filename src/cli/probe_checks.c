@@ -115,7 +115,7 @@ struct expected {
     enum verdict lesser, worse;
 };
 
-static void probe_errors_judge(struct run *r, const struct expected *e, struct raw_answer a)
+static void probe_errors_check(struct run *r, const struct expected *e, struct raw_answer a)
 {
     char code[32] = "";
     if (a.code != 0) {
@@ -154,29 +154,29 @@ static void check_raw(struct run *r)
     put_request(r, "resources/list", r->version, body, sizeof(body));
 
     const char *fine[] = {TYPE, ACCEPT, version, last, NULL};
-    probe_errors_judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN, VERDICT_FAIL},
+    probe_errors_check(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN, VERDICT_FAIL},
                        probe_post(r, fine, "{\"jsonrpc\":\"2.0\",\"id\":1,"));
     const char *foreign[] = {
         "Origin: https://tidings-probe.invalid", TYPE, ACCEPT, version, last, NULL};
     /* Older revisions ask for the check and name no status. */
     bool has_status = strcmp(r->version, "2025-11-25") >= 0;
-    probe_errors_judge(r,
+    probe_errors_check(r,
                        &(struct expected){"origin", 403, 0,
                                           has_status ? VERDICT_FAIL : VERDICT_WARN, VERDICT_FAIL},
                        probe_post(r, foreign, body));
     if (r->is_modern) {
         const char *other[] = {TYPE, ACCEPT, version, "Mcp-Method: resources/read", NULL};
-        probe_errors_judge(r,
+        probe_errors_check(r,
                            &(struct expected){"headers", 400, -32020, VERDICT_FAIL, VERDICT_FAIL},
                            probe_post(r, other, body));
         const char *future[] = {TYPE, ACCEPT, "MCP-Protocol-Version: 2999-01-01", method, NULL};
         put_request(r, "resources/list", "2999-01-01", body, sizeof(body));
-        probe_errors_judge(r,
+        probe_errors_check(r,
                            &(struct expected){"version", 400, -32022, VERDICT_FAIL, VERDICT_FAIL},
                            probe_post(r, future, body));
         const char *nothing[] = {TYPE, ACCEPT, version, "Mcp-Method: " NO_METHOD, NULL};
         put_request(r, NO_METHOD, r->version, body, sizeof(body));
-        probe_errors_judge(
+        probe_errors_check(
             r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL, VERDICT_FAIL},
             probe_post(r, nothing, body));
         return;
@@ -187,10 +187,10 @@ static void check_raw(struct run *r)
     }
     const char *unknown[] = {TYPE, ACCEPT, version,
                              "Mcp-Session-Id: 00000000-0000-4000-8000-000000000000", NULL};
-    probe_errors_judge(r, &(struct expected){"session-unknown", 404, 0, VERDICT_WARN, VERDICT_WARN},
+    probe_errors_check(r, &(struct expected){"session-unknown", 404, 0, VERDICT_WARN, VERDICT_WARN},
                        probe_post(r, unknown, body));
     const char *none[] = {TYPE, ACCEPT, version, NULL};
-    probe_errors_judge(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN, VERDICT_WARN},
+    probe_errors_check(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN, VERDICT_WARN},
                        probe_post(r, none, body));
 }
 
@@ -229,10 +229,10 @@ void probe_errors(struct run *r)
 #define SILENCE_MS 1000u /* at least, before nothing counts as nothing */
 #define SLOW_MS 1000u
 
-struct tidings_client *probe_open(const struct run *r, bool hears, struct tidings_error *err)
+struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err)
 {
     struct cli cli = r->cli;
-    cli.list_changes = hears;
+    cli.list_changes = receives;
     struct tidings_client *client = target_open(&cli, err);
     if (client && tidings_client_connect(client, err) < 0) {
         r->probe->wants_login = tidings_client_wants_credentials(client);
@@ -253,7 +253,7 @@ static bool probe_updates_is_ours(const struct run *r, const char *uri)
 }
 
 /* Whose it is, in the modern era. */
-static void take_id(struct heard_messages *h, const char *id)
+static void take_id(struct received_messages *h, const char *id)
 {
     h->early += !h->is_acknowledged ? 1 : 0;
     h->bare += !id ? 1 : 0;
@@ -266,7 +266,7 @@ static void take_id(struct heard_messages *h, const char *id)
 static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
 {
     struct run *r = user;
-    struct heard_messages *h = &r->heard;
+    struct received_messages *h = &r->received;
     if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/list_changed"))) {
         h->lists++;
         return;
@@ -306,26 +306,26 @@ static void probe_updates_on_update(void *user, const struct tidings_update *u)
     struct run *r = user;
     bool is_same = tidings_str_eq(u->uri, tidings_str(r->uri));
     r->has_cursor = r->has_cursor || u->cursor.len > 0;
-    r->heard.bare += !r->is_modern && !is_same && u->subscribed_uri.len == 0 ? 1 : 0;
+    r->received.bare += !r->is_modern && !is_same && u->subscribed_uri.len == 0 ? 1 : 0;
 }
 
 static void probe_updates_on_state(void *user, const struct tidings_state_event *e)
 {
     struct run *r = user;
-    if (e->state == TIDINGS_STATE_WATCHING && !r->heard.is_watching) {
-        r->heard.is_watching = true;
-        r->heard.watched_ms = now_ms();
+    if (e->state == TIDINGS_STATE_WATCHING && !r->received.is_watching) {
+        r->received.is_watching = true;
+        r->received.watched_ms = now_ms();
     }
     if (e->state == TIDINGS_STATE_REFUSED) {
-        r->heard.is_refused = true;
-        r->heard.refused_code = e->code;
+        r->received.is_refused = true;
+        r->received.refused_code = e->code;
     }
     if (e->state == TIDINGS_STATE_DISCONNECTED) {
-        r->heard.is_acknowledged = false;
-        r->heard.lost_ms = r->heard.losses++ == 0 ? now_ms() : r->heard.lost_ms;
+        r->received.is_acknowledged = false;
+        r->received.lost_ms = r->received.losses++ == 0 ? now_ms() : r->received.lost_ms;
     }
-    if (e->reason.len > 0 && (r->heard.losses <= 1 || e->state == TIDINGS_STATE_REFUSED)) {
-        snprintf(r->heard.reason, sizeof(r->heard.reason), "%.*s", (int)e->reason.len,
+    if (e->reason.len > 0 && (r->received.losses <= 1 || e->state == TIDINGS_STATE_REFUSED)) {
+        snprintf(r->received.reason, sizeof(r->received.reason), "%.*s", (int)e->reason.len,
                  e->reason.ptr);
     }
 }
@@ -347,13 +347,13 @@ static int probe_step(struct tidings_client *client, uint64_t ms, const unsigned
     return rc;
 }
 
-/* Let it hear, into r->heard, for so long, or until an update came. */
+/* Let it hear, into r->received, for so long, or until an update came. */
 static void probe_listen(struct run *r, uint64_t ms, bool until_update)
 {
     struct tidings_error err = {0};
-    int rc = probe_step(r->client, ms, until_update ? &r->heard.updates : NULL, &err);
-    if (rc < 0 && !r->heard.reason[0]) {
-        snprintf(r->heard.reason, sizeof(r->heard.reason), "%.150s", err.text);
+    int rc = probe_step(r->client, ms, until_update ? &r->received.updates : NULL, &err);
+    if (rc < 0 && !r->received.reason[0]) {
+        snprintf(r->received.reason, sizeof(r->received.reason), "%.150s", err.text);
     }
 }
 
@@ -373,7 +373,7 @@ static enum verdict probe_stray_verdict(const struct run *r)
 /* ---- the checks ------------------------------------------------------------------------------ */
 
 /* The acknowledgement of something else is not waited beyond. */
-static bool is_wrong_acknowledgement(const struct heard_messages *h, uint64_t *since)
+static bool is_wrong_acknowledgement(const struct received_messages *h, uint64_t *since)
 {
     if (h->is_acknowledged && *since == 0) {
         *since = now_ms();
@@ -390,14 +390,14 @@ static uint64_t reopened(const struct run *r)
 /* How often its stream ended in order and was taken up again since. */
 static unsigned probe_reopened(const struct run *r)
 {
-    return (unsigned)(reopened(r) - r->heard.reopened);
+    return (unsigned)(reopened(r) - r->received.reopened);
 }
 
 /* A server may refuse any URI, have no stream, or fail; it must not declare what it does not know,
  * and in the modern era it must acknowledge first. `rc`: what ended the waiting. */
 static enum verdict subscribe_verdict(const struct run *r, int rc)
 {
-    const struct heard_messages *h = &r->heard;
+    const struct received_messages *h = &r->received;
     bool is_unknown =
         h->refused_code == TIDINGS_E_UNSUPPORTED || (r->is_modern && rc == TIDINGS_E_UNSUPPORTED);
     bool is_answered = h->is_refused || rc < 0 || h->losses > 0;
@@ -408,13 +408,13 @@ static enum verdict subscribe_verdict(const struct run *r, int rc)
     return is_unknown || lacks_acknowledgement ? VERDICT_FAIL : VERDICT_WARN;
 }
 
-/* Subscribe the run's client and see what the server says to it: r->heard. NULL: not subscribed,
- * and r->heard.reason says why. */
+/* Subscribe the run's client and see what the server says to it: r->received. NULL: not subscribed,
+ * and r->received.reason says why. */
 static struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
     struct tidings_subscribe_options on = {.fn = probe_updates_on_update, .user = r};
-    struct heard_messages *h = &r->heard;
+    struct received_messages *h = &r->received;
     memset(h, 0, sizeof(*h));
     h->reopened = reopened(r);
     tidings_client_on_state(r->client, probe_updates_on_state, r);
@@ -445,18 +445,18 @@ static struct tidings_subscription *probe_subscribe(struct run *r)
 }
 
 struct update_delays {
-    unsigned made, heard;
+    unsigned made, received;
     uint64_t best, worst; /* ms */
     bool is_changed;      /* what was not told: it reads differently … */
     bool is_same;         /* … or not; neither: it cannot be read */
 };
 
 /* Make changes and see them told. */
-static int change_and_hear(struct run *r, struct update_delays *t, struct tidings_error *err)
+static int change_and_receive(struct run *r, struct update_delays *t, struct tidings_error *err)
 {
     bool is_made = probe_can_change(r);
     for (t->made = 0; t->made < CHANGES;) {
-        unsigned before = r->heard.updates;
+        unsigned before = r->received.updates;
         uint64_t content = is_made ? probe_content(r) : 0;
         uint64_t begun = now_ms();
         int rc = probe_change(r, r->client, err);
@@ -470,48 +470,48 @@ static int change_and_hear(struct run *r, struct update_delays *t, struct tiding
         probe_doing(r->probe, "change %u of %u: waiting for the update", t->made, CHANGES);
         probe_ask_person(r, t->made == 1 ? "three times in all" : "once more");
         probe_listen(r, r->probe->wait_ms, true);
-        if (r->heard.updates == before) {
+        if (r->received.updates == before) {
             uint64_t after = content ? probe_content(r) : 0;
             t->is_changed = after != 0 && after != content;
             t->is_same = after != 0 && after == content;
             break;
         }
-        uint64_t took = r->heard.last_ms > begun ? r->heard.last_ms - begun : 0;
-        t->heard++;
-        t->best = t->heard == 1 || took < t->best ? took : t->best;
+        uint64_t took = r->received.last_ms > begun ? r->received.last_ms - begun : 0;
+        t->received++;
+        t->best = t->received == 1 || took < t->best ? took : t->best;
         t->worst = took > t->worst ? took : t->worst;
         if (is_made && r->toggled != r->client) {
             probe_listen(r, PROBE_LATE_MS, false);
         }
     }
-    r->is_told = t->heard > 0;
+    r->is_notified = t->received > 0;
     r->delay_ms = t->worst;
     return 0;
 }
 
-static void report_told(struct run *r, const struct update_delays *t)
+static void report_updates(struct run *r, const struct update_delays *t)
 {
     bool is_made = probe_can_change(r) && r->toggled != r->client;
-    if (t->heard == 0 && !probe_can_change(r)) {
+    if (t->received == 0 && !probe_can_change(r)) {
         probe_found(r, "updates", VERDICT_SKIP,
                     "nothing changed within %.1f s; --change, --call or --touch brings that about",
                     (double)r->probe->wait_ms / 1000);
-    } else if (t->heard < t->made && is_made) {
+    } else if (t->received < t->made && is_made) {
         probe_found(r, "updates", VERDICT_FAIL, "%u of %u changes were told within %.1f s; %.100s",
-                    t->heard, t->made, (double)r->probe->wait_ms / 1000,
-                    r->heard.reason[0] ? r->heard.reason
-                    : t->is_changed    ? "the resource reads differently now"
-                    : t->is_same       ? "the resource reads as before: was it changed?"
-                                       : "it cannot be read, so whether it changed is not known");
-    } else if (t->heard == 0) {
+                    t->received, t->made, (double)r->probe->wait_ms / 1000,
+                    r->received.reason[0] ? r->received.reason
+                    : t->is_changed       ? "the resource reads differently now"
+                    : t->is_same          ? "the resource reads as before: was it changed?"
+                                 : "it cannot be read, so whether it changed is not known");
+    } else if (t->received == 0) {
         probe_found(r, "updates", VERDICT_FAIL, "nothing within %.1f s",
                     (double)r->probe->wait_ms / 1000);
     } else if (is_made) {
-        probe_found(r, "updates", VERDICT_PASS, "%u changes, each was told", t->heard);
+        probe_found(r, "updates", VERDICT_PASS, "%u changes, each was told", t->received);
     } else {
-        probe_found(r, "updates", VERDICT_PASS, "%u updates came by themselves", t->heard);
+        probe_found(r, "updates", VERDICT_PASS, "%u updates came by themselves", t->received);
     }
-    if (t->heard == 0 || !is_made) {
+    if (t->received == 0 || !is_made) {
         probe_found(r, "latency", VERDICT_SKIP, "no change whose moment is known was told");
     } else {
         probe_found(r, "latency", t->worst > SLOW_MS ? VERDICT_WARN : VERDICT_PASS,
@@ -521,9 +521,9 @@ static void report_told(struct run *r, const struct update_delays *t)
     }
 }
 
-static void report_heard(struct run *r)
+static void report_received(struct run *r)
 {
-    const struct heard_messages *h = &r->heard;
+    const struct received_messages *h = &r->received;
     if (h->foreign > 0) {
         probe_found(r, "filtered", probe_stray_verdict(r), "%u updates of something else, as %s",
                     h->foreign, h->foreign_uri);
@@ -552,7 +552,7 @@ static void report_heard(struct run *r)
 /* Modern: the acknowledgement. */
 static void report_acknowledged(struct run *r)
 {
-    const struct heard_messages *h = &r->heard;
+    const struct received_messages *h = &r->received;
     if (h->early > 0) {
         probe_found(r, "acknowledged", VERDICT_FAIL, "%u updates came before the acknowledgement",
                     h->early);
@@ -566,7 +566,7 @@ static void report_acknowledged(struct run *r)
 /* How the connection did meanwhile. */
 static void report_stream(struct run *r)
 {
-    const struct heard_messages *h = &r->heard;
+    const struct received_messages *h = &r->received;
     double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     if (h->losses > 0) {
         probe_found(r, "stream", VERDICT_WARN, "lost %u times, first after %.1f s: %.120s",
@@ -590,11 +590,11 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
     char *answer = tidings_client_request(r->client, "resources/list", "{}", &err);
     tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
     probe_listen(r, PROBE_LATE_MS, false);
-    if (!r->is_told) {
+    if (!r->is_notified) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "nothing was told before");
         return;
     }
-    memset(&r->heard, 0, sizeof(r->heard));
+    memset(&r->received, 0, sizeof(r->received));
     if (probe_change(r, r->client, &err) < 0) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "%.150s", err.text);
         return;
@@ -603,7 +603,7 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
     probe_doing(r->probe, "nothing must come after unsubscribing");
     probe_ask_person(r, "once more: nothing must come");
     probe_listen(r, silence, false);
-    unsigned late = r->heard.updates + r->heard.foreign;
+    unsigned late = r->received.updates + r->received.foreign;
     probe_found(r, "unsubscribe", late > 0 ? probe_stray_verdict(r) : VERDICT_PASS,
                 "%u updates within %.1f s after it", late, (double)silence / 1000);
 }
@@ -625,20 +625,20 @@ void probe_updates(struct run *r)
     struct tidings_subscription *sub = r->uri ? probe_subscribe(r) : NULL;
     if (!sub) {
         if (r->uri) {
-            probe_found(r, "subscribe", r->heard.verdict, "%.80s: %.100s%s", r->uri,
-                        r->heard.reason,
+            probe_found(r, "subscribe", r->received.verdict, "%.80s: %.100s%s", r->uri,
+                        r->received.reason,
                         r->declares_subscribe ? "" : "; resources.subscribe is not declared");
         }
         return;
     }
     probe_found(r, "subscribe", VERDICT_PASS, "%.120s, accepted", r->uri);
     probe_other_open(r, &other);
-    if (change_and_hear(r, &told, &err) < 0) {
+    if (change_and_receive(r, &told, &err) < 0) {
         probe_found(r, "updates", VERDICT_SKIP, "no change was made: %.150s", err.text);
     } else {
-        report_told(r, &told);
+        report_updates(r, &told);
     }
-    report_heard(r);
+    report_received(r);
     if (r->is_modern) {
         report_acknowledged(r);
     }
@@ -745,8 +745,8 @@ static char *listen_body(const struct run *r, const char *since)
 }
 
 /* Hear the server until `s` has enough, at most so long: what tidings_client_http returns. */
-static int probe_stream_hear(struct stream *s, const char *after, uint64_t ms,
-                             struct tidings_client_http_answer *ret, struct tidings_error *err)
+static int probe_stream_receive(struct stream *s, const char *after, uint64_t ms,
+                                struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
     const struct run *r = s->run;
     char version[HEADER_BYTES], session[HEADER_BYTES], last[HEADER_BYTES];
@@ -809,7 +809,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
     struct tidings_client_http_answer answer;
     struct tidings_error err = {0};
     struct stream first = {.run = r, .by = by, .changes = true};
-    if (probe_stream_hear(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 ||
+    if (probe_stream_receive(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 ||
         first.updates == 0) {
         probe_found(r, "resume", VERDICT_SKIP, "nothing came on the stream itself (HTTP %ld)",
                     answer.status);
@@ -823,7 +823,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
     struct stream second = {.run = r, .by = by};
     const char *after = r->is_modern ? first.cursor : first.last_id;
     after = after[0] ? after : NULL;
-    int rc = probe_stream_hear(&second, after, probe_silence(r), &answer, &err);
+    int rc = probe_stream_receive(&second, after, probe_silence(r), &answer, &err);
     if (second.updates > 0) {
         probe_found(r, "resume", VERDICT_PASS, "what changed meanwhile was told %s",
                     r->is_modern ? "after dev.tidings/cursor"
@@ -848,7 +848,7 @@ static void check_resume(struct run *r)
                     "this revision resumes nothing: what changes while the stream is cut is lost");
     } else if (!r->is_http) {
         probe_found(r, "resume", VERDICT_SKIP, "only tried over HTTP");
-    } else if (!r->is_told || !probe_can_change(r) || r->toggled) {
+    } else if (!r->is_notified || !probe_can_change(r) || r->toggled) {
         probe_found(r, "resume", VERDICT_SKIP, "needs changes at a known moment");
     } else {
         struct tidings_client *by = open_subscribed(r, &err);
@@ -866,7 +866,7 @@ static void check_resume(struct run *r)
 /* Listen, and after so long change something. */
 static void probe_stream_through_silence(struct run *r)
 {
-    const struct heard_messages *h = &r->heard;
+    const struct received_messages *h = &r->received;
     struct tidings_error err = {0};
     struct tidings_subscription *sub = probe_subscribe(r);
     if (!sub) {
@@ -1045,7 +1045,7 @@ static void probe_other_report(struct run *r, const struct other *o)
     if (o->updates > 0) {
         probe_found(r, "bystander", probe_stray_verdict(r),
                     "%u updates for a client that never subscribed, as %s", o->updates, o->uri);
-    } else if (!r->is_told) {
+    } else if (!r->is_notified) {
         probe_found(r, "bystander", VERDICT_SKIP, "nothing changed");
     } else {
         probe_found(r, "bystander", VERDICT_PASS, "a client that did not subscribe heard nothing");
@@ -1057,11 +1057,11 @@ static void probe_other_report(struct run *r, const struct other *o)
 /* Those who are to be told of it: whoever asked; legacy, where nobody can ask: everybody. */
 static unsigned probe_others_expected(const struct run *r, const struct other *o)
 {
-    return o->lists + (r->is_modern ? 0 : r->heard.lists);
+    return o->lists + (r->is_modern ? 0 : r->received.lists);
 }
 
 /* Change the list and see it told: 1, or 0: there is no way to, or a negative code. */
-static int change_list_and_hear(struct run *r, struct other *o, uint64_t *took, bool *ret_same)
+static int change_list_and_receive(struct run *r, struct other *o, uint64_t *took, bool *ret_same)
 {
     struct tidings_error err = {0};
     struct tidings_client *by = o->client ? o->client : r->client;
@@ -1125,17 +1125,17 @@ static void probe_lists(struct run *r, struct other *o)
 {
     uint64_t took = 0;
     bool is_same = false;
-    int provoked = change_list_and_hear(r, o, &took, &is_same);
+    int provoked = change_list_and_receive(r, o, &took, &is_same);
     if (provoked >= 0) {
         report_lists(r, o, provoked, is_same, took);
     }
     if (!r->is_modern) {
         return;
     }
-    if (r->heard.lists > 0) {
+    if (r->received.lists > 0) {
         probe_found(r, "list-unasked", VERDICT_FAIL,
                     "%u came to a client that asked for updates of resources alone",
-                    r->heard.lists);
+                    r->received.lists);
     } else if (o->lists == 0) {
         probe_found(r, "list-unasked", VERDICT_SKIP, "no list changed meanwhile");
     } else {

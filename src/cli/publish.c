@@ -113,7 +113,7 @@ static int notify_show(struct cli *cli, struct tidings_str answer)
 static int notify_ask(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const struct notifying *n = (const struct notifying *)cli;
-    char *metadata = n->metadata ? given_json(n->metadata, err) : NULL;
+    char *metadata = n->metadata ? input_json(n->metadata, err) : NULL;
     if (n->metadata && !metadata) {
         return err->code;
     }
@@ -208,8 +208,8 @@ static int publish_put_content(FILE *out, const struct publishing *p, struct tid
     size_t len = 0;
     const char *value = p->message ? p->message : p->cli.arg_count > 1 ? p->cli.args[1] : NULL;
     bool is_input = !p->message && (!value || strcmp(value, "-") == 0);
-    char *content = p->file    ? given_bytes(p->file, CONTENT_MAX, &len, err)
-                    : is_input ? given_bytes("-", CONTENT_MAX, &len, err)
+    char *content = p->file    ? input_bytes(p->file, CONTENT_MAX, &len, err)
+                    : is_input ? input_bytes("-", CONTENT_MAX, &len, err)
                                : strdup(value);
     if (!content) {
         return err->code;
@@ -229,7 +229,7 @@ static int publish_put_content(FILE *out, const struct publishing *p, struct tid
 
 static int publish_put_metadata(FILE *out, const char *given, struct tidings_error *err)
 {
-    char *json = given ? given_json(given, err) : NULL;
+    char *json = given ? input_json(given, err) : NULL;
     if (given && !json) {
         return err->code;
     }

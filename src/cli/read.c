@@ -10,8 +10,8 @@
 #include <tidings/json.h>
 
 #include "cli/output.h"
-#include "cli/part.h"
 #include "cli/paths.h"
+#include "cli/range.h"
 #include "cli/remote.h"
 
 struct reading {
@@ -21,7 +21,7 @@ struct reading {
     const char *bytes, *lines; /* --range, --lines */
     uint64_t last;             /* --last */
     const char *at_least;      /* --at-least */
-    struct part_range range;
+    struct range_spec range;
     bool is_ranged;
     FILE *out;
     bool is_guarded;          /* a terminal, and not --raw */
@@ -49,7 +49,7 @@ static bool open_output(struct reading *r)
     return r->out != NULL;
 }
 
-static void put_part(const struct reading *r, const struct part *p)
+static void read_put_range(const struct reading *r, const struct range *p)
 {
     char size[SIZE_TEXT_MAX];
     if (!r->is_guarded) {
@@ -78,14 +78,14 @@ static int read_put_content(void *user, struct tidings_str key, struct tidings_s
     if (r->meta) {
         put_meta(content);
     }
-    struct part p;
+    struct range p;
     struct tidings_error err = {0};
-    if (part_parse(&p, content, &err) < 0) {
+    if (range_parse(&p, content, &err) < 0) {
         fprintf(stderr, "tidings read: a content has neither 'text' nor a good 'blob'\n");
     } else {
-        put_part(r, &p);
+        read_put_range(r, &p);
     }
-    part_release(&p);
+    range_release(&p);
     return ferror(r->out) ? 1 : 0;
 }
 
@@ -108,7 +108,7 @@ static void put_result(struct tidings_str result, const char *uri)
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 struct cutting {
-    const struct part_range *range;
+    const struct range_spec *range;
     FILE *out; /* the contents as JSON */
     size_t count;
     struct tidings_error *err;
@@ -118,12 +118,12 @@ struct cutting {
 static int cut_content(void *user, struct tidings_str key, struct tidings_str content)
 {
     struct cutting *c = user;
-    struct part p;
+    struct range p;
     struct tidings_error why = {0};
     (void)key;
-    int rc = part_parse(&p, content, &why);
+    int rc = range_parse(&p, content, &why);
     char *cut = NULL;
-    if (rc == 0 && !p.is_part && (rc = part_cut(&p, c->range, &why)) == 0) {
+    if (rc == 0 && !p.is_range && (rc = range_cut(&p, c->range, &why)) == 0) {
         struct tidings_str bytes = tidings_strn(p.bytes, p.len);
         char *value = p.is_blob ? tidings_json_quote_bytes(bytes) : tidings_json_quote(bytes);
         struct json_text t;
@@ -143,7 +143,7 @@ static int cut_content(void *user, struct tidings_str key, struct tidings_str co
         *c->err = why;
     }
     tidings_free(cut);
-    part_release(&p);
+    range_release(&p);
     return 0;
 }
 
@@ -176,8 +176,8 @@ static char *cut_result(struct reading *r, struct tidings_str result, struct tid
 static char *read_range(struct reading *r, struct tidings_client *client, const char *uri,
                         struct tidings_error *err)
 {
-    char *result = part_ask(client, uri, &r->range, r->at_least, err);
-    char *range = result ? tidings_json_get(tidings_str(result), "/contents/0" PART_RANGE) : NULL;
+    char *result = range_ask(client, uri, &r->range, r->at_least, err);
+    char *range = result ? tidings_json_get(tidings_str(result), "/contents/0" RANGE_MEMBER) : NULL;
     if (!result || range) {
         tidings_free(range);
         return result;
@@ -203,9 +203,9 @@ static int take_range(struct reading *r)
         return command_misuse("read", "one of --range, --lines and --last, not several", NULL);
     }
     r->is_ranged = count > 0;
-    r->range = (struct part_range){.is_lines = true, .last = (int64_t)r->last};
+    r->range = (struct range_spec){.is_lines = true, .last = (int64_t)r->last};
     for (size_t i = 0; i < 2; i++) {
-        if (asked[i].text && !part_range_parse(asked[i].text, asked[i].is_lines, &r->range)) {
+        if (asked[i].text && !range_spec_parse(asked[i].text, asked[i].is_lines, &r->range)) {
             return command_misuse("read", asked[i].wrong, asked[i].text);
         }
     }
@@ -220,7 +220,7 @@ static int read_resource(struct reading *r, struct tidings_client *client, const
     char *uri = uri_of_argument(argument, err);
     char *result = !uri           ? NULL
                    : r->is_ranged ? read_range(r, client, uri, err)
-                   : r->at_least  ? part_ask(client, uri, NULL, r->at_least, err)
+                   : r->at_least  ? range_ask(client, uri, NULL, r->at_least, err)
                                   : tidings_client_read(client, uri, err);
     if (result && r->cli.json) {
         put_result(tidings_str(result), uri);

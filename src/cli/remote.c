@@ -48,7 +48,7 @@ static void verbose_put(struct tidings_str text)
     fputc('\n', stderr);
 }
 
-void verbose_tell(void *user, const struct tidings_client_wire *wire)
+void verbose_print(void *user, const struct tidings_client_wire *wire)
 {
     struct tidings_str text = wire->text;
     (void)user;
@@ -407,19 +407,19 @@ static void remote_warn(void *user, struct tidings_str text)
 /* Legacy servers ask for roots when they have begun, and what is asked of them before they know is
  * done without. A ping is answered behind what came before it; several, since a server looks at
  * the directories before it believes in them. */
-static void remote_tell_roots(const struct answers *answers, struct tidings_client *client)
+static void remote_send_roots(const struct answers *answers, struct tidings_client *client)
 {
     if (answers->cli->roots.count == 0 || tidings_client_connect(client, NULL) < 0 ||
         tidings_client_info(client)->era != TIDINGS_ERA_LEGACY) {
         return;
     }
     uint64_t until = now_ms() + ROOTS_MS;
-    for (uint64_t now; !answers->has_told_roots && (now = now_ms()) < until;) {
+    for (uint64_t now; !answers->has_sent_roots && (now = now_ms()) < until;) {
         if (tidings_client_step(client, (int)(until - now), NULL) <= 0) {
             return;
         }
     }
-    for (int i = 0; answers->has_told_roots && i < ROOTS_PINGS; i++) {
+    for (int i = 0; answers->has_sent_roots && i < ROOTS_PINGS; i++) {
         tidings_free(tidings_client_request(client, "ping", NULL, NULL));
     }
 }
@@ -430,10 +430,10 @@ static int remote_work(struct answers *answers, struct tidings_client *client, s
 {
     int rc = cli->command->may_be_asked ? answers_begin(answers, client, err) : 0;
     if (rc == 0) {
-        remote_tell_roots(answers, client);
+        remote_send_roots(answers, client);
         rc = fn(cli, client, err);
     }
-    return (rc == 0 || rc == 1) && answers->unanswered > 0 ? answers_judge(answers, err) : rc;
+    return (rc == 0 || rc == 1) && answers->unanswered > 0 ? answers_check(answers, err) : rc;
 }
 
 int remote_run(struct cli *cli, remote_fn fn)

@@ -62,7 +62,7 @@ bool is_true_at(struct tidings_str json, const char *pointer);
 #define VERBOSE_MAX 4096u /* bytes of a message that are shown */
 
 /* Of tidings_client_options, without a `wire_user`. */
-void verbose_tell(void *user, const struct tidings_client_wire *wire);
+void verbose_print(void *user, const struct tidings_client_wire *wire);
 /* Of tidings_client_on_log, without a `user`. */
 void verbose_log(void *user, enum tidings_log_level level, struct tidings_str logger,
                  struct tidings_str data);

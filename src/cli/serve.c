@@ -114,11 +114,11 @@ static int systemd_take_sockets(struct tidings_server *server, struct tidings_er
 /* Lost when nobody reads it: there is nothing to be done about it. */
 static void notify(const char *text)
 {
-    int kept = errno;
+    int saved_errno = errno;
     if (notify_fd >= 0) {
         (void)!send(notify_fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    errno = kept;
+    errno = saved_errno;
 }
 
 static void systemd_notify_watchdog(void *user)

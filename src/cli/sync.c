@@ -490,7 +490,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
                                 .excluded = s->excluded.items,
                                 .excluded_count = s->excluded.count,
                                 .max_message = cli->max_message << 20,
-                                .tell = on_deed,
+                                .report = on_deed,
                                 .user = s};
     int rc = s->base ? open_mirror(s, err) : err->code;
     remote_end_after(s->end_ms);

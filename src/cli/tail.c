@@ -11,8 +11,8 @@
 #include <tidings/json.h>
 
 #include "cli/output.h"
-#include "cli/part.h"
 #include "cli/paths.h"
+#include "cli/range.h"
 #include "cli/remote.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ struct growing {
 #define FIRST_BYTES (64 << 10) /* looked at for the last lines before more is asked for */
 #define TURN_PIECES 16         /* then others have their turn */
 
-static int growing_tell(struct growing *g, const struct part *p, int64_t from)
+static int growing_print(struct growing *g, const struct range *p, int64_t from)
 {
     struct growing_piece piece = {
         .news = GROWING_BYTES,
@@ -69,7 +69,7 @@ static int growing_tell(struct growing *g, const struct part *p, int64_t from)
     return piece.bytes.len > 0 ? g->fn(g->user, &piece) : 0;
 }
 
-static void growing_mark(struct growing *g, const struct part *p)
+static void growing_mark(struct growing *g, const struct range *p)
 {
     g->at = p->to;
     g->mark_len = p->len < GROWING_MARK ? p->len : GROWING_MARK;
@@ -95,15 +95,15 @@ static int growing_find_start(struct growing *g, int64_t hi, int64_t feeds, int6
     while (*ret > 0 && feeds > 0) {
         int64_t lo = *ret > g->piece ? *ret - g->piece : 0;
         int64_t asked = g->piece;
-        struct part p;
-        int rc = part_get(g->client, g->uri, lo, &g->piece, &p, err);
+        struct range p;
+        int rc = range_get(g->client, g->uri, lo, &g->piece, &p, err);
         bool is_good = rc == 0 && p.from <= lo && p.to >= *ret;
         if (is_good) {
             size_t skip = (size_t)(lo - p.from);
             struct tidings_str bytes = tidings_strn(p.bytes + skip, (size_t)(*ret - lo));
-            *ret = lo + (int64_t)part_behind_feed(bytes, &feeds);
+            *ret = lo + (int64_t)range_behind_feed(bytes, &feeds);
         }
-        part_release(&p);
+        range_release(&p);
         if (rc < 0 && rc != TIDINGS_E_INVALID) {
             return rc;
         }
@@ -120,23 +120,23 @@ static int growing_more(struct growing *g, struct tidings_error *err);
  * at most 1 MiB, or the whole as far as it is a message. 0, what `fn` returned, or an error. */
 static int growing_begin(struct growing *g, int64_t lines, struct tidings_error *err)
 {
-    struct part p;
-    g->piece = PART_BYTES;
+    struct range p;
+    g->piece = RANGE_BYTES;
     growing_forget(g);
     int64_t first = FIRST_BYTES;
-    int rc = part_get(g->client, g->uri, -1, &first, &p, err);
+    int rc = range_get(g->client, g->uri, -1, &first, &p, err);
     if (rc < 0) {
-        part_release(&p);
+        range_release(&p);
         return rc;
     }
     struct tidings_str bytes = tidings_strn(p.bytes, p.len);
-    int64_t feeds = lines > 0 ? part_feeds_of(bytes, lines) : 0;
-    int64_t start = p.from + (int64_t)part_behind_feed(bytes, &feeds);
+    int64_t feeds = lines > 0 ? range_feeds_of(bytes, lines) : 0;
+    int64_t start = p.from + (int64_t)range_behind_feed(bytes, &feeds);
     if (feeds > 0 && p.from > 0) {
         rc = growing_find_start(g, p.from, feeds, &start, err);
     }
     if (rc == 0 && start >= p.from) {
-        rc = growing_tell(g, &p, start);
+        rc = growing_print(g, &p, start);
         growing_mark(g, &p);
     } else if (rc == 0) {
         g->at = start;
@@ -144,14 +144,14 @@ static int growing_begin(struct growing *g, int64_t lines, struct tidings_error 
             rc = growing_more(g, err);
         } while (rc == 1);
     }
-    part_release(&p);
+    range_release(&p);
     return rc;
 }
 
 /* ---- what is new ----------------------------------------------------------------------------- */
 
 /* Is what was before still there? */
-static bool is_same(const struct growing *g, const struct part *p)
+static bool is_same(const struct growing *g, const struct range *p)
 {
     int64_t skip = g->at - (int64_t)g->mark_len - p->from;
     return skip >= 0 && p->to >= g->at && memcmp(p->bytes + skip, g->mark, g->mark_len) == 0;
@@ -169,9 +169,9 @@ static int growing_begin_anew(struct growing *g, bool is_shorter)
 /* 0: that was all; 1: there is more. */
 static int growing_step(struct growing *g, struct tidings_error *err)
 {
-    struct part p;
+    struct range p;
     bool is_begun = g->at > 0;
-    int rc = part_get(g->client, g->uri, g->at - (int64_t)g->mark_len, &g->piece, &p, err);
+    int rc = range_get(g->client, g->uri, g->at - (int64_t)g->mark_len, &g->piece, &p, err);
     if (is_begun && rc == TIDINGS_E_INVALID) { /* it ends before */
         rc = growing_begin_anew(g, true);
         rc = rc == 0 ? 1 : rc;
@@ -184,12 +184,12 @@ static int growing_step(struct growing *g, struct tidings_error *err)
             rc = tidings_fail(err, TIDINGS_E_PARSE,
                               "the parts that the server gave do not fit together");
         } else {
-            rc = growing_tell(g, &p, g->at);
+            rc = growing_print(g, &p, g->at);
             growing_mark(g, &p);
             rc = rc == 0 && is_more ? 1 : rc;
         }
     }
-    part_release(&p);
+    range_release(&p);
     return rc;
 }
 

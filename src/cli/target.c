@@ -911,7 +911,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .version = versions[cli->era],
         .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
-        .on_wire = cli->verbose ? verbose_tell : NULL,
+        .on_wire = cli->verbose ? verbose_print : NULL,
         .traceparent = getenv("TRACEPARENT"), /* of OpenTelemetry, for what runs other programs */
         .tracestate = getenv("TRACESTATE"),
     };

@@ -72,9 +72,9 @@ struct watch {
     bool has_parallel, has_debounce, batches, restarts, at_start, ends_with_nul;
     /* state: */
     struct tidings_client *client;
-    struct jobs *jobs;         /* --exec */
-    struct batch *batch;       /* --exec with --batch */
-    struct content_kept *kept; /* --diff */
+    struct jobs *jobs;           /* --exec */
+    struct batch *batch;         /* --exec with --batch */
+    struct content_cache *cache; /* --diff */
     char *uris[WORDS_MAX];
     bool are_globs[WORDS_MAX];  /* paths with wildcards */
     int refused[WORDS_MAX];     /* TIDINGS_E_*; 0: it is not refused */
@@ -611,7 +611,7 @@ static int subscribe_options_make(const struct subscribe_options *o, enum match 
     struct making_options m = {0};
     *ret = NULL;
     int rc = subscribe_options_check(o->options, err);
-    char *filter = rc == 0 && o->filter ? given_json(o->filter, err) : NULL;
+    char *filter = rc == 0 && o->filter ? input_json(o->filter, err) : NULL;
     rc = filter ? subscribe_options_check_filter(filter, err) : rc;
     if (rc < 0 || (o->filter && !filter)) {
         tidings_free(filter);
@@ -642,7 +642,7 @@ static int subscribe_options_make(const struct subscribe_options *o, enum match 
 /* The names of those that were given and that a server must know, as "--filter, --window"; "":
  * none.
  */
-static const char *subscribe_options_given(const struct subscribe_options *o, char out[128])
+static const char *subscribe_options_set(const struct subscribe_options *o, char out[128])
 {
     const struct {
         bool is_given;
@@ -744,7 +744,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     struct content c = {0};
     bool is_asked = w->is_stranger && w->subscribe.include == INCLUDE_VALUE;
     if (w->reads || w->diffs || is_asked) {
-        content_read(w->kept, w->client, u, &c);
+        content_read(w->cache, w->client, u, &c);
     }
     if (!w->reads && !is_asked) {
         tidings_free(c.contents);
@@ -830,10 +830,10 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
     if (!e->again) {
         on_answered(w);
     }
-    if (w->kept && !e->again) {
+    if (w->cache && !e->again) {
         char *uri = strndup(e->uri.ptr, e->uri.len);
         if (uri) {
-            content_begin(w->kept, w->client, uri);
+            content_begin(w->cache, w->client, uri);
         }
         free(uri);
     }
@@ -865,7 +865,7 @@ static void on_connected(struct watch *w)
         return;
     }
     w->is_stranger = true;
-    if (*subscribe_options_given(&w->subscribe, names)) {
+    if (*subscribe_options_set(&w->subscribe, names)) {
         fprintf(stderr, "tidings watch: the server knows no options of subscriptions: without %s\n",
                 names);
     }
@@ -1158,9 +1158,9 @@ static int watch_prepare(struct watch *w)
         w->jobs = jobs_create(w->command, (unsigned)w->parallel);
     }
     if (w->diffs) {
-        w->kept = content_create();
+        w->cache = content_create();
     }
-    if ((w->command && !w->jobs && !w->batch) || (w->diffs && !w->kept)) {
+    if ((w->command && !w->jobs && !w->batch) || (w->diffs && !w->cache)) {
         tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
         return command_fail("watch", &err, NULL);
     }
@@ -1177,7 +1177,7 @@ static int watch_run(struct cli *cli)
     status = status == 0 ? watch_follow(w) : status;
     jobs_destroy(w->jobs);
     batch_destroy(w->batch);
-    content_destroy(w->kept);
+    content_destroy(w->cache);
     for (size_t i = 0; i < w->count; i++) {
         free(w->uris[i]);
     }

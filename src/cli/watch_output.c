@@ -287,7 +287,7 @@ struct seen {
     uint64_t turn; /* the oldest is forgotten first */
 };
 
-struct content_kept {
+struct content_cache {
     struct seen *seen;
     size_t count, room, bytes;
     uint64_t turn;
@@ -295,12 +295,12 @@ struct content_kept {
 
 /* ---- what was seen --------------------------------------------------------------------------- */
 
-struct content_kept *content_create(void)
+struct content_cache *content_create(void)
 {
-    return calloc(1, sizeof(struct content_kept));
+    return calloc(1, sizeof(struct content_cache));
 }
 
-static void content_forget(struct content_kept *k, struct seen *s)
+static void content_forget(struct content_cache *k, struct seen *s)
 {
     k->bytes -= s->text ? s->len : 0;
     free(s->uri);
@@ -308,7 +308,7 @@ static void content_forget(struct content_kept *k, struct seen *s)
     *s = k->seen[--k->count];
 }
 
-void content_destroy(struct content_kept *k)
+void content_destroy(struct content_cache *k)
 {
     while (k && k->count > 0) {
         content_forget(k, &k->seen[k->count - 1]);
@@ -319,7 +319,7 @@ void content_destroy(struct content_kept *k)
     free(k);
 }
 
-static struct seen *content_find(struct content_kept *k, struct tidings_str uri)
+static struct seen *content_find(struct content_cache *k, struct tidings_str uri)
 {
     for (size_t i = 0; i < k->count; i++) {
         if (tidings_str_eq(tidings_str(k->seen[i].uri), uri)) {
@@ -329,7 +329,7 @@ static struct seen *content_find(struct content_kept *k, struct tidings_str uri)
     return NULL;
 }
 
-static void forget_oldest(struct content_kept *k)
+static void forget_oldest(struct content_cache *k)
 {
     struct seen *oldest = k->seen;
     for (size_t i = 1; i < k->count; i++) {
@@ -338,9 +338,10 @@ static void forget_oldest(struct content_kept *k)
     content_forget(k, oldest);
 }
 
-static bool content_make_room(struct content_kept *k, size_t bytes)
+static bool content_make_room(struct content_cache *k, size_t bytes)
 {
-    while (k->count > 0 && (k->count >= CONTENT_COUNT_MAX || k->bytes + bytes > CONTENT_KEPT_MAX)) {
+    while (k->count > 0 &&
+           (k->count >= CONTENT_COUNT_MAX || k->bytes + bytes > CONTENT_CACHE_MAX)) {
         forget_oldest(k);
     }
     if (k->count == k->room) {
@@ -357,7 +358,7 @@ static bool content_make_room(struct content_kept *k, size_t bytes)
 
 /* Takes `text`, which may be NULL. Without memory it is forgotten: the next difference is not told.
  */
-static void content_keep(struct content_kept *k, struct tidings_str uri, char *text, size_t len)
+static void content_keep(struct content_cache *k, struct tidings_str uri, char *text, size_t len)
 {
     struct seen *old = content_find(k, uri);
     if (old) {
@@ -398,7 +399,7 @@ static bool content_text_of(struct tidings_str content, char **ret_text, size_t 
 
 static int content_keep_content(void *user, struct tidings_str key, struct tidings_str content)
 {
-    struct content_kept *k = user;
+    struct content_cache *k = user;
     char *uri = tidings_json_string(content, "/uri");
     char *text = NULL;
     size_t len = 0;
@@ -410,7 +411,7 @@ static int content_keep_content(void *user, struct tidings_str key, struct tidin
     return 0;
 }
 
-void content_begin(struct content_kept *k, struct tidings_client *client, const char *uri)
+void content_begin(struct content_cache *k, struct tidings_client *client, const char *uri)
 {
     struct tidings_error err = {0};
     char *result = tidings_client_read(client, uri, &err);
@@ -433,7 +434,7 @@ static char *difference(struct tidings_str before, struct tidings_str after)
     return text;
 }
 
-static void content_compare(struct content_kept *k, const struct tidings_update *u,
+static void content_compare(struct content_cache *k, const struct tidings_update *u,
                             struct tidings_str content, struct content *c)
 {
     struct seen *old = content_find(k, u->uri);
@@ -453,7 +454,7 @@ static void content_compare(struct content_kept *k, const struct tidings_update 
     }
 }
 
-void content_read(struct content_kept *k, struct tidings_client *client,
+void content_read(struct content_cache *k, struct tidings_client *client,
                   const struct tidings_update *u, struct content *c)
 {
     *c = (struct content){0};
@@ -597,7 +598,7 @@ static void change_put_contents(const struct cli *cli, struct tidings_str conten
 /* ---- one line each --------------------------------------------------------------------------- */
 
 /* "    name: text", cut where it is long, not within a character. */
-static void change_put_part(const char *name, struct tidings_str text)
+static void change_put_text(const char *name, struct tidings_str text)
 {
     size_t len = text.len;
     if (len > CHANGE_CUT) {
@@ -621,7 +622,7 @@ static void change_put_value(struct tidings_str contents)
     size_t len = 0;
     char *text = tidings_json_text(contents, "/0/text", &len);
     if (text) {
-        change_put_part("value", tidings_strn(text, len));
+        change_put_text("value", tidings_strn(text, len));
         tidings_free(text);
         return;
     }
@@ -629,7 +630,7 @@ static void change_put_value(struct tidings_str contents)
     if (bytes) {
         printf("    value: %s that are no text\n", size_text(len, size));
     } else {
-        change_put_part("value", contents);
+        change_put_text("value", contents);
     }
     tidings_free(bytes);
 }
@@ -639,10 +640,10 @@ static void change_put_included(unsigned include, const struct tidings_update *u
 {
     struct tidings_str contents = tidings_str(c->contents ? c->contents : "");
     if (include != INCLUDE_NONE && u->metadata.len > 0) {
-        change_put_part("metadata", u->metadata);
+        change_put_text("metadata", u->metadata);
     }
     if (include == INCLUDE_PATCH && u->value.len > 0) {
-        change_put_part("patch", u->value);
+        change_put_text("patch", u->value);
     } else if (include == INCLUDE_VALUE && u->value.len + contents.len > 0) {
         change_put_value(u->value.len > 0 ? u->value : contents);
     } else if (include >= INCLUDE_VALUE && u->kind != TIDINGS_CHANGE_DELETED && !c->err.code) {

@@ -453,7 +453,7 @@ size_t jobs_failed(const struct jobs *j)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void jobs_tell(struct jobs *j, const struct job *job, const char *what, const char *detail)
+static void jobs_report(struct jobs *j, const struct job *job, const char *what, const char *detail)
 {
     j->failed++;
     fprintf(stderr, "tidings watch: the command for ");
@@ -479,7 +479,7 @@ static void jobs_start(struct jobs *j, struct job *job)
     drop_waiting(job);
     job->running_turn = job->waiting_turn;
     if (errnum) {
-        jobs_tell(j, job, "cannot be run: ", strerror(errnum));
+        jobs_report(j, job, "cannot be run: ", strerror(errnum));
         return;
     }
     j->running++;
@@ -494,7 +494,7 @@ static void jobs_reap(struct jobs *j, struct job *job)
     j->running--;
     const char *failure = shell_failure(&job->shell, text);
     if (failure && !(j->is_ending && WIFSIGNALED(job->shell.status))) {
-        jobs_tell(j, job, "", failure);
+        jobs_report(j, job, "", failure);
     }
 }
 
@@ -709,7 +709,7 @@ void batch_start(struct batch *b)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void batch_tell(struct batch *b, const char *what, const char *detail)
+static void batch_report(struct batch *b, const char *what, const char *detail)
 {
     b->failed++;
     fprintf(stderr, "tidings watch: the command for %zu URIs %s%s\n", b->running.count, what,
@@ -780,7 +780,7 @@ static void batch_run(struct batch *b)
     b->is_due = false;
     int errnum = batch_spawn(b);
     if (errnum) {
-        batch_tell(b, "cannot be run: ", strerror(errnum));
+        batch_report(b, "cannot be run: ", strerror(errnum));
         batch_over(b);
     }
 }
@@ -803,7 +803,7 @@ static void batch_reap(struct batch *b)
         return;
     }
     if (failure) {
-        batch_tell(b, "", failure);
+        batch_report(b, "", failure);
     }
     batch_over(b);
 }

@@ -103,7 +103,7 @@ static void ask_on_progress(void *user, struct json *params)
     w->progress = jv_ref(params);
 }
 
-static void tell_progress(struct waiting *w)
+static void notify_progress(struct waiting *w)
 {
     struct json *params = w->progress;
     w->progress = NULL;
@@ -119,7 +119,7 @@ static void ask_wait(struct waiting *w, int64_t id)
     client_hold(c);
     while (!w->is_done && !client_is_stopping(c)) {
         client_turn(c, -1);
-        tell_progress(w);
+        notify_progress(w);
         if (!w->is_done) {
             question_deliver(c);
         }
@@ -825,10 +825,10 @@ static int call_check(struct tidings_client *c, struct tidings_str tool, struct 
     if (is_fresh) {
         call_list_tools(c);
     }
-    enum schema_verdict verdict = tool_schemas_judge(c, tool, content, &e);
+    enum schema_verdict verdict = tool_schemas_check(c, tool, content, &e);
     if (verdict == SCHEMA_NOT_VALID && !is_fresh) {
         call_list_tools(c);
-        verdict = tool_schemas_judge(c, tool, content, &e);
+        verdict = tool_schemas_check(c, tool, content, &e);
     }
     if (verdict != SCHEMA_NOT_VALID) {
         return 0;
@@ -896,7 +896,7 @@ struct walk {
     struct list ahead;
     size_t ahead_count;
     struct map entered; /* URIs whose children were told */
-    uint32_t told;
+    uint32_t reported;
     /* while listing: */
     struct list children;
     const char *parent;
@@ -938,7 +938,7 @@ static int take_child(void *user, struct json *item)
     if (uri.len == 0) {
         return 0;
     }
-    if (w->told + w->ahead_count >= w->max_entries) {
+    if (w->reported + w->ahead_count >= w->max_entries) {
         return tidings_fail(&w->why, TIDINGS_E_LIMIT, "there are more than %u entries",
                             w->max_entries);
     }
@@ -1005,7 +1005,7 @@ static int walk_visit(struct walk *w, struct walk_node *p, tidings_walk_fn fn, v
         .is_cut = p->has_children && p->depth >= w->max_depth,
     };
     struct tidings_error failure;
-    w->told++;
+    w->reported++;
     if (e.has_children && !e.is_repeated && !e.is_cut) {
         int rc = walk_enter(w, p->uri, p->depth + 1);
         if (rc < 0 && !is_passable(w, rc)) {

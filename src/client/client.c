@@ -325,7 +325,7 @@ static int credentials_attach(struct tidings_client *c, struct tidings_error *er
     struct tidings_error why = {0};
     c->credentials =
         loop_poll_open_shared(c->loop, own->fd(own->user), credentials_on_ready, c, &why);
-    return c->credentials ? loop_poll_want(c->credentials, LOOP_READ)
+    return c->credentials ? loop_poll_set_events(c->credentials, LOOP_READ)
                           : tidings_fail(err, why.code, "wait for credentials: %s", why.text);
 }
 
@@ -411,7 +411,7 @@ void errors_add_body(struct tidings_str body, struct tidings_error *err)
     }
     if (body.ptr[0] != '{') {
         errors_append(body, err);
-    } else if (jv_parse_peer(body, &root, NULL, NULL) == 0) {
+    } else if (json_parse_lenient(body, &root, NULL, NULL) == 0) {
         errors_append(errors_sentence(root), err);
     }
     jv_unref(root);
@@ -502,7 +502,7 @@ void errors_name_missing(const char *method, const char *capabilities, struct ti
         {"completion/", "completions"},
     };
     struct json *all = NULL;
-    if (jv_parse_peer(tidings_str(capabilities), &all, NULL, NULL) < 0) {
+    if (json_parse_lenient(tidings_str(capabilities), &all, NULL, NULL) < 0) {
         return;
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -602,7 +602,7 @@ static void heartbeat_arm(struct tidings_client *c)
     struct heartbeat *s = &c->heartbeat;
     uint64_t limit = heartbeat_limit(c);
     if (s->is_listening && limit > 0 && !loop_timer_is_running(&s->timer)) {
-        uint64_t past = clock_monotonic_ms() - s->heard_at;
+        uint64_t past = clock_monotonic_ms() - s->received_at;
         loop_timer_start(&s->timer, past < limit ? limit - past : 0, 0);
     }
 }
@@ -617,7 +617,7 @@ static void heartbeat_on_timer(struct loop_timer *timer, void *user)
     if (!s->is_listening || c->stage != STAGE_READY) {
         return;
     }
-    if (clock_monotonic_ms() - s->heard_at < limit) {
+    if (clock_monotonic_ms() - s->received_at < limit) {
         heartbeat_arm(c);
         return;
     }
@@ -638,7 +638,7 @@ void heartbeat_begin(struct tidings_client *c)
 {
     if (!c->heartbeat.is_listening) {
         c->heartbeat.is_listening = true;
-        c->heartbeat.heard_at = clock_monotonic_ms();
+        c->heartbeat.received_at = clock_monotonic_ms();
     }
     heartbeat_arm(c);
 }
@@ -652,14 +652,14 @@ void heartbeat_end(struct tidings_client *c)
     s->longest = 0;
 }
 
-void heartbeat_heard(struct tidings_client *c, bool is_beat)
+void heartbeat_received(struct tidings_client *c, bool is_beat)
 {
     struct heartbeat *s = &c->heartbeat;
     if (!s->is_listening) {
         return;
     }
-    uint64_t now = clock_monotonic_ms(), past = now - s->heard_at;
-    s->heard_at = now;
+    uint64_t now = clock_monotonic_ms(), past = now - s->received_at;
+    s->received_at = now;
     if (is_beat && past >= HEARTBEAT_SHORTEST_MS) {
         s->beats += s->beats < HEARTBEAT_BEATS;
         s->longest = past > s->longest ? past : s->longest;

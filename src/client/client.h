@@ -157,7 +157,7 @@ void heartbeat_init(struct tidings_client *c);
 void heartbeat_begin(struct tidings_client *c);
 void heartbeat_end(struct tidings_client *c);
 /* The server was heard; `is_beat`: only to show that it is there. */
-void heartbeat_heard(struct tidings_client *c, bool is_beat);
+void heartbeat_received(struct tidings_client *c, bool is_beat);
 /* How long is too long, ms; 0: nothing is. */
 uint64_t heartbeat_limit(const struct tidings_client *c);
 

@@ -89,7 +89,7 @@ struct heartbeat {
     unsigned beats;
     uint64_t longest;      /* ms before one of them */
     uint64_t all, all_max; /* … over all connections: tidings_client_info */
-    uint64_t heard_at;     /* clock_monotonic_ms */
+    uint64_t received_at;  /* clock_monotonic_ms */
     struct loop_timer timer;
 };
 

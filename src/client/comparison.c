@@ -135,8 +135,8 @@ static bool comparison_has_room(const struct tidings_client *c, const struct sna
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static void comparison_tell(struct tidings_client *c, const struct watch *w, struct tidings_str uri,
-                            const char *change)
+static void comparison_notify(struct tidings_client *c, const struct watch *w,
+                              struct tidings_str uri, const char *change)
 {
     struct buf text;
     struct jw j;
@@ -167,19 +167,19 @@ static void comparison_tell(struct tidings_client *c, const struct watch *w, str
     buf_deinit(&text);
 }
 
-static void tell_gap_because(struct tidings_client *c, const struct watch *w,
-                             struct tidings_str reason)
+static void notify_gap_because(struct tidings_client *c, const struct watch *w,
+                               struct tidings_str reason)
 {
     struct tidings_state_event e = {
         .state = TIDINGS_STATE_GAP, .uri = tidings_str(w->uri), .reason = reason};
     events_put_state(c, &e);
-    comparison_tell(c, w, tidings_str(w->uri), NULL);
+    comparison_notify(c, w, tidings_str(w->uri), NULL);
 }
 
-static void tell_gap(struct tidings_client *c, const struct watch *w)
+static void notify_gap(struct tidings_client *c, const struct watch *w)
 {
-    tell_gap_because(c, w,
-                     STR("the server cannot tell what changed meanwhile, nor can it be compared"));
+    notify_gap_because(
+        c, w, STR("the server cannot tell what changed meanwhile, nor can it be compared"));
 }
 
 void comparison_missed(struct tidings_client *c, const char *why)
@@ -193,7 +193,7 @@ void comparison_missed(struct tidings_client *c, const char *why)
         struct watch *w = list_entry(it, struct watch, link);
         if (w->is_accepted && !w->is_ending) {
             c->has_gap = true;
-            tell_gap_because(c, w, tidings_str(reason));
+            notify_gap_because(c, w, tidings_str(reason));
         }
     }
 }
@@ -211,7 +211,7 @@ static const char *change_of(const struct watch *w, const struct snapshot_entry 
         return is_again ? "updated" : NULL;
     }
     bool is_other = memcmp(old->digest, fresh->digest, SHA256_BYTES) != 0;
-    return is_other || (is_again && w->snapshot->may_lack_notice) ? "updated" : NULL;
+    return is_other || (is_again && w->snapshot->may_lack_notification) ? "updated" : NULL;
 }
 
 /* How many; told unless `is_counted` only. */
@@ -224,14 +224,14 @@ static size_t differences(struct tidings_client *c, const struct watch *w, bool 
         const char *change = change_of(w, e, snapshot_find(fresh, e->uri));
         n += change ? 1 : 0;
         if (change && !is_counted) {
-            comparison_tell(c, w, e->uri, change);
+            comparison_notify(c, w, e->uri, change);
         }
     }
     for (size_t at = 0; (e = map_next(&fresh->entries, &at)) != NULL;) {
         bool is_new = !snapshot_find(old, e->uri);
         n += is_new ? 1 : 0;
         if (is_new && !is_counted) {
-            comparison_tell(c, w, e->uri, "created");
+            comparison_notify(c, w, e->uri, "created");
         }
     }
     return n;
@@ -266,10 +266,10 @@ static void comparison_finish(struct tidings_client *c)
     struct comparison *m = &c->comparison;
     struct watch *w = m->watch;
     if (w->snapshot && w->comparison_reason != COMPARISON_FIRST) {
-        bool is_vague = w->comparison_reason == COMPARISON_RESUME && w->snapshot->may_lack_notice &&
-                        kind_of(w) == KIND_LIST;
+        bool is_vague = w->comparison_reason == COMPARISON_RESUME &&
+                        w->snapshot->may_lack_notification && kind_of(w) == KIND_LIST;
         if (is_vague || differences(c, w, true) > COMPARISON_MAX_CHANGES) {
-            tell_gap(c, w);
+            notify_gap(c, w);
         } else {
             (void)differences(c, w, false);
         }
@@ -291,7 +291,7 @@ static void comparison_fail(struct tidings_client *c)
     struct comparison *m = &c->comparison;
     struct watch *w = m->watch;
     if (w->comparison_reason == COMPARISON_RESUME) {
-        tell_gap(c, w);
+        notify_gap(c, w);
     }
     if (w->comparison_reason != COMPARISON_VERIFY) {
         drop_snapshot(c, &w->snapshot);
@@ -345,8 +345,8 @@ static void on_page(void *user, const struct response *a)
     m->request = 0;
     for (size_t i = 0; ok && i < jv_count(items); i++) {
         struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
-        ok =
-            uri.len == 0 || !watch_covers(m->watch, uri) || comparison_put(c, uri, jv_at(items, i));
+        ok = uri.len == 0 || !watch_matches(m->watch, uri) ||
+             comparison_put(c, uri, jv_at(items, i));
     }
     ok = ok && (!jv_is(next, JV_STRING) || (++m->pages < COMPARISON_MAX_PAGES && !is_late(c) &&
                                             page_cursors_next(&m->cursors, jv_str(next)) == 0));
@@ -418,7 +418,7 @@ static void comparison_on_next(struct loop_timer *timer, void *user)
     }
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
-        bool is_heard = w->is_accepted && w->is_judged && !w->is_interrupted;
+        bool is_heard = w->is_accepted && w->is_decided && !w->is_interrupted;
         if (w->comparison_reason != COMPARISON_NONE && is_heard && !w->is_ending) {
             comparison_start(c, w);
             return;
@@ -468,7 +468,7 @@ static void on_verify(struct loop_timer *timer, void *user)
     set_verify(c);
 }
 
-void comparison_judged(struct tidings_client *c)
+void comparison_decided(struct tidings_client *c)
 {
     bool is_modern = c->era == TIDINGS_ERA_MODERN;
     list_each (it, next, &c->watches) {
@@ -487,7 +487,7 @@ void comparison_judged(struct tidings_client *c)
             w->comparison_reason = COMPARISON_NONE;
         }
         if (must_compare && !w->snapshot) {
-            tell_gap(c, w);
+            notify_gap(c, w);
         } else if (was_interrupted) {
             comparison_want(c, w, COMPARISON_RESUME);
         }
@@ -524,8 +524,8 @@ void comparison_lost(struct tidings_client *c)
     loop_timer_stop(&c->comparison.verify);
     list_each (it, next, &c->watches) {
         struct snapshot *v = list_entry(it, struct watch, link)->snapshot;
-        if (v && v->read_at + COMPARISON_NOTICE_MS > clock_monotonic_ms()) {
-            v->may_lack_notice = true;
+        if (v && v->read_at + COMPARISON_NOTIFY_MS > clock_monotonic_ms()) {
+            v->may_lack_notification = true;
         }
     }
 }

@@ -24,13 +24,13 @@
 #define COMPARISON_MAX_CHANGES 4096u  /* told one by one; more are a gap */
 #define COMPARISON_MAX_BROKEN 3u   /* a watch that so often cost the connection is not looked at */
 #define COMPARISON_QUIET_MS 500u   /* what was told of is read once it has been quiet so long */
-#define COMPARISON_NOTICE_MS 2000u /* a change may be notified so long after it can be read */
+#define COMPARISON_NOTIFY_MS 2000u /* a change may be notified so long after it can be read */
 
 struct tidings_client;
 struct watch;
 void comparison_init(struct tidings_client *c);
 /* The server has judged all watches. */
-void comparison_judged(struct tidings_client *c);
+void comparison_decided(struct tidings_client *c);
 void comparison_lost(struct tidings_client *c);
 /* The server told of `uri`. */
 void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidings_str uri,
@@ -55,9 +55,9 @@ struct snapshot_entry {
 struct snapshot {
     struct map entries; /* by URI */
     uint64_t read_at;   /* clock_monotonic_ms */
-    /* The connection was lost within COMPARISON_NOTICE_MS of that: it may have a change in it that
+    /* The connection was lost within COMPARISON_NOTIFY_MS of that: it may have a change in it that
      * the server had not notified yet. */
-    bool may_lack_notice;
+    bool may_lack_notification;
 };
 
 #endif

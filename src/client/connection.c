@@ -166,7 +166,7 @@ static bool has_version(struct json *list, const char *version)
 
 /* Of the revisions that a server names: 1: the modern one we know is among them, 0: one of the
  * legacy ones is; else an error that says what it speaks. */
-static int connection_judge_versions(struct json *list, struct tidings_error *err)
+static int connection_check_versions(struct json *list, struct tidings_error *err)
 {
     static const char *const known[] = {TIDINGS_PROTOCOL_VERSIONS};
     struct tidings_str newest = STR_EMPTY;
@@ -192,8 +192,8 @@ static int connection_judge_versions(struct json *list, struct tidings_error *er
 }
 
 /* 1: modern, 0: legacy, else an error that neither would help against: `why`. */
-static int connection_judge_era(const struct tidings_client *c, const struct response *a,
-                                struct tidings_error *why)
+static int connection_decide_era(const struct tidings_client *c, const struct response *a,
+                                 struct tidings_error *why)
 {
     int64_t code = jv_int(jv_get(a->error, "code"));
     bool is_http = c->transport->ops->has_exchanges;
@@ -201,10 +201,10 @@ static int connection_judge_era(const struct tidings_client *c, const struct res
                       a->status == 429 || a->status >= 500;
     if (a->result) {
         struct json *versions = jv_get(a->result, "supportedVersions");
-        return jv_count(versions) > 0 ? connection_judge_versions(versions, why) : 0;
+        return jv_count(versions) > 0 ? connection_check_versions(versions, why) : 0;
     }
     if (a->error && code == -32022 && (!is_http || a->status == 400)) {
-        return connection_judge_versions(jv_get(jv_get(a->error, "data"), "supported"), why);
+        return connection_check_versions(jv_get(jv_get(a->error, "data"), "supported"), why);
     }
     if (is_refusal) {
         return a->why.code;
@@ -233,7 +233,7 @@ static void on_discovered(void *user, const struct response *a)
         return;
     }
     c->broken_probes = 0;
-    int verdict = connection_judge_era(c, a, &why);
+    int verdict = connection_decide_era(c, a, &why);
     if (verdict > 0 && jv_int(jv_get(a->error, "code")) == -32022) {
         if (!c->has_asked_again) { /* it refused what it says that it speaks */
             c->has_asked_again = true;

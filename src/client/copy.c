@@ -57,8 +57,8 @@ static void copy_destroy(struct tidings_copy *y)
 /* ---- telling --------------------------------------------------------------------------------- */
 
 /* `text` is the value; `problem` NULL: there is none. */
-static void copy_tell(struct tidings_copy *y, struct tidings_str text,
-                      const struct tidings_error *problem)
+static void copy_notify(struct tidings_copy *y, struct tidings_str text,
+                        const struct tidings_error *problem)
 {
     struct tidings_copy_state state = {
         .copy = y,
@@ -74,22 +74,22 @@ static void copy_tell(struct tidings_copy *y, struct tidings_str text,
     }
 }
 
-static void tell_again(struct tidings_copy *y, const struct tidings_error *problem)
+static void notify_again(struct tidings_copy *y, const struct tidings_error *problem)
 {
     size_t len = 0;
     char *text = y->value ? json_text_of(y->client, y->value, &len) : NULL;
-    copy_tell(y, tidings_strn(text ? text : "", len), problem);
+    copy_notify(y, tidings_strn(text ? text : "", len), problem);
     mem_free(text);
 }
 
 /* Once, not with each attempt. What happens to the connection is not the copy's to tell. */
-static void tell_problem(struct tidings_copy *y, const struct tidings_error *problem)
+static void notify_problem(struct tidings_copy *y, const struct tidings_error *problem)
 {
     int code = problem->code;
     bool is_passing = code == TIDINGS_E_CLOSED || code == TIDINGS_E_IO || code == TIDINGS_E_BUSY ||
                       code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_CANCELLED;
     if (!is_passing && code != y->problem) {
-        tell_again(y, problem);
+        notify_again(y, problem);
     }
 }
 
@@ -128,7 +128,7 @@ static void move_to(struct tidings_copy *y, struct tidings_str from, struct json
         struct tidings_error why = {0};
         tidings_fail(&why, TIDINGS_E_LIMIT, "the value is larger than %zu bytes",
                      y->client->settings.max_bytes);
-        tell_problem(y, &why);
+        notify_problem(y, &why);
         jv_unref(value);
     } else {
         jv_unref(y->value);
@@ -138,7 +138,7 @@ static void move_to(struct tidings_copy *y, struct tidings_str from, struct json
         if (y->subscription) {
             tidings_subscription_set_options(y->subscription, copy_options_of(y, options), NULL);
         }
-        copy_tell(y, tidings_strn(text, len), NULL);
+        copy_notify(y, tidings_strn(text, len), NULL);
     }
     mem_free(text);
 }
@@ -148,25 +148,25 @@ static void take_deletion(struct tidings_copy *y)
 {
     if (!y->is_deleted) {
         y->is_deleted = true;
-        tell_again(y, NULL);
+        notify_again(y, NULL);
     }
 }
 
 /* What the server says of a version: all of it, or the patch that leads there. False: something
  * before it is missing (LU-12). */
-static bool copy_take(struct tidings_copy *y, struct json *told)
+static bool copy_take(struct tidings_copy *y, struct json *update)
 {
-    struct tidings_str from = jv_str(jv_get(told, "validFrom"));
-    struct json *patch = jv_get(told, "patch"), *value = jv_get(told, "value");
+    struct tidings_str from = jv_str(jv_get(update, "validFrom"));
+    struct json *patch = jv_get(update, "patch"), *value = jv_get(update, "value");
     bool has_version = y->from[0] != '\0';
-    bool fits = has_version && str_eq(jv_str(jv_get(told, "baseline")), tidings_str(y->from));
+    bool fits = has_version && str_eq(jv_str(jv_get(update, "baseline")), tidings_str(y->from));
     if (!is_instant(from)) {
         return false;
     }
     if (str_cmp(from, tidings_str(y->heard)) > 0) {
         set_instant(y->heard, from);
     }
-    if (jv_is_true(jv_get(told, "deleted"))) {
+    if (jv_is_true(jv_get(update, "deleted"))) {
         if (fits) {
             take_deletion(y);
         }
@@ -284,7 +284,7 @@ static void copy_follow(struct tidings_copy *y, struct tidings_str uri)
 static bool copy_follow_version(struct tidings_copy *y, struct tidings_str error)
 {
     struct json *root = NULL;
-    (void)jv_parse_peer(error, &root, NULL, NULL);
+    (void)json_parse_lenient(error, &root, NULL, NULL);
     struct json *data = jv_get(root, "data");
     struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
                        version = jv_str(jv_get(data, "entityTypeVersion"));
@@ -327,9 +327,9 @@ static void copy_on_update(void *user, const struct tidings_update *u)
     struct tidings_copy *y = user;
     struct json *root = NULL;
     y->is_busy = true;
-    (void)jv_parse_peer(u->params, &root, NULL, NULL);
-    struct json *told = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
-    if (!told || !copy_take(y, told)) {
+    (void)json_parse_lenient(u->params, &root, NULL, NULL);
+    struct json *update = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
+    if (!update || !copy_take(y, update)) {
         read_it(y);
     }
     bool is_move = u->kind == TIDINGS_CHANGE_CREATED || u->kind == TIDINGS_CHANGE_MOVED;
@@ -371,15 +371,15 @@ static void copy_on_state(void *user, const struct tidings_state_event *e)
 static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
                              struct tidings_error *err)
 {
-    struct json *root = NULL, *told = NULL;
+    struct json *root = NULL, *update = NULL;
     bool is_whole = y->is_whole && y->from[0] == '\0';
-    (void)jv_parse_peer(result, &root, NULL, NULL);
+    (void)json_parse_lenient(result, &root, NULL, NULL);
     struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
-    int rc = jv_parse_peer(text, &told, NULL, NULL);
-    if (rc < 0 || (!copy_take(y, told) && is_whole)) {
+    int rc = json_parse_lenient(text, &update, NULL, NULL);
+    if (rc < 0 || (!copy_take(y, update) && is_whole)) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "the content of '%.200s' is no entity", y->uri);
     }
-    jv_unref(told);
+    jv_unref(update);
     jv_unref(root);
     return rc;
 }
@@ -397,7 +397,7 @@ static void take_failure(struct tidings_copy *y, const struct tidings_error *err
     if (err->code == TIDINGS_E_GONE && has_version) {
         take_deletion(y);
     } else {
-        tell_problem(y, err);
+        notify_problem(y, err);
     }
     if (y->is_ended) {
         return;
@@ -430,7 +430,7 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
         if (++y->refusals > 1) {
             tidings_fail(&why, TIDINGS_E_DENIED, "the server does not let '%.200s' be watched",
                          y->uri);
-            tell_problem(y, &why);
+            notify_problem(y, &why);
         }
         wait_for_next(y);
     }
@@ -446,7 +446,7 @@ static int take_kept(struct tidings_copy *y, const struct tidings_copying *kept,
         return 0;
     }
     if (!kept->value || !is_instant(tidings_str(kept->valid_from)) ||
-        jv_parse_peer(tidings_str(kept->value), &y->value, NULL, NULL) < 0) {
+        json_parse_lenient(tidings_str(kept->value), &y->value, NULL, NULL) < 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "what was kept of '%.200s' is no JSON value with the validFrom it had",
                             y->uri);

@@ -191,7 +191,7 @@ struct tidings_client *tidings_client_create_entry(struct tidings_str text,
         tidings_fail(err, TIDINGS_E_LIMIT, "the entry of a server is above %u bytes", ENTRY_MAX);
         return NULL;
     }
-    if (jv_parse_peer(text, &entry, NULL, err) < 0) {
+    if (json_parse_lenient(text, &entry, NULL, err) < 0) {
         return NULL;
     }
     const struct json *url = jv_get(entry, "url"), *command = jv_get(entry, "command");

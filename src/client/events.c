@@ -273,7 +273,7 @@ static void deliver_state(struct tidings_client *c, const struct event *e)
         c->on_state(c->state_user, &e->state); /* the watch stays until it is swept */
     }
     if (w) {
-        subscriptions_tell_state(c, w, &e->state);
+        subscriptions_notify_state(c, w, &e->state);
     }
 }
 

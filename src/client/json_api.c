@@ -54,7 +54,7 @@ static char *json_as_text(const struct json *value)
 char *tidings_json_get(struct tidings_str json, const char *pointer)
 {
     struct json *root = NULL;
-    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
+    if (json_parse_lenient(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
@@ -66,7 +66,7 @@ char *tidings_json_get(struct tidings_str json, const char *pointer)
 char *tidings_json_text(struct tidings_str json, const char *pointer, size_t *ret_len)
 {
     struct json *root = NULL;
-    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
+    if (json_parse_lenient(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
@@ -92,7 +92,7 @@ char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *r
 {
     struct json *root = NULL;
     struct buf out;
-    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
+    if (json_parse_lenient(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     buf_init(&out, TEXT_MAX);
@@ -108,7 +108,7 @@ char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *r
     return buf_detach(&out, ret_len);
 }
 
-static int json_tell(tidings_json_each_fn fn, void *user, struct tidings_str key,
+static int json_emit(tidings_json_each_fn fn, void *user, struct tidings_str key,
                      const struct json *value)
 {
     char *text = json_as_text(value);
@@ -125,7 +125,7 @@ int tidings_json_each(struct tidings_str json, const char *pointer, tidings_json
 {
     struct json *root = NULL;
     int rc = 0;
-    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
+    if (json_parse_lenient(json, &root, NULL, NULL) < 0) {
         return TIDINGS_E_NOTFOUND;
     }
     struct json *at = jv_point(root, tidings_str(pointer));
@@ -133,11 +133,11 @@ int tidings_json_each(struct tidings_str json, const char *pointer, tidings_json
         struct tidings_str key;
         struct json *value;
         for (void *it = NULL; rc == 0 && (it = jv_next(at, it, &key, &value)) != NULL;) {
-            rc = json_tell(fn, user, key, value);
+            rc = json_emit(fn, user, key, value);
         }
     } else if (jv_is(at, JV_ARRAY)) {
         for (size_t i = 0; rc == 0 && i < jv_count(at); i++) {
-            rc = json_tell(fn, user, STR_EMPTY, jv_at(at, i));
+            rc = json_emit(fn, user, STR_EMPTY, jv_at(at, i));
         }
     } else {
         rc = TIDINGS_E_NOTFOUND;
@@ -217,10 +217,10 @@ char *tidings_json_merge(struct tidings_str target, struct tidings_str patch,
 {
     struct json *a = NULL, *b = NULL, *merged = NULL;
     char *text = NULL;
-    int rc = target.len > 0 ? jv_parse_peer(target, &a, NULL, err) : 0;
+    int rc = target.len > 0 ? json_parse_lenient(target, &a, NULL, err) : 0;
     if (rc < 0) {
         error_wrap(err, rc, "target");
-    } else if ((rc = jv_parse_peer(patch, &b, NULL, err)) < 0) {
+    } else if ((rc = json_parse_lenient(patch, &b, NULL, err)) < 0) {
         error_wrap(err, rc, "patch");
     } else {
         merged = merge_apply(a, b);

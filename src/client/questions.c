@@ -217,7 +217,7 @@ static int form_put(struct json *fields, struct json *given, struct buf *out)
     return out->failed;
 }
 
-static int form_judge(struct json *schema, struct tidings_str text, struct tidings_error *err)
+static int form_validate(struct json *schema, struct tidings_str text, struct tidings_error *err)
 {
     struct json_schema *compiled = NULL;
     struct json *value = NULL;
@@ -255,7 +255,7 @@ int form_complete(struct json *schema, struct tidings_str content, struct buf *o
     if (rc == 0 && form_put(fields, given, out) < 0) {
         rc = tidings_fail(err, out->failed, "what is filled in is too large");
     }
-    rc = rc == 0 ? form_judge(schema, buf_str(out), err) : rc;
+    rc = rc == 0 ? form_validate(schema, buf_str(out), err) : rc;
     jv_unref(given);
     return rc;
 }
@@ -369,14 +369,14 @@ static int form_read_value(const struct tidings_field *f, struct tidings_str tex
 }
 
 /* Against the schema of that field alone. */
-static int form_judge_field(const struct tidings_field *f, struct tidings_str text,
-                            struct tidings_error *err)
+static int form_validate_field(const struct tidings_field *f, struct tidings_str text,
+                               struct tidings_error *err)
 {
     const struct schema_options options = {.assert_format = true, .max_cost = FORM_READ_COST};
     struct json *root = NULL, *value = NULL;
     struct json_schema *schema = NULL;
     struct schema_error e = {.text = ""};
-    int rc = jv_parse_peer(f->schema, &root, NULL, err);
+    int rc = json_parse_lenient(f->schema, &root, NULL, err);
     rc = rc == 0 ? schema_compile(root, &options, &schema, err) : rc;
     rc = rc == 0 ? jv_parse(text, JSON_MAX_DEPTH, &value, err) : rc;
     if (rc == 0 && !schema_validate(schema, value, &e)) {
@@ -399,7 +399,7 @@ char *tidings_field_read(const struct tidings_field *field, struct tidings_str t
     if (rc == 0 && out.failed) {
         rc = tidings_fail(err, out.failed, "that is too long");
     }
-    rc = rc == 0 && field->schema.len > 0 ? form_judge_field(field, buf_str(&out), err) : rc;
+    rc = rc == 0 && field->schema.len > 0 ? form_validate_field(field, buf_str(&out), err) : rc;
     if (rc < 0) {
         buf_deinit(&out);
         return NULL;
@@ -450,7 +450,7 @@ static void question_send(struct tidings_question *q, struct tidings_str result)
     if (q->id) {
         requests_reply(q->client, q->id, result);
     } else if (q->round) {
-        round_answered(q->round, q->index, result);
+        input_round_answered(q->round, q->index, result);
     }
 }
 
@@ -459,7 +459,7 @@ static void question_send_error(struct tidings_question *q, const char *reason)
     if (q->id) {
         requests_reply_error(q->client, q->id, ANSWER_REFUSED, reason);
     } else if (q->round) {
-        round_refused(q->round, reason);
+        input_round_refused(q->round, reason);
     }
 }
 
@@ -540,7 +540,7 @@ void tidings_question_refuse(struct tidings_question *q, const char *reason)
     question_finish(q, STR_EMPTY, reason && reason[0] ? reason : "the user rejected the request");
 }
 
-static const char *question_judge_roots(const struct json *result)
+static const char *question_check_roots(const struct json *result)
 {
     struct json *roots = jv_get(result, "roots");
     bool are_good = jv_is(roots, JV_ARRAY);
@@ -550,7 +550,7 @@ static const char *question_judge_roots(const struct json *result)
     return are_good ? NULL : "'roots' must be an array of objects with a 'uri' that is file://…";
 }
 
-static const char *question_judge_sample(const struct json *result)
+static const char *question_check_sample(const struct json *result)
 {
     struct json *content = jv_get(result, "content");
     struct tidings_str role = jv_str(jv_get(result, "role"));
@@ -574,8 +574,8 @@ int tidings_question_answer(struct tidings_question *q, struct tidings_str resul
     int rc = jv_parse(result, JSON_MAX_DEPTH, &root, &why);
     const char *wrong = rc < 0                                 ? why.text
                         : !jv_is(root, JV_OBJECT)              ? "it is no object"
-                        : q->kind == TIDINGS_QUESTION_SAMPLING ? question_judge_sample(root)
-                                                               : question_judge_roots(root);
+                        : q->kind == TIDINGS_QUESTION_SAMPLING ? question_check_sample(root)
+                                                               : question_check_roots(root);
     char *text = wrong ? NULL : json_text_of(q->client, root, NULL);
     jv_unref(root);
     if (!text) {
@@ -854,11 +854,11 @@ void question_asked(struct tidings_client *c, struct tidings_str method, struct 
                          why.text);
 }
 
-int question_add(struct round *round, size_t index, struct tidings_str method, struct json *params,
-                 struct tidings_error *err)
+int question_add(struct input_round *round, size_t index, struct tidings_str method,
+                 struct json *params, struct tidings_error *err)
 {
     enum tidings_question_kind kind;
-    struct tidings_client *c = round_client(round);
+    struct tidings_client *c = input_round_client(round);
     int rc = question_check(c, method, params, &kind, err);
     struct tidings_question *q = rc == 0 ? question_create(c, kind, params, err) : NULL;
     if (!q) {
@@ -871,7 +871,7 @@ int question_add(struct round *round, size_t index, struct tidings_str method, s
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-void question_withdraw_round(struct tidings_client *c, const struct round *round)
+void question_withdraw_input_round(struct tidings_client *c, const struct input_round *round)
 {
     list_each (it, next, &c->questions) {
         struct tidings_question *q = list_entry(it, struct tidings_question, link);

@@ -18,7 +18,7 @@
 #define QUESTIONS_OPEN 16u       /* at a time; beyond: refused */
 #define QUESTIONS_OF_REQUEST 16u /* by default */
 
-struct round;
+struct input_round;
 
 enum question_state {
     QUESTION_NEW,       /* the program does not know of it */
@@ -32,10 +32,10 @@ struct tidings_question {
     struct tidings_client *client;
     enum tidings_question_kind kind;
     enum question_state state;
-    struct json *params; /* a reference; NULL: none */
-    char *text;          /* of them; NULL: not asked for */
-    struct json *id;     /* legacy: the request's, a reference; NULL: it is of a round, … */
-    struct round *round; /* … of this one; neither: it was answered by us */
+    struct json *params;       /* a reference; NULL: none */
+    char *text;                /* of them; NULL: not asked for */
+    struct json *id;           /* legacy: the request's, a reference; NULL: it is of a round, … */
+    struct input_round *round; /* … of this one; neither: it was answered by us */
     size_t index;
     struct loop_timer deadline;
 };
@@ -56,13 +56,13 @@ void question_asked(struct tidings_client *c, struct tidings_str method, struct 
                     struct json *params, int64_t exchange);
 /* One of a round. TIDINGS_E_UNSUPPORTED: that was not offered; TIDINGS_E_PARSE: it is none;
  * TIDINGS_E_LIMIT: too many are open. */
-int question_add(struct round *round, size_t index, struct tidings_str method, struct json *params,
-                 struct tidings_error *err);
+int question_add(struct input_round *round, size_t index, struct tidings_str method,
+                 struct json *params, struct tidings_error *err);
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
 /* Nobody waits for its questions any more: the program hears of it. */
-void question_withdraw_round(struct tidings_client *c, const struct round *round);
+void question_withdraw_input_round(struct tidings_client *c, const struct input_round *round);
 /* The server withdrew the request of that id. */
 void question_cancelled(struct tidings_client *c, const struct json *id);
 void question_connection_lost(struct tidings_client *c);

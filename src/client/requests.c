@@ -44,8 +44,8 @@ struct request {
     void *user;
     uint32_t timeout_ms;
     bool is_stream, is_connecting, is_sent, is_retried, can_ask;
-    struct round *round; /* NULL: the server has not asked for input */
-    unsigned asked;      /* questions in the legacy era */
+    struct input_round *round; /* NULL: the server has not asked for input */
+    unsigned asked;            /* questions in the legacy era */
 };
 
 static struct tidings_str requests_key_of(const int64_t *id)
@@ -68,11 +68,11 @@ static void take_out(struct request *r)
     }
 }
 
-static void round_free(struct round *r);
+static void input_round_free(struct input_round *r);
 
 static void requests_request_free(struct request *r)
 {
-    round_free(r->round);
+    input_round_free(r->round);
     jv_unref(r->params);
     mem_free(r->method);
     mem_free(r);
@@ -113,7 +113,7 @@ static void requests_put_members(struct jw *w, struct json *object, struct tidin
     }
 }
 
-static void round_put(const struct round *r, struct jw *w);
+static void input_round_put(const struct input_round *r, struct jw *w);
 
 /* {"jsonrpc":"2.0","id":…,"method":…,"params":{"_meta":{…},…}}; `id` 0: a notification. */
 static void requests_put_message(struct buf *out, const struct tidings_client *c,
@@ -153,7 +153,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
         jw_end_object(&w);
     }
     requests_put_members(&w, r->params, STR("_meta"));
-    round_put(r->round, &w);
+    input_round_put(r->round, &w);
     jw_end_object(&w);
     jw_end_object(&w);
 }
@@ -265,7 +265,7 @@ void requests_reply_error(struct tidings_client *c, const struct json *id, int c
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The server need not work on it any more. What begins a session cannot be cancelled. */
-static void requests_tell_cancelled(struct request *r)
+static void requests_send_cancelled(struct request *r)
 {
     struct tidings_client *c = r->client;
     char params[64];
@@ -295,7 +295,7 @@ static void requests_on_deadline(struct loop_timer *timer, void *user)
     }
     tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
                  r->timeout_ms);
-    requests_tell_cancelled(r);
+    requests_send_cancelled(r);
     request_finish(r, &a);
 }
 
@@ -417,7 +417,7 @@ void requests_cancel(struct tidings_client *c, int64_t id)
 {
     struct request *r = requests_find(c, id);
     if (r) {
-        requests_tell_cancelled(r);
+        requests_send_cancelled(r);
         take_out(r);
         requests_request_free(r);
     }
@@ -472,26 +472,26 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
     }
 }
 
-static int round_begin_visits(struct tidings_client *c, struct round **at, int64_t request,
-                              struct json *error, struct tidings_error *err);
+static int input_round_begin_visits(struct tidings_client *c, struct input_round **at,
+                                    int64_t request, struct json *error, struct tidings_error *err);
 
-static bool round_is_wanted(const struct json *result);
+static bool input_round_is_wanted(const struct json *result);
 
-static bool round_is_of(const char *method);
+static bool input_round_is_of(const char *method);
 
-static int round_begin(struct tidings_client *c, struct round **at, int64_t request,
-                       struct json *result, struct tidings_error *err);
+static int input_round_begin(struct tidings_client *c, struct input_round **at, int64_t request,
+                             struct json *result, struct tidings_error *err);
 
 /* The server wants something first: true, and the request goes on, or has ended. */
-static bool requests_begin_round(struct request *r, const struct response *a)
+static bool requests_begin_input_round(struct request *r, const struct response *a)
 {
     struct tidings_client *c = r->client;
     struct response failed = {.status = a->status};
-    bool is_offered = r->can_ask && question_is_offered(c) && round_is_of(r->method);
-    bool is_wanted = is_offered && a->result && round_is_wanted(a->result);
+    bool is_offered = r->can_ask && question_is_offered(c) && input_round_is_of(r->method);
+    bool is_wanted = is_offered && a->result && input_round_is_wanted(a->result);
     int rc = !is_offered ? 0
-             : is_wanted ? round_begin(c, &r->round, r->id, a->result, &failed.why)
-             : a->error  ? round_begin_visits(c, &r->round, r->id, a->error, &failed.why)
+             : is_wanted ? input_round_begin(c, &r->round, r->id, a->result, &failed.why)
+             : a->error  ? input_round_begin_visits(c, &r->round, r->id, a->error, &failed.why)
                          : 0;
     if (rc < 0) {
         request_finish(r, &failed);
@@ -524,7 +524,7 @@ static bool requests_answered(struct tidings_client *c, int64_t id, struct json 
         c->failures = r->is_connecting || r->is_stream ? c->failures : 0;
     }
     c->transport->ops->forget(c->transport, id, true);
-    if (!requests_begin_round(r, &a)) {
+    if (!requests_begin_input_round(r, &a)) {
         request_finish(r, &a);
     }
     return true;
@@ -691,7 +691,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     }
     if (m.kind == RPC_REQUEST) {
         if (str_eq(m.method, STR("ping"))) {
-            heartbeat_heard(c, true);
+            heartbeat_received(c, true);
             requests_reply(c, m.id, STR("{}"));
         } else {
             question_asked(c, m.method, m.id, m.params, exchange);
@@ -711,7 +711,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
 void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat)
 {
     if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
-        heartbeat_heard(c, is_beat);
+        heartbeat_received(c, is_beat);
     }
 }
 
@@ -721,7 +721,7 @@ void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t 
     struct json *root = NULL;
     struct jv_mended mended;
     struct tidings_error why = {0};
-    if (jv_parse_peer(text, &root, &mended, &why) < 0) {
+    if (json_parse_lenient(text, &root, &mended, &why) < 0) {
         take_unread(c, text, exchange, status, &why);
         return;
     }
@@ -745,18 +745,18 @@ void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t 
 #define ROUND_PAUSE_MS 500u /* before a request whose answer was a state alone is sent again, … */
 #define ROUND_PAUSE_MAX_MS 10000u /* … doubled each time */
 
-struct round_item {
+struct input_round_item {
     char *key;
     char *result; /* JSON; NULL: not answered yet */
 };
 
-struct round {
+struct input_round {
     struct tidings_client *client;
     int64_t request;
     unsigned rounds;
     unsigned asked; /* questions in all rounds */
     unsigned waits; /* rounds in a row that asked nothing */
-    struct round_item items[QUESTIONS_OPEN];
+    struct input_round_item items[QUESTIONS_OPEN];
     size_t count, open;
     struct json *state; /* a string, a reference; NULL: none */
     bool are_visits;    /* to addresses: the request goes again as it was */
@@ -765,21 +765,21 @@ struct round {
 };
 
 /* May a result of this method ask for input? Nothing else may. */
-static bool round_is_of(const char *method)
+static bool input_round_is_of(const char *method)
 {
     return strcmp(method, "tools/call") == 0 || strcmp(method, "prompts/get") == 0 ||
            strcmp(method, "resources/read") == 0;
 }
 
 /* Is it a result that wants input first? */
-static bool round_is_wanted(const struct json *result)
+static bool input_round_is_wanted(const struct json *result)
 {
     return str_eq(jv_str(jv_get(result, "resultType")), STR("input_required"));
 }
 
-static void round_forget(struct round *r)
+static void input_round_forget(struct input_round *r)
 {
-    question_withdraw_round(r->client, r);
+    question_withdraw_input_round(r->client, r);
     for (size_t i = 0; i < r->count; i++) {
         mem_free(r->items[i].key);
         mem_free(r->items[i].result);
@@ -792,34 +792,34 @@ static void round_forget(struct round *r)
 }
 
 /* Withdraws its questions; NULL is fine */
-static void round_free(struct round *r)
+static void input_round_free(struct input_round *r)
 {
     if (r) {
-        round_forget(r);
+        input_round_forget(r);
         mem_free(r);
     }
 }
 
-static void round_on_pause(struct loop_timer *timer, void *user)
+static void input_round_on_pause(struct loop_timer *timer, void *user)
 {
-    struct round *r = user;
+    struct input_round *r = user;
     (void)timer;
     requests_resend(r->client, r->request);
 }
 
-static int round_prepare(struct tidings_client *c, struct round **at, int64_t request,
-                         struct tidings_error *err)
+static int input_round_prepare(struct tidings_client *c, struct input_round **at, int64_t request,
+                               struct tidings_error *err)
 {
-    struct round *r = *at ? *at : mem_zalloc(sizeof(*r));
+    struct input_round *r = *at ? *at : mem_zalloc(sizeof(*r));
     if (!r) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (!*at) {
-        *r = (struct round){.client = c, .request = request};
-        loop_timer_init(&r->pause, c->loop, round_on_pause, r);
+        *r = (struct input_round){.client = c, .request = request};
+        loop_timer_init(&r->pause, c->loop, input_round_on_pause, r);
         *at = r;
     }
-    round_forget(r);
+    input_round_forget(r);
     if (r->rounds++ >= c->handlers.max_questions) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "the server asks again and again: more than %u times",
@@ -828,20 +828,20 @@ static int round_prepare(struct tidings_client *c, struct round **at, int64_t re
     return 0;
 }
 
-struct tidings_client *round_client(const struct round *r)
+struct tidings_client *input_round_client(const struct input_round *r)
 {
     return r->client;
 }
 
-static int round_add(struct round *r, struct tidings_str key, struct tidings_str method,
-                     struct json *params, struct tidings_error *err)
+static int input_round_add(struct input_round *r, struct tidings_str key, struct tidings_str method,
+                           struct json *params, struct tidings_error *err)
 {
     if (r->count >= QUESTIONS_OPEN || r->asked++ >= r->client->handlers.max_questions) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "the server asks more than %u things",
                             r->client->handlers.max_questions);
     }
-    struct round_item *item = &r->items[r->count];
-    *item = (struct round_item){.key = str_dup(key)};
+    struct input_round_item *item = &r->items[r->count];
+    *item = (struct input_round_item){.key = str_dup(key)};
     if (!item->key) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -850,15 +850,15 @@ static int round_add(struct round *r, struct tidings_str key, struct tidings_str
 }
 
 /* Begin a round of the request: 0, and requests_resend or requests_fail follows, perhaps from
- * inside. `*at`, NULL at first, is the request's; round_free releases it. */
-static int round_begin(struct tidings_client *c, struct round **at, int64_t request,
-                       struct json *result, struct tidings_error *err)
+ * inside. `*at`, NULL at first, is the request's; input_round_free releases it. */
+static int input_round_begin(struct tidings_client *c, struct input_round **at, int64_t request,
+                             struct json *result, struct tidings_error *err)
 {
     struct json *asked = jv_get(result, "inputRequests"), *state = jv_get(result, "requestState");
     struct json *one;
     struct tidings_str key;
-    int rc = round_prepare(c, at, request, err);
-    struct round *r = *at;
+    int rc = input_round_prepare(c, at, request, err);
+    struct input_round *r = *at;
     if (rc == 0 && state && !jv_is(state, JV_STRING)) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "the server's requestState is no string");
     } else if (rc == 0 && jv_str(state).len > ROUND_MAX_STATE) {
@@ -868,7 +868,7 @@ static int round_begin(struct tidings_client *c, struct round **at, int64_t requ
         rc = tidings_fail(err, TIDINGS_E_PARSE, "the server wants input and does not say which");
     }
     for (void *next = NULL; rc == 0 && (next = jv_next(asked, next, &key, &one)) != NULL;) {
-        rc = round_add(r, key, jv_str(jv_get(one, "method")), jv_get(one, "params"), err);
+        rc = input_round_add(r, key, jv_str(jv_get(one, "method")), jv_get(one, "params"), err);
     }
     if (rc < 0) {
         return rc;
@@ -882,16 +882,16 @@ static int round_begin(struct tidings_client *c, struct round **at, int64_t requ
     return 0;
 }
 
-static int round_begin_visits(struct tidings_client *c, struct round **at, int64_t request,
-                              struct json *error, struct tidings_error *err)
+static int input_round_begin_visits(struct tidings_client *c, struct input_round **at,
+                                    int64_t request, struct json *error, struct tidings_error *err)
 {
     struct json *list = jv_get(jv_get(error, "data"), "elicitations");
     if (jv_int(jv_get(error, "code")) != -32042 || jv_count(list) == 0 || !c->handlers.on_url) {
         return 0;
     }
-    int rc = round_prepare(c, at, request, err);
+    int rc = input_round_prepare(c, at, request, err);
     for (size_t i = 0; rc == 0 && i < jv_count(list); i++) {
-        rc = round_add(*at, STR_EMPTY, STR("elicitation/create"), jv_at(list, i), err);
+        rc = input_round_add(*at, STR_EMPTY, STR("elicitation/create"), jv_at(list, i), err);
     }
     if (rc == 0) {
         (*at)->are_visits = true;
@@ -900,7 +900,7 @@ static int round_begin_visits(struct tidings_client *c, struct round **at, int64
 }
 
 /* The members that the next request of the round has: answers and state; `r` NULL: none. */
-static void round_put(const struct round *r, struct jw *w)
+static void input_round_put(const struct input_round *r, struct jw *w)
 {
     if (r && !r->are_visits && r->count > 0) {
         jw_key(w, STR("inputResponses"));
@@ -915,10 +915,10 @@ static void round_put(const struct round *r, struct jw *w)
     }
 }
 
-void round_answered(struct round *r, size_t index, struct tidings_str result)
+void input_round_answered(struct input_round *r, size_t index, struct tidings_str result)
 {
     struct tidings_error why = {0};
-    struct round_item *item = &r->items[index];
+    struct input_round_item *item = &r->items[index];
     item->result = str_dup(result);
     r->is_declined = r->is_declined || !str_eq(result, STR("{\"action\":\"accept\"}"));
     if (!item->result) {
@@ -935,7 +935,7 @@ void round_answered(struct round *r, size_t index, struct tidings_str result)
     }
 }
 
-void round_refused(struct round *r, const char *reason)
+void input_round_refused(struct input_round *r, const char *reason)
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_CANCELLED, "what the server asked was not answered: %.150s",

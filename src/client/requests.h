@@ -88,18 +88,18 @@ void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat);
  * answered, and it is sent again with the answers and with the server's `requestState`. Also the
  * error of 2025-11-25 that wants addresses visited first (-32042).
  *
- * A request has one struct round for all its rounds. How many there are, how many questions a round
- * has and how long a state is are bounded.
+ * A request has one struct input_round for all its rounds. How many there are, how many questions a
+ * round has and how long a state is are bounded.
  */
 
-struct round;
+struct input_round;
 
 /* The same for an error: 1: it was -32042, and a round has begun; 0: it is another. */
-struct tidings_client *round_client(const struct round *r);
+struct tidings_client *input_round_client(const struct input_round *r);
 
 /* ---- told by its questions ------------------------------------------------------------------- */
 
-void round_answered(struct round *r, size_t index, struct tidings_str result);
-void round_refused(struct round *r, const char *reason);
+void input_round_answered(struct input_round *r, size_t index, struct tidings_str result);
+void input_round_refused(struct input_round *r, const char *reason);
 
 #endif

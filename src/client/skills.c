@@ -29,7 +29,7 @@ int skills_connect(struct tidings_client *c, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    rc = jv_parse_peer(tidings_str(c->info.capabilities), &capabilities, NULL, err);
+    rc = json_parse_lenient(tidings_str(c->info.capabilities), &capabilities, NULL, err);
     if (rc == 0 && !jv_is(jv_get(jv_get(capabilities, "extensions"), SKILL_EXTENSION), JV_OBJECT)) {
         rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server does not offer skills");
     }
@@ -175,7 +175,7 @@ char *tidings_client_skill_read(struct tidings_client *c, const char *entry, con
         return NULL;
     }
     buf_init(&bytes, c->settings.max_bytes);
-    int rc = jv_parse_peer(tidings_str(entry), &held, NULL, err);
+    int rc = json_parse_lenient(tidings_str(entry), &held, NULL, err);
     rc = rc < 0 ? rc : skill_check_entry(held, err);
     rc = rc < 0 ? rc : skills_find_file(held, name, &file, err);
     if (rc == 0) {

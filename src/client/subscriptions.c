@@ -109,7 +109,7 @@ struct watch *watch_find(struct tidings_client *c, struct tidings_str uri)
     return NULL;
 }
 
-bool watch_covers(const struct watch *w, struct tidings_str uri)
+bool watch_matches(const struct watch *w, struct tidings_str uri)
 {
     struct tidings_str own = tidings_str(w->uri);
     if (strchr(w->uri, '?') || (w->options && strstr(w->options, "\"match\""))) {
@@ -380,7 +380,7 @@ static void begin_anew(struct tidings_client *c, struct watch *w)
     w->since = NULL;
     w->accepted_at = 0;
     w->number = ++c->last_watch;
-    w->is_ending = w->is_judged = w->is_accepted = w->was_accepted = w->is_interrupted = false;
+    w->is_ending = w->is_decided = w->is_accepted = w->was_accepted = w->is_interrupted = false;
 }
 
 /* The server hears of it, if it is there. */
@@ -400,7 +400,7 @@ static void ask_for(struct tidings_client *c, struct watch *w)
 
 static enum tidings_state subscriptions_state(const struct watch *w)
 {
-    return !w->is_judged     ? TIDINGS_STATE_DISCONNECTED
+    return !w->is_decided    ? TIDINGS_STATE_DISCONNECTED
            : w->is_accepted  ? TIDINGS_STATE_WATCHING
            : w->was_accepted ? TIDINGS_STATE_LOST
                              : TIDINGS_STATE_REFUSED;
@@ -590,7 +590,7 @@ void subscriptions_ready(struct tidings_client *c)
 void subscriptions_streaming(struct tidings_client *c, bool is_seamless)
 {
     c->is_streaming = true;
-    heartbeat_heard(c, false); /* what it begins with is no sign of a rhythm */
+    heartbeat_received(c, false); /* what it begins with is no sign of a rhythm */
     list_each (it, next, &c->watches) {
         if (!is_seamless) {
             legacy_interrupted(c, list_entry(it, struct watch, link));
@@ -611,7 +611,7 @@ void subscriptions_lost(struct tidings_client *c)
     heartbeat_end(c);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
-        w->is_judged = false;
+        w->is_decided = false;
         if (c->has_session) {
             continue; /* it goes on when the stream is heard again */
         }
@@ -652,12 +652,13 @@ static void subscriptions_note_refusal(struct tidings_client *c, const struct ti
     }
 }
 
-void subscriptions_judge(struct tidings_client *c, struct watch *w, const struct tidings_error *why)
+void subscriptions_decide(struct tidings_client *c, struct watch *w,
+                          const struct tidings_error *why)
 {
     bool is_accepted = !why || why->code == 0;
-    bool is_news = !w->is_judged || w->is_accepted != is_accepted;
+    bool is_news = !w->is_decided || w->is_accepted != is_accepted;
     w->is_accepted = is_accepted;
-    w->is_judged = true;
+    w->is_decided = true;
     if (!is_accepted) {
         subscriptions_note_refusal(c, why);
     }
@@ -681,7 +682,7 @@ static void subscriptions_give_up(struct tidings_client *c)
     connection_give_up(c, &err);
 }
 
-void subscriptions_judged(struct tidings_client *c)
+void subscriptions_decided(struct tidings_client *c)
 {
     struct tidings_error err;
     size_t accepted = 0, open = 0, live = 0;
@@ -690,7 +691,7 @@ void subscriptions_judged(struct tidings_client *c)
         const struct watch *w = list_entry(it, struct watch, link);
         live += !w->is_ending;
         accepted += w->is_accepted && !w->is_ending;
-        open += !w->is_judged && !w->is_ending;
+        open += !w->is_decided && !w->is_ending;
         is_patient = is_patient || w->is_patient;
     }
     if (accepted == 0 && open > 0) {
@@ -699,7 +700,7 @@ void subscriptions_judged(struct tidings_client *c)
     if (accepted > 0 || live == 0 || is_patient) {
         c->has_watched = c->has_watched || accepted > 0;
         c->refusal.code = 0;
-        comparison_judged(c);
+        comparison_decided(c);
         heartbeat_begin(c);
         c->failures = 0;
         return;
@@ -713,8 +714,8 @@ void subscriptions_judged(struct tidings_client *c)
     }
 }
 
-void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
-                              const struct tidings_state_event *e)
+void subscriptions_notify_state(struct tidings_client *c, struct watch *w,
+                                const struct tidings_state_event *e)
 {
     list_each (it, next, &w->subscriptions) {
         struct client_subscription *s = list_entry(it, struct client_subscription, link);
@@ -744,8 +745,8 @@ enum guard {
 };
 
 /* What the server told before is not told again (ER-28). */
-static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct tidings_update *u,
-                               enum guard guard)
+static void subscriptions_notify(struct tidings_client *c, struct watch *w,
+                                 struct tidings_update *u, enum guard guard)
 {
     if (guard != GUARD_NONE &&
         !resume_is_new(&c->resume, w->number, u->uri, u->version, guard == GUARD_EPOCH)) {
@@ -769,13 +770,13 @@ static void route(struct tidings_client *c, struct tidings_update *u, enum guard
     struct watch *w =
         u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
     if (w && !w->is_ending) {
-        subscriptions_tell(c, w, u, guard);
+        subscriptions_notify(c, w, u, guard);
         legacy_on_update(c, w, u->cursor);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
-            if (watch_covers(w, u->uri)) {
-                subscriptions_tell(c, w, u, guard);
+            if (watch_matches(w, u->uri)) {
+                subscriptions_notify(c, w, u, guard);
             }
         }
     }
@@ -795,7 +796,7 @@ static void route_without_uri(struct tidings_client *c, const struct tidings_upd
             u.kind = TIDINGS_CHANGE_UPDATED;
             u.version = STR_EMPTY;
             u.truncated = true;
-            subscriptions_tell(c, w, &u, GUARD_NONE);
+            subscriptions_notify(c, w, &u, GUARD_NONE);
             legacy_on_update(c, w, u.cursor);
         }
     }

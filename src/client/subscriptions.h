@@ -40,8 +40,8 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
 /* Nothing changed, but this is how far the stream came. */
 void subscriptions_bookmark(struct tidings_client *c, struct json *params);
 /* The subscriptions of a watch hear of it. */
-void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
-                              const struct tidings_state_event *e);
+void subscriptions_notify_state(struct tidings_client *c, struct watch *w,
+                                const struct tidings_state_event *e);
 void subscriptions_sweep(struct tidings_client *c); /* what ended in callbacks */
 
 /* -------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ struct watch {
     int64_t asked; /* legacy: number of the subscribe or unsubscribe under way; modern: of the last
                     * listen that names it */
     bool is_accepted;
-    bool is_judged;            /* accepted or refused in the present connection */
+    bool is_decided;           /* accepted or refused in the present connection */
     bool was_accepted;         /* … or in one before: it goes on from there */
     bool is_interrupted;       /* changes since may have been missed */
     bool is_ending;            /* nobody is left */
@@ -103,7 +103,7 @@ static inline struct watch *watch_of(const struct tidings_subscription *subscrip
 /* NULL: it is not watched. */
 struct watch *watch_find(struct tidings_client *c, struct tidings_str uri);
 /* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */
-bool watch_covers(const struct watch *w, struct tidings_str uri);
+bool watch_matches(const struct watch *w, struct tidings_str uri);
 
 /* -------------------------------------------------------------------------------------------------
  * Resuming a stream of updates after a loss: its cursor, and which version of what was told last.
@@ -154,13 +154,13 @@ void resume_put_options(const char *options, const char *since, bool bookmarks, 
  */
 
 /* A watch was accepted (`why` NULL, or with code 0: its text is a warning), or refused. */
-void subscriptions_judge(struct tidings_client *c, struct watch *w,
-                         const struct tidings_error *why);
+void subscriptions_decide(struct tidings_client *c, struct watch *w,
+                          const struct tidings_error *why);
 /* `data` of a refusal says when to ask again (retryAfterMs): so that is done, and the watch is
  * not judged. false: it says nothing of the kind. */
 bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data);
 /* All were judged. */
-void subscriptions_judged(struct tidings_client *c);
+void subscriptions_decided(struct tidings_client *c);
 
 /* ---- modern: one listen for everything ------------------------------------------------------- */
 

@@ -352,14 +352,14 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
             }
             struct json *data = jv_get(entry_of(refused, w->uri), "data");
             if (is_accepted || !subscriptions_put_off(c, w, data)) {
-                subscriptions_judge(c, w, &why);
+                subscriptions_decide(c, w, &why);
             }
         }
     }
     if (c->is_stale) {
         modern_changed(c);
     }
-    subscriptions_judged(c);
+    subscriptions_decided(c);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -368,7 +368,7 @@ static bool is_pending(struct tidings_client *c)
 {
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        if (!w->is_judged && !w->is_ending && !w->is_later) {
+        if (!w->is_decided && !w->is_ending && !w->is_later) {
             return true;
         }
     }
@@ -399,7 +399,7 @@ static void keep_cursor(struct watch *w, struct tidings_str cursor)
 
 void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_str cursor)
 {
-    bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARISON_NOTICE_MS;
+    bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARISON_NOTIFY_MS;
     if (c->era == TIDINGS_ERA_LEGACY && w->accepted_at > 0 && is_early && !w->is_doubtful) {
         keep_cursor(w, cursor);
     }
@@ -408,7 +408,7 @@ void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_
 /* It is not accepted any more. */
 static void legacy_unaccept(struct tidings_client *c, struct watch *w)
 {
-    if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_NOTICE_MS) {
+    if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_NOTIFY_MS) {
         keep_cursor(w, tidings_str(c->resume.cursor));
     }
     w->accepted_at = 0;
@@ -465,7 +465,7 @@ static void legacy_send(struct tidings_client *c, struct watch *w, const char *m
     buf_deinit(&params);
     w->asked = id > 0 ? id : 0;
     if (id < 0 && !w->is_leaving) { /* leaving is tried again when the stream is heard again */
-        subscriptions_judge(c, w, &err);
+        subscriptions_decide(c, w, &err);
     }
 }
 
@@ -514,11 +514,11 @@ static void on_subscribed(void *user, const struct response *a)
         if (is_accepted) {
             tidings_fail(&why, 0, "%.*s", STR_ARG(subscriptions_reason(warnings, w->uri)));
         }
-        subscriptions_judge(c, w, &why);
+        subscriptions_decide(c, w, &why);
     }
     legacy_take_answer(w, a);
     if (!is_pending(c)) {
-        subscriptions_judged(c);
+        subscriptions_decided(c);
     }
 }
 
@@ -547,7 +547,7 @@ static void legacy_subscribe(struct tidings_client *c, struct watch *w)
                        c->info.has_bookmarks, &options);
     if (options.failed) {
         const struct tidings_error why = {TIDINGS_E_LIMIT, "the options are too long"};
-        subscriptions_judge(c, w, &why);
+        subscriptions_decide(c, w, &why);
     } else {
         w->is_doubtful = w->is_named;
         w->is_named = true;
@@ -571,8 +571,8 @@ void legacy_ask(struct tidings_client *c, struct watch *w)
 void legacy_ended(struct tidings_client *c, struct watch *w)
 {
     legacy_ask(c, w);
-    if (!w->is_judged && c->is_streaming && !is_pending(c)) {
-        subscriptions_judged(c); /* it was the last that others waited for */
+    if (!w->is_decided && c->is_streaming && !is_pending(c)) {
+        subscriptions_decided(c); /* it was the last that others waited for */
     }
 }
 
@@ -581,12 +581,12 @@ void legacy_subscribe_all(struct tidings_client *c)
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->is_accepted && !w->is_ending && !w->is_leaving) {
-            subscriptions_judge(c, w, NULL);
+            subscriptions_decide(c, w, NULL);
         } else {
             legacy_ask(c, w); /* what was refused may be there by now */
         }
     }
     if (c->stage == STAGE_READY && !is_pending(c)) {
-        subscriptions_judged(c);
+        subscriptions_decided(c);
     }
 }

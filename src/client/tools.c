@@ -114,12 +114,12 @@ static void tool_schema_compile(struct tool_schema *t)
 {
     const struct schema_options options = {.max_cost = SCHEMA_COST};
     struct json *root = NULL;
-    t->is_useless = jv_parse_peer(tidings_str(t->text), &root, NULL, NULL) < 0 ||
+    t->is_useless = json_parse_lenient(tidings_str(t->text), &root, NULL, NULL) < 0 ||
                     schema_compile(root, &options, &t->schema, NULL) < 0;
     jv_unref(root);
 }
 
-enum schema_verdict tool_schemas_judge(struct tidings_client *c, struct tidings_str tool,
+enum schema_verdict tool_schemas_check(struct tidings_client *c, struct tidings_str tool,
                                        struct json *content, struct schema_error *e)
 {
     struct tool_schema *t = c->tool_schemas ? map_find(&c->tool_schemas->by_name, tool) : NULL;
@@ -134,7 +134,7 @@ enum schema_verdict tool_schemas_judge(struct tidings_client *c, struct tidings_
         return SCHEMA_NOT_VALID;
     }
     uint64_t steps = schema_max_steps(t->schema);
-    return schema_judge_within(t->schema, content, e, &steps);
+    return schema_check_within(t->schema, content, e, &steps);
 }
 
 bool tool_schemas_is_complete(const struct tidings_client *c)

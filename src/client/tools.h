@@ -49,7 +49,7 @@ void tool_schemas_complete(struct tidings_client *c);
 void tool_schemas_forget(struct tidings_client *c);
 bool tool_schemas_is_complete(const struct tidings_client *c);
 /* Does the structured content (NULL: none) of a result of this tool keep what it promised? */
-enum schema_verdict tool_schemas_judge(struct tidings_client *c, struct tidings_str tool,
+enum schema_verdict tool_schemas_check(struct tidings_client *c, struct tidings_str tool,
                                        struct json *content, struct schema_error *e);
 
 #endif

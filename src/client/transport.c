@@ -89,7 +89,7 @@ static int transport_watch(struct loop_poll *poll, struct tidings_client *c, int
                            loop_poll_fn fn, void *user)
 {
     int rc = loop_poll_init(poll, c->loop, fd, fn, user, NULL);
-    return rc < 0 ? rc : loop_poll_want(poll, LOOP_READ);
+    return rc < 0 ? rc : loop_poll_set_events(poll, LOOP_READ);
 }
 
 /* `out` is the same for a socket. */
@@ -129,12 +129,12 @@ static void byte_stream_drain(struct byte_stream *k)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static void want_writable(struct byte_stream *k, bool wanted)
+static void set_writable(struct byte_stream *k, bool wanted)
 {
     if (k->out.loop) {
-        (void)loop_poll_want(&k->out, wanted ? LOOP_WRITE : 0);
+        (void)loop_poll_set_events(&k->out, wanted ? LOOP_WRITE : 0);
     } else {
-        (void)loop_poll_want(&k->in, wanted ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+        (void)loop_poll_set_events(&k->in, wanted ? LOOP_READ | LOOP_WRITE : LOOP_READ);
     }
 }
 
@@ -151,7 +151,7 @@ static void flush(struct byte_stream *k)
         sent = k->pending.len;
     }
     buf_consume(&k->pending, sent);
-    want_writable(k, k->pending.len > 0);
+    set_writable(k, k->pending.len > 0);
 }
 
 int byte_stream_send(struct byte_stream *k, struct tidings_str bytes, struct tidings_error *err)
@@ -324,12 +324,12 @@ static ssize_t write_quietly(int fd, const char *bytes, size_t len)
     bool was_pending = sigismember(&pending, SIGPIPE) == 1;
     pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
     ssize_t n = write(fd, bytes, len);
-    int kept = errno;
-    if (n < 0 && kept == EPIPE && !was_pending) {
+    int saved_errno = errno;
+    if (n < 0 && saved_errno == EPIPE && !was_pending) {
         (void)sigtimedwait(&pipe_only, NULL, &(struct timespec){0});
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = kept;
+    errno = saved_errno;
     return n;
 }
 
@@ -574,7 +574,7 @@ struct byte_stream *byte_stream_socket_create(struct tidings_client *c,
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static void tell_wire(struct transport *t, const struct tidings_client_wire *wire)
+static void report_wire(struct transport *t, const struct tidings_client_wire *wire)
 {
     if (t->events->wire) {
         t->events->wire(t->client, wire);
@@ -585,7 +585,7 @@ int transport_send(struct transport *t, const struct transport_message *m,
                    struct tidings_error *err)
 {
     struct tidings_client_wire wire = {.is_sent = true, .text = m->text};
-    tell_wire(t, &wire);
+    report_wire(t, &wire);
     return t->ops->send(t, m, err);
 }
 
@@ -597,7 +597,7 @@ void transport_opened(struct transport *t)
 void transport_received(struct transport *t, struct tidings_str text, int64_t exchange, long status)
 {
     struct tidings_client_wire wire = {.text = text, .status = status};
-    tell_wire(t, &wire);
+    report_wire(t, &wire);
     t->events->received(t->client, text, exchange, status);
 }
 
@@ -605,7 +605,7 @@ void transport_unanswered(struct transport *t, int64_t id, long status,
                           const struct tidings_error *why)
 {
     struct tidings_client_wire wire = {.reason = tidings_str(why->text), .status = status};
-    tell_wire(t, &wire);
+    report_wire(t, &wire);
     t->events->unanswered(t->client, id, status, why);
 }
 
@@ -613,7 +613,7 @@ void transport_session_lost(struct transport *t, int64_t id, bool is_present)
 {
     struct tidings_client_wire wire = {.reason = STR("the server does not know the session"),
                                        .status = 404};
-    tell_wire(t, &wire);
+    report_wire(t, &wire);
     t->events->session_lost(t->client, id, is_present);
 }
 
@@ -640,7 +640,7 @@ void transport_admitted(struct transport *t)
 void transport_lost(struct transport *t, const struct tidings_error *why)
 {
     struct tidings_client_wire wire = {.reason = tidings_str(why->text)};
-    tell_wire(t, &wire);
+    report_wire(t, &wire);
     t->events->lost(t->client, why);
 }
 
@@ -652,8 +652,8 @@ struct lines_transport {
     struct transport base;
     struct byte_stream *stream;
     struct line_reader reader;
-    bool is_plain;  /* TCP without TLS */
-    bool has_heard; /* something, on this connection */
+    bool is_plain;     /* TCP without TLS */
+    bool has_received; /* something, on this connection */
 };
 
 static struct lines_transport *lines_of(struct transport *l)
@@ -681,12 +681,12 @@ static void transport_lines_on_bytes(void *user, struct tidings_str bytes)
 {
     struct lines_transport *l = user;
     struct tidings_str line;
-    if (l->is_plain && !l->has_heard && str_starts(bytes, STR("\x15\x03"))) { /* an alert */
+    if (l->is_plain && !l->has_received && str_starts(bytes, STR("\x15\x03"))) { /* an alert */
         transport_lines_fail(l, TIDINGS_E_PARSE,
                              "the server speaks TLS there: tls:// may be meant");
         return;
     }
-    l->has_heard = true;
+    l->has_received = true;
     if (line_reader_feed(&l->reader, bytes.ptr, bytes.len) < 0) {
         transport_lines_fail(l, TIDINGS_E_NOMEM, "out of memory");
         return;
@@ -710,7 +710,7 @@ static void transport_lines_on_end(void *user, const struct tidings_error *why)
         transport_received(&l->base, line, 0, 0);
     }
     struct tidings_error reason = *why;
-    if (l->is_plain && !l->has_heard && why->code == TIDINGS_E_CLOSED) {
+    if (l->is_plain && !l->has_received && why->code == TIDINGS_E_CLOSED) {
         tidings_fail(&reason, why->code,
                      "%s without a word; if it speaks TLS there, tls:// is meant", why->text);
     }
@@ -728,7 +728,7 @@ static int lines_open(struct transport *base, struct tidings_error *err)
     struct lines_transport *l = lines_of(base);
     line_reader_deinit(&l->reader);
     line_reader_init(&l->reader, base->client->settings.max_bytes);
-    l->has_heard = false;
+    l->has_received = false;
     return byte_stream_open(l->stream, err);
 }
 

@@ -207,7 +207,7 @@ struct raw {
     bool had_head, had_bytes, is_enough;
 };
 
-static void http_raw_tell(struct raw *r, struct tidings_str bytes)
+static void http_raw_report(struct raw *r, struct tidings_str bytes)
 {
     const struct tidings_client_http *q = r->request;
     if (q->on_bytes && !r->is_enough && !client_is_stopping(r->client)) {
@@ -215,20 +215,20 @@ static void http_raw_tell(struct raw *r, struct tidings_str bytes)
     }
 }
 
-static void tell_head(struct raw *r)
+static void report_head(struct raw *r)
 {
     if (!r->had_head && fetch_status(r->transfer)->status > 0) {
         r->had_head = true;
-        http_raw_tell(r, STR_EMPTY);
+        http_raw_report(r, STR_EMPTY);
     }
 }
 
 static int http_raw_on_bytes(void *user, struct tidings_str bytes)
 {
     struct raw *r = user;
-    tell_head(r);
+    report_head(r);
     r->had_bytes = true;
-    http_raw_tell(r, bytes);
+    http_raw_report(r, bytes);
     return 0;
 }
 
@@ -242,19 +242,20 @@ static int http_raw_step(struct raw *r, uint64_t due, struct tidings_error *err)
     r->had_bytes = false;
     do {
         client_turn(r->client, (int)(until - now));
-        tell_head(r);
+        report_head(r);
         if (client_is_stopping(r->client)) {
             return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
         }
         now = clock_monotonic_ms();
     } while (now < until && !r->had_bytes && !r->is_enough && !fetch_status(r->transfer)->finished);
     if (!r->had_bytes && r->had_head && !fetch_status(r->transfer)->finished) {
-        http_raw_tell(r, STR_EMPTY);
+        http_raw_report(r, STR_EMPTY);
     }
     return 0;
 }
 
-static void http_raw_tell_wire(const struct tidings_client *c, const struct tidings_client_wire *w)
+static void http_raw_report_wire(const struct tidings_client *c,
+                                 const struct tidings_client_wire *w)
 {
     if (c->settings.on_wire) {
         c->settings.on_wire(c->settings.wire_user, w);
@@ -272,7 +273,7 @@ static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_ht
     struct tidings_client_wire wire = {.reason = s->error.code ? tidings_str(s->error.text)
                                                                : STR("the HTTP request ended"),
                                        .status = s->status};
-    http_raw_tell_wire(r->client, &wire);
+    http_raw_report_wire(r->client, &wire);
     if (rc == 0 && !r->is_enough && s->error.code < 0) {
         return tidings_fail(err, s->error.code, "%s", s->error.text);
     }
@@ -312,7 +313,7 @@ static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_reque
                                        .text = q->body,
                                        .reason =
                                            q->body.len > 0 ? STR_EMPTY : tidings_str(q->method)};
-    http_raw_tell_wire(r->client, &wire);
+    http_raw_report_wire(r->client, &wire);
     int rc = fetch_start(f, q, &transfer, err);
     if (rc < 0) {
         return rc;
@@ -384,7 +385,7 @@ static struct http_transport *http_of(struct transport *l)
 }
 
 /* A server that asks without end, and takes no reply, would have a connection for each. */
-static bool http_has_room(const struct http_transport *h)
+static bool http_has_space(const struct http_transport *h)
 {
     size_t count = 0;
     list_each (it, next, &h->exchanges) {
@@ -401,7 +402,7 @@ static int http_send(struct transport *l, const struct transport_message *m,
                      struct tidings_error *err)
 {
     struct tidings_error why = {0};
-    if (m->id == 0 && !http_has_room(http_of(l))) {
+    if (m->id == 0 && !http_has_space(http_of(l))) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server does not take what it is sent");
     }
     if (!exchange_begin(http_of(l), "POST", m, &why)) {
@@ -767,7 +768,7 @@ static bool is_session_lost(const struct exchange *x, long status)
         return false;
     }
     if (status == 404 || x->is_standalone ||
-        jv_parse_peer(buf_str(&x->body), &root, NULL, NULL) < 0) {
+        json_parse_lenient(buf_str(&x->body), &root, NULL, NULL) < 0) {
         return true;
     }
     bool names_it = jv_is(jv_get(root, "id"), JV_INT);
@@ -983,7 +984,8 @@ static bool has_answer(const struct exchange *x, const struct fetch_status *s)
     if (x->is_sse || x->body.len == 0 || s->status == 401) {
         return false; /* of a 401 the body is no answer: it was not the request that was judged */
     }
-    bool is_whole = s->error.code == 0 || jv_parse_peer(buf_str(&x->body), &root, NULL, NULL) == 0;
+    bool is_whole =
+        s->error.code == 0 || json_parse_lenient(buf_str(&x->body), &root, NULL, NULL) == 0;
     jv_unref(root);
     return is_whole;
 }

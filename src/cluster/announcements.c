@@ -29,15 +29,15 @@
 
 /* One on its way; its texts follow. */
 struct announcing {
-    struct keeper_job job;
+    struct store_job job;
     struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
     struct list taken; /* those that waited, written before it */
     struct cluster *cluster;
-    struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
-    struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
-    bool is_clients;             /* it counts as the share of … */
-    struct allowance *account;   /* … its client, held by the share; NULL: only in total */
-    enum kept_kind kind;
+    struct owned_mount *mount;      /* whose provider saw it; NULL: somebody said it */
+    struct hub_receipt *receipt;    /* of a client that waits for the outcome, or NULL */
+    bool is_clients;                /* it counts as the share of … */
+    struct client_account *account; /* … its client, held by the share; NULL: only in total */
+    enum log_entry_kind kind;
     bool is_dropped;
     size_t bytes;
     unsigned tries;
@@ -92,13 +92,13 @@ static int announce_waiting(struct cluster *c, struct list *taken, struct store 
     return rc;
 }
 
-static int run_announce(struct keeper_job *job, struct entities *e)
+static int run_announce(struct store_job *job, struct entities *e)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct store *store = entities_store(e);
     int rc = announce_waiting(a->cluster, &a->taken, store, &job->err);
     rc = rc == 0 ? announce_write(a, store, &job->err) : rc;
-    job->is_lost = rc < 0;
+    job->is_fatal = rc < 0;
     return rc;
 }
 
@@ -109,7 +109,7 @@ static void announce_wait_again(struct cluster *c, struct list *taken)
     list_splice(&c->announcing, taken);
 }
 
-static void undo_announce(struct keeper_job *job)
+static void undo_announce(struct store_job *job)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     announce_wait_again(a->cluster, &a->taken);
@@ -137,7 +137,7 @@ static bool announce_take(struct cluster *c, size_t bytes, const struct share_ta
 }
 
 static void announce_give(struct cluster *c, size_t bytes, bool is_clients,
-                          struct allowance *account)
+                          struct client_account *account)
 {
     if (is_clients) {
         share_give(c->with.limits, LIMIT_ANNOUNCED, bytes, account);
@@ -153,15 +153,15 @@ static void announcing_free(struct announcing *a)
     mem_free(a);
 }
 
-static void announce_tell(struct announcing *a)
+static void announce_report(struct announcing *a)
 {
     struct hub *hub = a->cluster->hub;
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
     if (a->change.kind == TIDINGS_CHANGE_MOVED) {
-        (void)hub_announce_kept(hub, &left, a->left_at, NULL);
+        (void)hub_announce_durable(hub, &left, a->left_at, NULL);
     }
-    (void)hub_announce_kept(hub, &came, a->position, NULL);
+    (void)hub_announce_durable(hub, &came, a->position, NULL);
 }
 
 /* The client decides whether to retry. If an unknown outcome was a commit, following finds it. */
@@ -169,7 +169,7 @@ static void announcing_answer(struct announcing *a, int code, const struct tidin
 {
     struct hub_receipt *receipt = a->receipt;
     if (code >= 0) {
-        announce_tell(a);
+        announce_report(a);
     }
     announcing_free(a);
     receipt->done(receipt, code < 0 ? code : 0, err);
@@ -189,9 +189,9 @@ static void announcing_end(struct announcing *a, int code, const struct tidings_
         return;
     }
     if (code >= 0 && !a->is_dropped) {
-        announce_tell(a);
+        announce_report(a);
     } else if (code < 0 && !is_over && a->mount) {
-        cluster_owned_lose(a->mount);
+        cluster_owned_overflow(a->mount);
     } else if (code < 0 && !is_over) {
         log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
                  KV("reason", err->text));
@@ -211,7 +211,7 @@ static void announcings_end(struct list *taken, int code, const struct tidings_e
     }
 }
 
-static void cluster_announce_on_done(struct keeper_job *job, int code)
+static void cluster_announce_on_done(struct store_job *job, int code)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct cluster *c = a->cluster;
@@ -225,31 +225,31 @@ static void cluster_announce_on_done(struct keeper_job *job, int code)
 
 static void announcing_submit(struct announcing *a)
 {
-    a->job = (struct keeper_job){.is_write = true,
-                                 .run = run_announce,
-                                 .undo = undo_announce,
-                                 .done = cluster_announce_on_done};
-    list_init(&a->job.letter.link);
-    keeper_submit(a->cluster->keeper, &a->job);
+    a->job = (struct store_job){.is_write = true,
+                                .run = run_announce,
+                                .undo = undo_announce,
+                                .done = cluster_announce_on_done};
+    list_init(&a->job.message.link);
+    commit_thread_submit(a->cluster->commit_thread, &a->job);
 }
 
 /* ---- those that wait ------------------------------------------------------------------------- */
 
-static int run_again(struct keeper_job *job, struct entities *e)
+static int run_again(struct store_job *job, struct entities *e)
 {
     struct cluster *c = list_entry(job, struct cluster, announce_again);
     int rc = announce_waiting(c, &c->announce_taken, entities_store(e), &job->err);
-    job->is_lost = rc < 0;
+    job->is_fatal = rc < 0;
     return rc;
 }
 
-static void undo_again(struct keeper_job *job)
+static void undo_again(struct store_job *job)
 {
     struct cluster *c = list_entry(job, struct cluster, announce_again);
     announce_wait_again(c, &c->announce_taken);
 }
 
-static void announced_again(struct keeper_job *job, int code)
+static void announced_again(struct store_job *job, int code)
 {
     struct cluster *c = list_entry(job, struct cluster, announce_again);
     struct tidings_error err = job->err;
@@ -272,10 +272,10 @@ void cluster_announce_again(struct cluster *c)
         return;
     }
     c->is_announcing_again = true;
-    c->announce_again = (struct keeper_job){
+    c->announce_again = (struct store_job){
         .is_write = true, .run = run_again, .undo = undo_again, .done = announced_again};
-    list_init(&c->announce_again.letter.link);
-    keeper_submit(c->keeper, &c->announce_again);
+    list_init(&c->announce_again.message.link);
+    commit_thread_submit(c->commit_thread, &c->announce_again);
 }
 
 void cluster_announce_close(struct cluster *c)
@@ -292,12 +292,12 @@ void cluster_announce_close(struct cluster *c)
 }
 
 /* In which mount is it? `is_local`: each node has its own there. */
-static enum kept_kind announce_kind(struct cluster *c, struct tidings_str uri, bool *ret_local)
+static enum log_entry_kind announce_kind(struct cluster *c, struct tidings_str uri, bool *ret_local)
 {
     const struct catalog *mounts = __atomic_load_n(&c->mounted, __ATOMIC_ACQUIRE);
     const struct tidings_provider *p = mounts ? catalog_mount(mounts, uri) : NULL;
     *ret_local = !mounts || (p && !p->is_durable && p->nodes == MOUNT_LOCAL);
-    return p && p->nodes != MOUNT_LOCAL ? KEPT_MOUNTED : KEPT_ANNOUNCED;
+    return p && p->nodes != MOUNT_LOCAL ? LOG_ENTRY_MOUNTED : LOG_ENTRY_ANNOUNCED;
 }
 
 static struct announcing *announcing_create(struct cluster *c, const struct tidings_change *change,
@@ -322,7 +322,7 @@ static struct announcing *announcing_begin(struct cluster *c, const struct tidin
                                            struct tidings_error *err)
 {
     size_t bytes = sizeof(struct announcing) + change_texts_len(change);
-    struct allowance *account = who ? who->account : NULL;
+    struct client_account *account = who ? who->account : NULL;
     if (!announce_take(c, bytes, who, why, err)) {
         return NULL;
     }
@@ -344,7 +344,7 @@ int cluster_announce(void *user, const struct tidings_change *change, const stru
     struct tidings_error reason = {0};
     struct refusal limit = {0};
     bool is_local = false;
-    enum kept_kind kind = announce_kind(c, change->uri, &is_local);
+    enum log_entry_kind kind = announce_kind(c, change->uri, &is_local);
     if (is_local) {
         return hub_announce_here(c->hub, change, who, why, err);
     }
@@ -354,7 +354,7 @@ int cluster_announce(void *user, const struct tidings_change *change, const stru
     struct announcing *a = announcing_begin(c, change, who, &limit, &reason);
     if (!a) {
         if (!limit.is_own) { /* else its client is told, and nobody else has to look again */
-            hub_lose(c->hub);
+            hub_overflow(c->hub);
         }
         if (why) {
             *why = limit;
@@ -373,11 +373,11 @@ int cluster_announce_owned(struct cluster *c, struct owned_mount *mount,
     struct tidings_error why = {0};
     struct announcing *a = announcing_begin(c, change, NULL, NULL, &why);
     if (!a) {
-        cluster_owned_lose(mount);
+        cluster_owned_overflow(mount);
         return tidings_fail(err, why.code, "%s", why.text);
     }
     a->mount = mount;
-    a->kind = KEPT_MOUNTED;
+    a->kind = LOG_ENTRY_MOUNTED;
     announcing_submit(a);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Follows a store that other nodes write to as well: what they committed is applied and told here
- * like what was written here. Everything but cluster_follow_open runs on the keeper's thread.
+ * like what was written here. Everything but cluster_follow_open runs on the commit thread.
  */
 #include "cluster/apply.h"
 
@@ -31,7 +31,7 @@
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-static bool kept_is_uri(struct tidings_str uri)
+static bool log_entry_is_uri(struct tidings_str uri)
 {
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
@@ -40,40 +40,41 @@ static bool kept_is_uri(struct tidings_str uri)
     return is;
 }
 
-static bool kept_is_text(struct tidings_str text)
+static bool log_entry_is_text(struct tidings_str text)
 {
     return text.len <= SHORT_TEXT_MAX && str_is_utf8(text);
 }
 
-bool kept_is_resource(const struct tidings_resource *about)
+bool log_entry_is_resource(const struct tidings_resource *about)
 {
     const struct tidings_str texts[] = {about->etag, about->name, about->title, about->description,
                                         about->mime_type};
-    bool is = kept_is_uri(about->uri) && resource_check(about, NULL) == 0;
+    bool is = log_entry_is_uri(about->uri) && resource_check(about, NULL) == 0;
     for (size_t i = 0; is && i < sizeof texts / sizeof *texts; i++) {
         is = texts[i].len <= RESOURCE_TEXT_MAX && str_is_utf8(texts[i]);
     }
     return is;
 }
 
-static int kept_check_announced(const struct tidings_change *c, struct tidings_error *err)
+static int log_entry_check_announced(const struct tidings_change *c, struct tidings_error *err)
 {
     bool is_known = (unsigned)c->kind <= TIDINGS_CHANGE_MOVED &&
                     (c->kind != TIDINGS_CHANGE_MOVED || c->from.len > 0);
     if (!is_known) {
         return tidings_fail(err, TIDINGS_E_INVALID, "there is no such kind of change");
     }
-    if (!kept_is_uri(c->uri) || (c->from.len > 0 && !kept_is_uri(c->from)) ||
-        (c->target.len > 0 && !kept_is_uri(c->target))) {
+    if (!log_entry_is_uri(c->uri) || (c->from.len > 0 && !log_entry_is_uri(c->from)) ||
+        (c->target.len > 0 && !log_entry_is_uri(c->target))) {
         return tidings_fail(err, TIDINGS_E_INVALID, "what it is of is no URI");
     }
-    if (!kept_is_text(c->etag) || !kept_is_text(c->checksum) || !kept_is_text(c->origin)) {
+    if (!log_entry_is_text(c->etag) || !log_entry_is_text(c->checksum) ||
+        !log_entry_is_text(c->origin)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a text of it is too long, or no UTF-8");
     }
     return change_check_metadata(c->metadata, err);
 }
 
-static int kept_check_entity(const struct kept_change *k, struct tidings_error *err)
+static int log_entry_check_entity(const struct log_entry *k, struct tidings_error *err)
 {
     const struct entity_version *v = &k->version;
     bool is_whole =
@@ -86,28 +87,28 @@ static int kept_check_entity(const struct kept_change *k, struct tidings_error *
                : tidings_fail(err, TIDINGS_E_INVALID, "no entity has such an id or such a type");
 }
 
-int kept_check(const struct kept_change *k, struct tidings_error *err)
+int log_entry_check(const struct log_entry *k, struct tidings_error *err)
 {
     switch (k->kind) {
-    case KEPT_PUBLISHED: {
+    case LOG_ENTRY_PUBLISHED: {
         struct tidings_change change = {.uri = k->uri, .etag = k->etag, .metadata = k->metadata};
-        return kept_check_announced(&change, err);
+        return log_entry_check_announced(&change, err);
     }
-    case KEPT_ANNOUNCED:
-        return kept_check_announced(k->announced, err);
-    case KEPT_MOUNTED: {
+    case LOG_ENTRY_ANNOUNCED:
+        return log_entry_check_announced(k->announced, err);
+    case LOG_ENTRY_MOUNTED: {
         struct tidings_change change = *k->announced;
         change.uri = change_is_missed_uri(change.uri) ? str_skip(change.uri, 1) : change.uri;
-        return kept_check_announced(&change, err);
+        return log_entry_check_announced(&change, err);
     }
-    case KEPT_ENTITY:
-    case KEPT_MOVED:
-        return kept_check_entity(k, err);
-    case KEPT_TYPES:
-    case KEPT_FILE:
-    case KEPT_SESSION:
-    case KEPT_RUN:
-    case KEPT_BROKEN:
+    case LOG_ENTRY_ENTITY:
+    case LOG_ENTRY_MOVED:
+        return log_entry_check_entity(k, err);
+    case LOG_ENTRY_TYPES:
+    case LOG_ENTRY_FILE:
+    case LOG_ENTRY_SESSION:
+    case LOG_ENTRY_INCARNATION:
+    case LOG_ENTRY_DATA_LOSS:
         break;
     }
     return 0;
@@ -115,7 +116,7 @@ int kept_check(const struct kept_change *k, struct tidings_error *err)
 
 /* ---- describing ------------------------------------------------------------------------------ */
 
-struct tidings_change kept_row_change(const struct kept_change *k)
+struct tidings_change log_entry_to_change(const struct log_entry *k)
 {
     return (struct tidings_change){
         .uri = k->uri,
@@ -129,7 +130,8 @@ struct tidings_change kept_row_change(const struct kept_change *k)
     };
 }
 
-static bool kept_describe_entity(const struct kept_change *k, kept_described_fn fn, void *user)
+static bool log_entry_describe_entity(const struct log_entry *k, log_entry_described_fn fn,
+                                      void *user)
 {
     struct entity_done done = {
         .version = k->version,
@@ -140,31 +142,32 @@ static bool kept_describe_entity(const struct kept_change *k, kept_described_fn 
     return entity_describe_change(&done, STR_EMPTY, fn, user);
 }
 
-bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn, void *user)
+bool log_entry_describe(const struct log_entry *k, bool has_entities, log_entry_described_fn fn,
+                        void *user)
 {
-    struct tidings_change change = kept_row_change(k);
+    struct tidings_change change = log_entry_to_change(k);
     switch (k->kind) {
-    case KEPT_PUBLISHED:
+    case LOG_ENTRY_PUBLISHED:
         change.has_size = !k->removed;
         change.metadata = k->metadata;
         fn(user, &change);
         return true;
-    case KEPT_ANNOUNCED:
-    case KEPT_MOUNTED:
+    case LOG_ENTRY_ANNOUNCED:
+    case LOG_ENTRY_MOUNTED:
         fn(user, k->announced);
         return true;
-    case KEPT_TYPES:
+    case LOG_ENTRY_TYPES:
         if (has_entities) {
             fn(user, &(struct tidings_change){.uri = STR(ENTITY_URI_PREFIX "types")});
         }
         return true;
-    case KEPT_ENTITY:
-    case KEPT_MOVED:
-        return !has_entities || kept_describe_entity(k, fn, user);
-    case KEPT_FILE: /* each node has its own */
-    case KEPT_SESSION:
-    case KEPT_RUN:
-    case KEPT_BROKEN:
+    case LOG_ENTRY_ENTITY:
+    case LOG_ENTRY_MOVED:
+        return !has_entities || log_entry_describe_entity(k, fn, user);
+    case LOG_ENTRY_FILE: /* each node has its own */
+    case LOG_ENTRY_SESSION:
+    case LOG_ENTRY_INCARNATION:
+    case LOG_ENTRY_DATA_LOSS:
         break;
     }
     return true;
@@ -182,18 +185,19 @@ struct following {
     bool was_mute; /* the publication that another node removed was not subscribable */
 };
 
-static void follow_tell(void *user, const struct tidings_change *change)
+static void follow_announce(void *user, const struct tidings_change *change)
 {
     const struct following *f = user;
-    struct tidings_change told = *change;
-    told.not_subscribable =
-        told.not_subscribable || f->was_mute || published_is_mute(f->published, change->uri);
-    (void)hub_announce_kept(f->hub, &told, f->position, NULL); /* refused: everybody looks again */
+    struct tidings_change reported = *change;
+    reported.not_subscribable =
+        reported.not_subscribable || f->was_mute || published_is_mute(f->published, change->uri);
+    (void)hub_announce_durable(f->hub, &reported, f->position,
+                               NULL); /* refused: everybody looks again */
 }
 
 /* What is not served here is not told either. Said once for each reason in a while: a line for each
  * would be as many as there are. */
-static int follow_published(struct cluster *c, const struct kept_change *k)
+static int follow_published(struct cluster *c, const struct log_entry *k)
 {
     struct tidings_error why = {0};
     int rc = published_follow(c->with.published, k, c->with.ops->may_serve, c->with.user, &why);
@@ -206,10 +210,10 @@ static int follow_published(struct cluster *c, const struct kept_change *k)
 }
 
 /* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
-static bool follow_is_whole(struct cluster *c, const struct kept_change *k)
+static bool follow_is_whole(struct cluster *c, const struct log_entry *k)
 {
     struct tidings_error why = {0};
-    if (kept_check(k, &why) == 0) {
+    if (log_entry_check(k, &why) == 0) {
         return true;
     }
     uint64_t now = clock_monotonic_ms();
@@ -222,7 +226,7 @@ static bool follow_is_whole(struct cluster *c, const struct kept_change *k)
 }
 
 /* Said once in a while, like the above. */
-static bool follow_mounted(struct cluster *c, const struct kept_change *k)
+static bool follow_mounted(struct cluster *c, const struct log_entry *k)
 {
     bool is_here = cluster_owned_has(c, k->uri);
     if (!is_here && !c->follow_unmounted) {
@@ -234,44 +238,44 @@ static bool follow_mounted(struct cluster *c, const struct kept_change *k)
 
 /* false: out of memory. What this node takes for current would not be, and others' writes would be
  * decided by it. */
-static bool cluster_follow_change(void *user, const struct kept_change *k)
+static bool cluster_follow_change(void *user, const struct log_entry *k)
 {
     struct cluster *c = user;
     struct following f = {.hub = c->hub, .published = c->with.published, .position = k->position};
-    if (k->kind == KEPT_BROKEN && c->follow_tells) {
+    if (k->kind == LOG_ENTRY_DATA_LOSS && c->follow_announces) {
         log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
-        hub_announce_broken(c->hub, k->position);
-        cluster_sessions_broken(c);
+        hub_announce_data_loss(c->hub, k->position);
+        cluster_sessions_on_data_loss(c);
         c->with.ops->data_lost(c->with.user);
         return true;
     }
     if (!follow_is_whole(c, k)) {
         return true;
     }
-    if (k->kind == KEPT_SESSION) {
-        cluster_sessions_moved(c, k->uri);
+    if (k->kind == LOG_ENTRY_SESSION) {
+        cluster_sessions_migrated(c, k->uri);
         return true;
     }
-    if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
+    if (k->kind == LOG_ENTRY_ANNOUNCED && owned_uri_is(k->uri)) {
         c->with.ops->task_changed(c->with.user, k->uri);
     }
-    f.was_mute =
-        k->kind == KEPT_PUBLISHED && k->removed && published_is_mute(c->with.published, k->uri);
-    int rc = k->kind == KEPT_PUBLISHED ? follow_published(c, k) : 0;
-    if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(c, k))) {
+    f.was_mute = k->kind == LOG_ENTRY_PUBLISHED && k->removed &&
+                 published_is_mute(c->with.published, k->uri);
+    int rc = k->kind == LOG_ENTRY_PUBLISHED ? follow_published(c, k) : 0;
+    if (rc < 0 || (k->kind == LOG_ENTRY_MOUNTED && !follow_mounted(c, k))) {
         return rc != TIDINGS_E_NOMEM;
     }
-    if (!c->follow_tells) {
+    if (!c->follow_announces) {
         return true; /* it is in the log that is made again */
     }
-    if (k->kind == KEPT_ENTITY && k->position == c->follow_moved) {
+    if (k->kind == LOG_ENTRY_ENTITY && k->position == c->follow_moved) {
         return true; /* told when it left */
     }
-    if (k->kind == KEPT_MOVED) {
+    if (k->kind == LOG_ENTRY_MOVED) {
         f.position = c->follow_moved = k->position + 1; /* both halves */
     }
-    if (!kept_describe(k, c->with.has_entities, follow_tell, &f)) {
-        hub_lose(c->hub);
+    if (!log_entry_describe(k, c->with.has_entities, follow_announce, &f)) {
+        hub_overflow(c->hub);
     }
     return true;
 }
@@ -283,10 +287,10 @@ static int cluster_follow_reread(void *user, struct store *store, struct tidings
     return published_reread(c->with.published, store, c->with.ops->may_serve, c->with.user, err);
 }
 
-static void cluster_follow_reached(void *user, uint64_t position)
+static void cluster_follow_applied(void *user, uint64_t position)
 {
     struct cluster *c = user;
-    hub_announce_reached(c->hub, position);
+    hub_announce_applied(c->hub, position);
 }
 
 static void cluster_follow_unreachable(void *user, bool is_unreachable)
@@ -299,17 +303,17 @@ static void cluster_follow_unreachable(void *user, bool is_unreachable)
     }
 }
 
-static int follow_run_newest(struct keeper_job *job, struct entities *e)
+static int follow_run_newest(struct store_job *job, struct entities *e)
 {
     struct cluster *c = list_entry(job, struct cluster, newest_job);
     struct store *store = entities_store(e);
     int rc = store->ops->newest(store, &c->newest, &job->err);
     return rc == 0 && c->newest > store->ops->followed(store)
-               ? keeper_follow_now(c->keeper, &job->err)
+               ? commit_thread_follow_now(c->commit_thread, &job->err)
                : rc;
 }
 
-static void follow_on_newest(struct keeper_job *job, int code)
+static void follow_on_newest(struct store_job *job, int code)
 {
     struct cluster *c = list_entry(job, struct cluster, newest_job);
     hub_newest(c->hub, code, c->newest, &job->err);
@@ -319,22 +323,22 @@ static void follow_on_newest(struct keeper_job *job, int code)
 static void cluster_follow_ask_newest(void *user)
 {
     struct cluster *c = user;
-    c->newest_job = (struct keeper_job){.run = follow_run_newest, .done = follow_on_newest};
-    list_init(&c->newest_job.letter.link);
-    keeper_submit(c->keeper, &c->newest_job);
+    c->newest_job = (struct store_job){.run = follow_run_newest, .done = follow_on_newest};
+    list_init(&c->newest_job.message.link);
+    commit_thread_submit(c->commit_thread, &c->newest_job);
 }
 
 int cluster_follow_open(struct cluster *c, struct tidings_error *err)
 {
-    const struct keeper_follower follower = {
+    const struct commit_thread_follower follower = {
         .user = c,
         .max_cached = c->with.stale_cache,
         .change = cluster_follow_change,
         .reread = cluster_follow_reread,
-        .reached = cluster_follow_reached,
+        .applied = cluster_follow_applied,
         .unreachable = cluster_follow_unreachable,
     };
     hub_on_shared(c->hub, cluster_announce, c);
     hub_on_ask_newest(c->hub, cluster_follow_ask_newest, c);
-    return keeper_on_follow(c->keeper, &follower, err);
+    return commit_thread_on_follow(c->commit_thread, &follower, err);
 }

@@ -8,17 +8,17 @@
 
 #include <tidings/provider.h>
 
-struct kept_change;
+struct log_entry;
 
-typedef void (*kept_described_fn)(void *user, const struct tidings_change *change);
+typedef void (*log_entry_described_fn)(void *user, const struct tidings_change *change);
 /* Is it a row as we write them? TIDINGS_E_INVALID, TIDINGS_E_LIMIT: it can be neither told nor
  * served. */
-int kept_check(const struct kept_change *k, struct tidings_error *err);
-bool kept_is_resource(const struct tidings_resource *about);
+int log_entry_check(const struct log_entry *k, struct tidings_error *err);
+bool log_entry_is_resource(const struct tidings_resource *about);
 /* What every kind of row says; what only some do is empty in the others. */
-struct tidings_change kept_row_change(const struct kept_change *k);
+struct tidings_change log_entry_to_change(const struct log_entry *k);
 /* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
-bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn,
-                   void *user);
+bool log_entry_describe(const struct log_entry *k, bool has_entities, log_entry_described_fn fn,
+                        void *user);
 
 #endif

@@ -18,7 +18,7 @@ int cluster_open(struct cluster **at, const struct cluster_options *options,
     }
     c->with = *options;
     c->hub = options->hub;
-    c->keeper = options->keeper;
+    c->commit_thread = options->commit_thread;
     c->earlier = *at;
     *at = c;
     cluster_announce_open(c);
@@ -37,7 +37,7 @@ bool cluster_is_joined(const struct cluster *c)
 
 void cluster_log_is_there(struct cluster *c)
 {
-    c->follow_tells = true;
+    c->follow_announces = true;
 }
 
 void cluster_serve(struct cluster *c, struct catalog *mounted)
@@ -60,7 +60,7 @@ void cluster_close(struct cluster *c)
     if (c && !c->is_closed) {
         cluster_announce_close(c);
         cluster_sessions_close(c);
-        c->keeper = NULL;
+        c->commit_thread = NULL;
         c->is_closed = true;
     }
 }

@@ -28,7 +28,7 @@
 struct catalog;
 struct cluster;
 struct hub;
-struct keeper;
+struct commit_thread;
 struct limit_counters;
 struct loop;
 struct published;
@@ -60,7 +60,7 @@ struct cluster_prefixes {
 struct cluster_options {
     struct hub *hub;
     struct limit_counters *limits;
-    struct keeper *keeper; /* the commit thread of the store */
+    struct commit_thread *commit_thread; /* the commit thread of the store */
     struct loop *loop;
     struct published *published;
     const struct cluster_ops *ops;

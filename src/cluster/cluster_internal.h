@@ -21,7 +21,7 @@ struct share_taker;
 struct cluster {
     struct cluster_options with;
     struct hub *hub;
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     struct cluster *earlier;           /* of a start that failed */
     struct cluster_nodes *nodes;       /* NULL: not joined */
     struct cluster_owned *owned;       /* NULL: this node owns no mounts */
@@ -29,20 +29,20 @@ struct cluster {
     struct catalog *mounted;           /* atomic; NULL before the server runs */
     bool is_closed;
     /* announcements.c */
-    struct list announcing;           /* the keeper's: struct announcing that wait for the store */
-    struct list announce_taken;       /* … of them, what `announce_again` writes */
-    struct keeper_job announce_again; /* … under way while `is_announcing_again` */
+    struct list announcing;     /* the commit thread's: struct announcing that wait for the store */
+    struct list announce_taken; /* … of them, what `announce_again` writes */
+    struct store_job announce_again; /* … under way while `is_announcing_again` */
     bool is_announcing_again;
     size_t announced_bytes; /* atomic: of them, and of those under way, but not clients' */
-    size_t announced_lost;  /* the keeper's, and after it: accepted, and never told */
-    /* apply.c: the keeper's */
-    bool follow_tells;            /* what is followed is told, the log is there */
-    uint64_t follow_moved;        /* the position told as the end of a move */
-    int follow_refused;           /* why the last published resource was not served */
-    uint64_t follow_say_ms;       /* not before then, that a row is damaged */
-    bool follow_unmounted;        /* the last change in a mount was in one that is not here */
-    struct keeper_job newest_job; /* asks how far the store is; one at a time */
-    uint64_t newest;              /* … its answer */
+    size_t announced_lost;  /* the commit thread's, and after it: accepted, and never told */
+    /* apply.c: the commit thread's */
+    bool follow_announces;       /* what is followed is told, the log is there */
+    uint64_t follow_moved;       /* the position told as the end of a move */
+    int follow_refused;          /* why the last published resource was not served */
+    uint64_t follow_say_ms;      /* not before then, that a row is damaged */
+    bool follow_unmounted;       /* the last change in a mount was in one that is not here */
+    struct store_job newest_job; /* asks how far the store is; one at a time */
+    uint64_t newest;             /* … its answer */
 };
 
 /* ---- apply.c: what other nodes commit -------------------------------------------------------- */
@@ -62,9 +62,9 @@ int cluster_announce_owned(struct cluster *c, struct owned_mount *mount,
                            const struct tidings_change *change, struct tidings_error *err);
 /* Before anything is announced. */
 void cluster_announce_open(struct cluster *c);
-/* On the keeper's thread: the store is back, those that wait are tried again. */
+/* On the commit thread: the store is back, those that wait are tried again. */
 void cluster_announce_again(struct cluster *c);
-/* Forget those that wait; the keeper is gone. */
+/* Forget those that wait; the commit thread is gone. */
 void cluster_announce_close(struct cluster *c);
 
 /* ---- nodes.c: this node's row -----------------------------------------------------------------
@@ -82,11 +82,11 @@ void cluster_nodes_close(struct cluster *c);
 void cluster_owned_close(struct cluster *c);
 /* Providers are closed. */
 void cluster_owned_destroy(struct cluster *c);
-/* On the keeper's thread, in a batch: may what its provider saw be announced? Else it is dropped:
+/* On the commit thread, in a batch: may what its provider saw be announced? Else it is dropped:
  * whoever owns the mount next says that everybody has to look again. */
 bool cluster_owned_may_announce(const struct owned_mount *m);
 /* Any thread: something that was seen cannot be announced, so everybody has to look again. */
-void cluster_owned_lose(struct owned_mount *m);
+void cluster_owned_overflow(struct owned_mount *m);
 /* "owns": those that this node owns now, in at most some bytes; "ownsMore": how many others. */
 void cluster_owned_write(struct cluster *c, struct jw *w);
 /* "owned" and "shared": the prefixes of those mounts here, in at most some bytes. */
@@ -104,9 +104,9 @@ bool cluster_declared_differs(struct cluster *c, struct tidings_str state,
  */
 
 /* Any thread: the session of this row is another node's. */
-void cluster_sessions_moved(struct cluster *c, struct tidings_str key);
+void cluster_sessions_migrated(struct cluster *c, struct tidings_str key);
 /* Any thread: the store has lost what it had committed, perhaps of sessions too. */
-void cluster_sessions_broken(struct cluster *c);
+void cluster_sessions_on_data_loss(struct cluster *c);
 /* The store is closed, and no worker runs. */
 void cluster_sessions_close(struct cluster *c);
 

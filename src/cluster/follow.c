@@ -25,7 +25,7 @@
  * Notifications by what they say of themselves; whether that is so shows when one is opened.
  */
 
-void heard_clear(struct heard *h)
+void notifications_clear(struct notifications *h)
 {
     while (h->count > 0) {
         mem_free(h->texts[--h->count]);
@@ -33,28 +33,29 @@ void heard_clear(struct heard *h)
     h->notified = 0;
 }
 
-bool heard_add(struct heard *h, struct tidings_str text, uint64_t followed)
+bool notifications_add(struct notifications *h, struct tidings_str text, uint64_t followed)
 {
-    struct row_notice_head head = {0};
-    bool is_notice = row_notice_parse(text, &head);
-    if (!is_notice && !str_to_u64(text, &head.to)) {
+    struct notify_payload_head head = {0};
+    bool is_payload = notify_payload_parse(text, &head);
+    if (!is_payload && !str_to_u64(text, &head.to)) {
         return false;
     }
     if (head.to <= followed) {
         return true;
     }
     h->notified = head.to > h->notified ? head.to : h->notified;
-    char *copy = is_notice && h->count < HEARD_MAX ? str_dup(text) : NULL;
+    char *copy = is_payload && h->count < NOTIFICATIONS_MAX ? str_dup(text) : NULL;
     if (copy) {
         h->texts[h->count++] = copy;
     }
     return true;
 }
 
-bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head *ret)
+bool notifications_find(const struct notifications *h, uint64_t followed,
+                        struct notify_payload_head *ret)
 {
     for (unsigned i = 0; i < h->count; i++) {
-        if (row_notice_parse(tidings_str(h->texts[i]), ret) && ret->from == followed + 1) {
+        if (notify_payload_parse(tidings_str(h->texts[i]), ret) && ret->from == followed + 1) {
             return true;
         }
     }
@@ -65,14 +66,14 @@ bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head
 
 struct postgres_follow {
     uint64_t notified; /* a position that others have come to */
-    struct heard heard;
-    struct shared_heard heard_so_far; /* atomic */
-    uint64_t say_refused_ms;          /* not before: monotonic */
-    struct seal_key notice_key;
+    struct notifications notifications;
+    struct notification_counts notification_counts; /* atomic */
+    uint64_t say_refused_ms;                        /* not before: monotonic */
+    struct seal_key payload_key;
     bool wants_to_listen, is_listening; /* NOTIFY; this connection does */
-    bool is_listener_new; /* another descriptor than before, which may have the same number */
-    bool has_heard_all;   /* nothing else has to be asked for, if it leads up to `notified` */
-    unsigned value_pages; /* to be read yet with values, for the heads */
+    bool is_listener_new;       /* another descriptor than before, which may have the same number */
+    bool has_all_notifications; /* nothing else has to be asked for, if it leads up to `notified` */
+    unsigned value_pages;       /* to be read yet with values, for the heads */
 };
 
 #define PAGE_ROWS 1000 /* as the statements say */
@@ -89,7 +90,7 @@ static void postgres_store_listen(struct postgres_store *s)
         return;
     }
     s->follow->is_listening = s->follow->is_listener_new = true;
-    s->follow->has_heard_all = false; /* what was told meanwhile was not heard */
+    s->follow->has_all_notifications = false; /* what was told meanwhile was not heard */
     (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
     if (postgres_exec(s->db, sql, NULL) < 0) {
         /* An engine that knows no such thing is asked every so often; else it is tried again. */
@@ -116,7 +117,7 @@ static int page_count(struct pg_result *r)
 static bool page_has_moved(struct pg_result *r, int i)
 {
     struct tidings_str bytes = postgres_str(r, i, F_RECORD);
-    return bytes.len > 0 && bytes.ptr[0] == KEPT_MOVED;
+    return bytes.len > 0 && bytes.ptr[0] == LOG_ENTRY_MOVED;
 }
 
 static void page_read_row(struct pg_result *r, int i, struct kept_record *ret)
@@ -124,7 +125,7 @@ static void page_read_row(struct pg_result *r, int i, struct kept_record *ret)
     struct tidings_str bytes = postgres_str(r, i, F_RECORD);
     if (!kept_record_take(&bytes, ret) || bytes.len > 0) {
         *ret = (struct kept_record){
-            .kind = KEPT_ENTITY}; /* it has no id: cluster/apply.c skips it and logs that */
+            .kind = LOG_ENTRY_ENTITY}; /* it has no id: cluster/apply.c skips it and logs that */
     }
     ret->position = (uint64_t)postgres_int(r, i, F_POSITION);
     ret->version.previous = postgres_str(r, i, F_PREVIOUS);
@@ -167,33 +168,33 @@ static int page_complete(struct pg_result *r, bool *ret_last)
 
 /* Somebody else wrote an entity that may be known here as current: values are read from now on, and
  * told with the change. */
-static void renew_head(struct postgres_store *s, const struct kept_record *r, struct kept_change *c)
+static void renew_latest(struct postgres_store *s, const struct kept_record *r, struct log_entry *c)
 {
     const struct entity_version *v = &r->version;
     entity_ids_add(&s->ids, v->id);
-    const struct entity_version *head = heads_find(&s->heads, v->id);
+    const struct entity_version *head = latest_find(&s->latest, v->id);
     if (!head || head->from > v->from) { /* it was read since, and is newer than this */
         return;
     }
     s->follow->value_pages = VALUE_PAGES;
-    if (!entity_version_is_whole(v, r->sum)) {
-        heads_drop(&s->heads, v->id);
+    if (!entity_version_is_whole(v, r->version_checksum)) {
+        latest_drop(&s->latest, v->id);
     } else {
-        heads_put(&s->heads, v);
+        latest_put(&s->latest, v);
         c->version = *v;
     }
 }
 
 /* What the store itself has to know of it. After a loss, of what is there, all is read again: some
  * has positions below what was followed. */
-static int note_change(struct postgres_store *s, const struct kept_record *r, struct kept_change *c,
+static int note_change(struct postgres_store *s, const struct kept_record *r, struct log_entry *c,
                        struct tidings_error *err)
 {
-    if (c->kind == KEPT_ENTITY) {
-        renew_head(s, r, c);
+    if (c->kind == LOG_ENTRY_ENTITY) {
+        renew_latest(s, r, c);
     }
-    if (c->kind == KEPT_BROKEN) {
-        heads_clear(&s->heads);
+    if (c->kind == LOG_ENTRY_DATA_LOSS) {
+        latest_clear(&s->latest);
         entity_ids_clear(&s->ids);
         mem_free(s->ids_after);
         s->ids_after = NULL;
@@ -208,9 +209,8 @@ void postgres_store_note_followed(struct postgres_store *s, uint64_t position, b
 }
 
 /* All of what was published there. 0: it was published again since, and that comes later. */
-static int fill_published(struct postgres_store *s, struct kept_change *c,
-                          struct published_row *row, struct pg_result **r,
-                          struct tidings_error *err)
+static int fill_published(struct postgres_store *s, struct log_entry *c, struct published_row *row,
+                          struct pg_result **r, struct tidings_error *err)
 {
     int rc = postgres_store_ask_int(s, PG_PUBLISHED_ONE, (int64_t)c->position, r, err);
     if (rc < 0 || postgres_rows(*r) == 0) {
@@ -222,15 +222,15 @@ static int fill_published(struct postgres_store *s, struct kept_change *c,
 }
 
 /* Applies every change of other nodes. 1: continue; 0: `fn` stopped. */
-static int apply_record(struct postgres_store *s, const struct kept_record *r, kept_change_fn fn,
+static int apply_record(struct postgres_store *s, const struct kept_record *r, log_entry_fn fn,
                         void *user, struct tidings_error *err)
 {
     struct pg_result *content = NULL;
-    struct kept_change c;
+    struct log_entry c;
     struct published_row row;
     int rc = 1;
     kept_record_change(r, &c);
-    if (c.kind == KEPT_PUBLISHED && !c.removed) {
+    if (c.kind == LOG_ENTRY_PUBLISHED && !c.removed) {
         rc = fill_published(s, &c, &row, &content, err);
         if (rc <= 0) {
             postgres_free(content);
@@ -243,7 +243,7 @@ static int apply_record(struct postgres_store *s, const struct kept_record *r, k
         return rc;
     }
     rc = fn(user, &c) ? 1 : 0;
-    bool is_durable = !kept_is_announced(c.kind) && c.kind != KEPT_SESSION;
+    bool is_durable = !log_entry_is_announced(c.kind) && c.kind != LOG_ENTRY_SESSION;
     postgres_store_note_followed(s, c.position, is_durable);
     postgres_free(content);
     return rc;
@@ -251,13 +251,13 @@ static int apply_record(struct postgres_store *s, const struct kept_record *r, k
 
 /* Some of it was forgotten before it was followed here: told in the place of the newest of those,
  * when what comes next has the position `next`. */
-static bool tell_missed(struct postgres_store *s, uint64_t next, uint64_t *missed,
-                        kept_change_fn fn, void *user)
+static bool announce_missed(struct postgres_store *s, uint64_t next, uint64_t *missed,
+                            log_entry_fn fn, void *user)
 {
     if (*missed == 0 || next <= *missed) {
         return true;
     }
-    const struct kept_change broken = {.kind = KEPT_BROKEN, .position = *missed};
+    const struct log_entry broken = {.kind = LOG_ENTRY_DATA_LOSS, .position = *missed};
     bool goes_on = fn(user, &broken);
     postgres_store_note_followed(s, *missed, false);
     *missed = 0;
@@ -279,7 +279,7 @@ static void put_page(struct postgres_values *v, uint64_t after, int64_t value_by
 int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
-    put_page(&v, s->followed, s->follow->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
+    put_page(&v, s->followed, s->follow->value_pages > 0 ? (int64_t)LATEST_BYTES : NO_VALUES);
     return postgres_store_send(s, PG_FOLLOW, &v, err);
 }
 
@@ -302,7 +302,7 @@ static int read_page(struct postgres_store *s, struct pg_result **ret, struct ti
     if (s->is_in_batch) {
         return ask_for_page(s, ret, err);
     }
-    __atomic_fetch_add(&s->follow->heard_so_far.asked, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&s->follow->notification_counts.asked, 1, __ATOMIC_RELAXED);
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = ask_for_page(s, ret, err);
@@ -325,7 +325,7 @@ static bool must_revive(const struct postgres_store *s, bool was_tried)
 }
 
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
-static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn fn, void *user,
+static int follow_page(struct postgres_store *s, bool was_tried, log_entry_fn fn, void *user,
                        struct tidings_error *err)
 {
     struct pg_result *page = NULL;
@@ -341,12 +341,13 @@ static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn 
     for (int i = 0; rc == 1 && goes_on && i < n; i++) {
         struct kept_record record;
         page_read(page, n, i, &record);
-        goes_on = !must_revive(s, was_tried) && tell_missed(s, record.position, &missed, fn, user);
+        goes_on =
+            !must_revive(s, was_tried) && announce_missed(s, record.position, &missed, fn, user);
         rc = goes_on ? apply_record(s, &record, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
     }
     postgres_free(page);
-    goes_on = goes_on && (rc < 0 || !is_last || tell_missed(s, UINT64_MAX, &missed, fn, user));
+    goes_on = goes_on && (rc < 0 || !is_last || announce_missed(s, UINT64_MAX, &missed, fn, user));
     if (rc < 0 || !goes_on) {
         return rc < 0 ? rc : 0;
     }
@@ -358,10 +359,10 @@ static int follow_page(struct postgres_store *s, bool was_tried, kept_change_fn 
     return is_last ? 0 : 1;
 }
 
-static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn fn, void *user,
+static int postgres_store_follow_heard(struct postgres_store *s, log_entry_fn fn, void *user,
                                        struct tidings_error *err);
 
-int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
+int postgres_store_follow(struct store *store, log_entry_fn fn, void *user,
                           struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
@@ -371,9 +372,9 @@ int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
     }
     if (!s->is_in_batch) {
         postgres_store_listen(s);
-        int heard = postgres_store_follow_heard(s, fn, user, err);
-        if (heard != 0) {
-            return heard < 0 ? heard : 0;
+        int notifications = postgres_store_follow_heard(s, fn, user, err);
+        if (notifications != 0) {
+            return notifications < 0 ? notifications : 0;
         }
     }
     int rc = 1;
@@ -383,7 +384,7 @@ int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
         if (rc == 0 && must_revive(s, was_tried)) {
             /* If it fails, it is tried again when the row of this node is written. */
             was_tried = true;
-            (void)postgres_store_keep_run(s, POSTGRES_RUN_MS, NULL);
+            (void)postgres_store_keep_run(s, POSTGRES_INCARNATION_MS, NULL);
             rc = 1;
         }
     }
@@ -391,7 +392,7 @@ int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
 }
 
 int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_floor,
-                               kept_change_fn fn, void *user, struct tidings_error *err)
+                               log_entry_fn fn, void *user, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct pg_result *r = NULL;
@@ -402,7 +403,7 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
     postgres_free(r);
     floor = s->now.floor > floor ? s->now.floor : floor;
     floor = s->now.announced > floor ? s->now.announced : floor;
-    /* Of before a break the announcements are gone: nobody could tell who comes from there. */
+    /* Of before a data loss the announcements are gone: nobody could tell who comes from there. */
     uint64_t broken = postgres_history_broken(s);
     floor = broken > floor ? broken : floor;
     *ret_floor = floor;
@@ -415,12 +416,12 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
         int n = rc == 0 ? page_complete(r, &is_last) : 0;
         for (int i = 0; more && i < n; i++) {
             struct kept_record record;
-            struct kept_change c;
+            struct log_entry c;
             page_read(r, n, i, &record);
             kept_record_change(&record, &c);
             after = c.position;
             /* Of the others, what cursors of before are good for says enough. */
-            bool is_resource = c.kind <= KEPT_FILE || kept_is_announced(c.kind);
+            bool is_resource = c.kind <= LOG_ENTRY_FILE || log_entry_is_announced(c.kind);
             more = after <= s->followed && (!is_resource || fn(user, &c));
         }
         postgres_free(r);
@@ -436,7 +437,7 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
 
 #define SAY_AGAIN_MS 10000u
 
-static void notice_count(uint64_t *counter, uint64_t more)
+static void notification_count(uint64_t *counter, uint64_t more)
 {
     __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
 }
@@ -449,8 +450,8 @@ struct postgres_follow *postgres_follow_create(void)
 void postgres_follow_destroy(struct postgres_follow *f)
 {
     if (f) {
-        heard_clear(&f->heard);
-        explicit_bzero(&f->notice_key, sizeof f->notice_key);
+        notifications_clear(&f->notifications);
+        explicit_bzero(&f->payload_key, sizeof f->payload_key);
         mem_free(f);
     }
 }
@@ -470,21 +471,21 @@ void postgres_follow_disconnected(struct postgres_store *s)
 /* ---- where they are good --------------------------------------------------------------------- */
 
 /* Everything but the secret is no secret. */
-static void read_place(struct postgres_store *s, struct pg_result *r)
+static void read_scope(struct postgres_store *s, struct pg_result *r)
 {
     struct postgres_values v = {0};
-    struct sha256 sum;
+    struct sha256 version_checksum;
     postgres_put_int(&v, (int64_t)s->cluster_id);
     postgres_put_int(&v, (int64_t)postgres_history_server(s));
     for (int i = 1; i <= 3; i++) {
         postgres_put_int(&v, postgres_int(r, 0, i));
     }
-    sha256_init(&sum);
-    sha256_put(&sum, v.numbers, (size_t)v.count * sizeof *v.numbers);
-    sha256_end(&sum, s->place.digest);
+    sha256_init(&version_checksum);
+    sha256_put(&version_checksum, v.numbers, (size_t)v.count * sizeof *v.numbers);
+    sha256_end(&version_checksum, s->scope.digest);
     sealer_deinit(&s->sealer);
-    row_notice_key((const unsigned char *)postgres_str(r, 0, 0).ptr, &s->follow->notice_key);
-    sealer_init(&s->sealer, &s->follow->notice_key);
+    notify_payload_key((const unsigned char *)postgres_str(r, 0, 0).ptr, &s->follow->payload_key);
+    sealer_init(&s->sealer, &s->follow->payload_key);
 }
 
 /* An engine that cannot say where this is goes on with positions alone; so does who has no OpenSSL.
@@ -493,23 +494,23 @@ int postgres_store_read_place(struct postgres_store *s, struct tidings_error *er
 {
     struct pg_result *r = NULL;
     struct tidings_error why = {0};
-    int rc = postgres_ask(s->db, PG_PLACE, NULL, &r, &why);
-    s->has_place =
+    int rc = postgres_ask(s->db, PG_SCOPE, NULL, &r, &why);
+    s->has_scope =
         rc == 0 && postgres_rows(r) == 1 && postgres_str(r, 0, 0).len == 32 && seal_load(NULL) == 0;
-    if (s->has_place) {
-        read_place(s, r);
+    if (s->has_scope) {
+        read_scope(s, r);
     }
     postgres_free(r);
-    s->follow->has_heard_all = false;
+    s->follow->has_all_notifications = false;
     return rc < 0 && !postgres_is_connected(s->db) ? tidings_fail(err, rc, "%s", why.text) : 0;
 }
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
 /* Somebody else wrote it, or it is of before a restart. Said now and then. */
-static void notice_refuse(struct postgres_store *s)
+static void payload_refuse(struct postgres_store *s)
 {
-    notice_count(&s->follow->heard_so_far.refused, 1);
+    notification_count(&s->follow->notification_counts.refused, 1);
     uint64_t now = clock_monotonic_ms();
     if (now >= s->follow->say_refused_ms) {
         s->follow->say_refused_ms = now + SAY_AGAIN_MS;
@@ -521,17 +522,17 @@ static void notice_refuse(struct postgres_store *s)
 static void on_notified(void *user, struct tidings_str payload)
 {
     struct postgres_store *s = user;
-    if (!heard_add(&s->follow->heard, payload, s->followed)) {
-        notice_refuse(s);
+    if (!notifications_add(&s->follow->notifications, payload, s->followed)) {
+        payload_refuse(s);
     }
 }
 
 static int postgres_store_hear(struct postgres_store *s)
 {
-    heard_clear(&s->follow->heard);
+    notifications_clear(&s->follow->notifications);
     int rc = postgres_notified(s->db, on_notified, s);
-    s->follow->notified = s->follow->heard.notified;
-    s->follow->has_heard_all = rc == 0 && s->follow->heard.count > 0;
+    s->follow->notified = s->follow->notifications.notified;
+    s->follow->has_all_notifications = rc == 0 && s->follow->notifications.count > 0;
     return rc < 0 || s->follow->notified > s->followed ? 1 : 0;
 }
 
@@ -565,57 +566,57 @@ bool postgres_store_has_news(struct store *store)
 /* ---- following ------------------------------------------------------------------------------- */
 
 /* 1: go on; 0: `fn` has enough. */
-static int apply_rows(struct postgres_store *s, const struct row_notice_head *head,
-                      struct tidings_str rows, kept_change_fn fn, void *user,
+static int apply_rows(struct postgres_store *s, const struct notify_payload_head *head,
+                      struct tidings_str rows, log_entry_fn fn, void *user,
                       struct tidings_error *err)
 {
     struct kept_record record;
     int rc = 1;
-    notice_count(&s->follow->heard_so_far.told, 1);
-    for (uint64_t at = head->from; rc == 1 && row_notice_next(&rows, at, &record); at++) {
+    notification_count(&s->follow->notification_counts.applied, 1);
+    for (uint64_t at = head->from; rc == 1 && notify_payload_next(&rows, at, &record); at++) {
         rc = apply_record(s, &record, fn, user, err);
-        notice_count(&s->follow->heard_so_far.changes, 1);
+        notification_count(&s->follow->notification_counts.changes, 1);
     }
     s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
     return rc;
 }
 
 /* What was forgotten before it was followed is told by who asks. */
-static bool heard_may_be_followed(const struct postgres_store *s)
+static bool notifications_may_be_followed(const struct postgres_store *s)
 {
-    return s->follow->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
+    return s->follow->has_all_notifications && s->has_scope && postgres_is_connected(s->db) &&
            postgres_store_floor(s) <= s->followed;
 }
 
-static int postgres_store_follow_heard(struct postgres_store *s, kept_change_fn fn, void *user,
+static int postgres_store_follow_heard(struct postgres_store *s, log_entry_fn fn, void *user,
                                        struct tidings_error *err)
 {
-    struct row_notice_head head;
+    struct notify_payload_head head;
     struct buf rows;
-    int rc = heard_may_be_followed(s) ? 1 : TIDINGS_E_NOTFOUND;
-    buf_init_secret(&rows, ROW_NOTICE_TEXT_MAX);
-    while (rc == 1 && heard_find(&s->follow->heard, s->followed, &head)) {
+    int rc = notifications_may_be_followed(s) ? 1 : TIDINGS_E_NOTFOUND;
+    buf_init_secret(&rows, NOTIFY_PAYLOAD_TEXT_MAX);
+    while (rc == 1 && notifications_find(&s->follow->notifications, s->followed, &head)) {
         buf_clear(&rows);
-        int opened = row_notice_open(&head, &s->sealer, &s->place, &rows);
+        int opened = notify_payload_open(&head, &s->sealer, &s->scope, &rows);
         if (opened == TIDINGS_E_INVALID) {
-            notice_refuse(s);
+            payload_refuse(s);
         }
         rc = opened == 0 ? apply_rows(s, &head, buf_str(&rows), fn, user, err) : TIDINGS_E_NOTFOUND;
     }
     buf_deinit(&rows);
-    heard_clear(&s->follow->heard);
-    s->follow->has_heard_all = false;
+    notifications_clear(&s->follow->notifications);
+    s->follow->has_all_notifications = false;
     if (rc == TIDINGS_E_NOTFOUND) {
         return 0;
     }
     return rc < 0 ? rc : rc == 0 || s->followed >= s->follow->notified ? 1 : 0;
 }
 
-void postgres_store_heard(struct store *store, struct shared_heard *ret)
+void postgres_store_heard(struct store *store, struct notification_counts *ret)
 {
-    struct shared_heard *h = &postgres_store_of(store)->follow->heard_so_far;
-    *ret = (struct shared_heard){
-        .told = __atomic_load_n(&h->told, __ATOMIC_RELAXED),
+    struct notification_counts *h = &postgres_store_of(store)->follow->notification_counts;
+    *ret = (struct notification_counts){
+        .applied = __atomic_load_n(&h->applied, __ATOMIC_RELAXED),
         .changes = __atomic_load_n(&h->changes, __ATOMIC_RELAXED),
         .asked = __atomic_load_n(&h->asked, __ATOMIC_RELAXED),
         .refused = __atomic_load_n(&h->refused, __ATOMIC_RELAXED),

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs, breaks and marks in three small arrays under one lock.
+ * Incarnations, data losses and positions in three small arrays under one lock.
  *
- * Invariants: breaks ascend by `began`. A mark says of `count` positions in a row which numbers
- * they have; marks ascend in both. Everything with a position above a mark has a number above the
- * mark's, so any of them can be left out: the answer is lower then, and something is told twice.
+ * Invariants: data losses ascend by `began`. An entry says of `count` positions in a row which
+ * numbers they have; entries ascend in both. Everything with a position above an entry has a number
+ * above the entry's, so any of them can be left out: the answer is lower then, and something is
+ * told twice.
  */
 #include "cluster/history.h"
 
@@ -20,7 +21,7 @@
 #include "store/change_log.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finding out whether the database lost what it had committed (a *break*, cluster/history.h).
+ * Finding out whether the database lost what it had committed (a *data loss*, cluster/history.h).
  * Checked whenever a connection was made: nothing of that kind happens while one stands.
  * cluster/history.h decides; here it is read what that is decided from, and written down what was
  * decided.
@@ -33,22 +34,22 @@
 
 /* Shared by the change log and follow.c. */
 struct postgres_log {
-    struct runs *runs;
+    struct incarnations *incarnations;
     uint64_t first;
     unsigned refs;
 };
 
 struct postgres_history {
-    struct postgres_log *log; /* NULL: there is no change log yet */
-    uint64_t run;             /* its epoch; 0: none */
-    uint64_t server;          /* that server and its timeline */
-    bool is_run_ended;        /* others took it for ended, and it goes on: they must know */
+    struct postgres_log *log;  /* NULL: there is no change log yet */
+    uint64_t incarnation;      /* its epoch; 0: none */
+    uint64_t server;           /* that server and its timeline */
+    bool is_incarnation_ended; /* others took it for ended, and it goes on: they must know */
 };
 
 struct observed {
     struct postgres_counters counters;
     struct store_state state;
-    struct run_break breaks[RUNS_BREAKS_MAX];
+    struct data_loss data_losses[INCARNATIONS_LOSSES_MAX];
 };
 
 bool postgres_store_is_unsupported(const struct postgres_store *s)
@@ -85,9 +86,9 @@ static int observe_store(struct postgres_store *s, struct observed *l, struct ti
 {
     struct pg_result *results[2];
     struct postgres_values v = {0};
-    postgres_put_int(&v, RUNS_BREAKS_MAX);
+    postgres_put_int(&v, INCARNATIONS_LOSSES_MAX);
     int rc = postgres_store_send(s, PG_STATE, NULL, err);
-    rc = rc == 0 ? postgres_store_send(s, PG_BREAKS, &v, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_DATA_LOSSES, &v, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
     if (rc < 0) {
@@ -97,19 +98,19 @@ static int observe_store(struct postgres_store *s, struct observed *l, struct ti
     if (rc == 0) {
         l->state.position = l->counters.position;
         l->state.recorded = (uint64_t)postgres_int(results[0], 0, 6);
-        l->state.has_mark = postgres_int(results[0], 0, 7) > 0;
+        l->state.has_crash_mark = postgres_int(results[0], 0, 7) > 0;
     }
     int count = postgres_rows(results[1]);
-    for (int i = 0; i < count && i < (int)RUNS_BREAKS_MAX; i++) {
-        l->breaks[count - 1 - i] = (struct run_break){
+    for (int i = 0; i < count && i < (int)INCARNATIONS_LOSSES_MAX; i++) {
+        l->data_losses[count - 1 - i] = (struct data_loss){
             .kept = (uint64_t)postgres_int(results[1], i, 0),
             .began = (uint64_t)postgres_int(results[1], i, 1),
             .is_lossy = postgres_int(results[1], i, 2) != 0,
         };
     }
     l->state.cluster = s->cluster_id;
-    l->state.breaks = l->breaks;
-    l->state.break_count = (size_t)count;
+    l->state.data_losses = l->data_losses;
+    l->state.data_loss_count = (size_t)count;
     postgres_free(results[0]);
     postgres_free(results[1]);
     return rc;
@@ -124,23 +125,23 @@ static int send_int(struct postgres_store *s, enum postgres_statement which, int
 }
 
 /* Under the lock. NULL: none; the server is recorded. */
-static int write_down(struct postgres_store *s, const struct observed *l, const struct run_break *b,
+static int write_down(struct postgres_store *s, const struct observed *l, const struct data_loss *b,
                       struct tidings_error *err)
 {
     struct postgres_values counters = {0}, row = {0};
     const struct kept_record record = {
-        .kind = KEPT_BROKEN,
+        .kind = LOG_ENTRY_DATA_LOSS,
         .position = b ? b->began : 0,
         .resource = {.modified_ms = b ? (int64_t)b->kept : 0, .size = b && b->is_lossy}};
     int rc = send_int(s, PG_SET_SERVER, (int64_t)l->state.server, err);
-    rc = rc == 0 ? postgres_store_send(s, PG_SET_MARK, NULL, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_SET_CRASH_MARK, NULL, err) : rc;
     if (b) {
         postgres_put_int(&row, (int64_t)b->began);
         postgres_put_int(&row, (int64_t)b->kept);
         postgres_put_int(&row, b->is_lossy);
-        rc = rc == 0 ? postgres_store_send(s, PG_ADD_BREAK, &row, err) : rc;
+        rc = rc == 0 ? postgres_store_send(s, PG_ADD_DATA_LOSS, &row, err) : rc;
         rc = rc == 0 ? postgres_store_log(s, &record, err) : rc;
-        rc = rc == 0 ? send_int(s, PG_DROP_BREAKS, RUNS_BREAKS_MAX, err) : rc;
+        rc = rc == 0 ? send_int(s, PG_DROP_DATA_LOSSES, INCARNATIONS_LOSSES_MAX, err) : rc;
         postgres_put_int(&counters, (int64_t)b->began);
         postgres_put_int(&counters, (int64_t)l->counters.floor);
         postgres_put_int(&counters, (int64_t)l->counters.announced);
@@ -153,22 +154,23 @@ static int write_down(struct postgres_store *s, const struct observed *l, const 
     return rc == 0 ? postgres_finish(s->db, 0, NULL, 0, err) : rc;
 }
 
-static enum store_verdict judge_server(struct postgres_store *s, const struct observed *l,
-                                       struct run_break *ret)
+static enum store_verdict check_server(struct postgres_store *s, const struct observed *l,
+                                       struct data_loss *ret)
 {
     uint64_t random = 0;
     if (l->state.recorded == 0) {
         return STORE_SAME; /* it is new, and will be */
     }
     (void)!random_bytes(&random, sizeof random); /* without: the shortest jump */
-    return runs_judge(s->history->log ? s->history->log->runs : NULL, &l->state, random, ret);
+    return incarnations_check(s->history->log ? s->history->log->incarnations : NULL, &l->state,
+                              random, ret);
 }
 
 /* With the lock, which is let go of at the end. */
-static int judge_locked(struct postgres_store *s, uint64_t server, struct tidings_error *err)
+static int check_locked(struct postgres_store *s, uint64_t server, struct tidings_error *err)
 {
     struct observed l = {.state = {.server = server}};
-    struct run_break fresh;
+    struct data_loss fresh;
     struct pg_result *r = NULL;
     int rc = postgres_store_send(s, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
@@ -178,7 +180,7 @@ static int judge_locked(struct postgres_store *s, uint64_t server, struct tiding
     if (rc < 0) {
         return rc;
     }
-    enum store_verdict verdict = judge_server(s, &l, &fresh);
+    enum store_verdict verdict = check_server(s, &l, &fresh);
     if (verdict == STORE_SAME) {
         return write_down(s, &l, NULL, err);
     }
@@ -198,15 +200,15 @@ static int judge_locked(struct postgres_store *s, uint64_t server, struct tiding
 int postgres_store_check_server(struct postgres_store *s, struct tidings_error *err)
 {
     struct observed l = {.counters = {0}};
-    struct run_break unused;
+    struct data_loss unused;
     uint64_t server = 0;
     int rc = identify(s, &server, err);
     rc = rc == 0 ? observe_store(s, &l, err) : rc;
     l.state.server = s->history->server = server;
-    if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
+    if (rc < 0 || (l.state.recorded != 0 && check_server(s, &l, &unused) == STORE_SAME)) {
         return rc;
     }
-    rc = judge_locked(s, server, err);
+    rc = check_locked(s, server, err);
     if (rc < 0 && postgres_is_connected(s->db)) {
         (void)postgres_exec(s->db, "ROLLBACK", NULL);
     }
@@ -215,33 +217,33 @@ int postgres_store_check_server(struct postgres_store *s, struct tidings_error *
 
 /* ---------------------------------------------------------------------------------------------- */
 
-struct run {
+struct incarnation {
     uint64_t epoch, last;
 };
 
-struct run_mark {
+struct mapped_position {
     uint64_t number, position;
     uint64_t count; /* of changes in a row */
 };
 
-struct runs {
+struct incarnations {
     pthread_mutex_t lock;
     uint64_t cluster, first;
     uint64_t followed, followed_durable;
-    size_t run_count, run_oldest; /* a ring */
-    size_t break_count;
-    size_t mark_count;
-    uint64_t forgotten; /* `began` of the newest break that is not remembered */
+    size_t incarnation_count, incarnation_oldest; /* a ring */
+    size_t data_loss_count;
+    size_t position_count;
+    uint64_t forgotten; /* `began` of the newest data loss that is not remembered */
     uint64_t marked;    /* the highest position that has a number */
-    struct run runs[RUNS_MAX];
-    struct run_break breaks[RUNS_BREAKS_MAX];
-    struct run_mark marks[RUNS_MARKS];
+    struct incarnation incarnations[INCARNATIONS_MAX];
+    struct data_loss data_losses[INCARNATIONS_LOSSES_MAX];
+    struct mapped_position positions[INCARNATIONS_POSITIONS_MAX];
 };
 
-int runs_create(uint64_t cluster, uint64_t epoch, uint64_t first, struct runs **ret,
-                struct tidings_error *err)
+int incarnations_create(uint64_t cluster, uint64_t epoch, uint64_t first, struct incarnations **ret,
+                        struct tidings_error *err)
 {
-    struct runs *r = mem_zalloc(sizeof(*r));
+    struct incarnations *r = mem_zalloc(sizeof(*r));
     if (!r) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -252,12 +254,12 @@ int runs_create(uint64_t cluster, uint64_t epoch, uint64_t first, struct runs **
     }
     r->cluster = cluster;
     r->first = r->marked = r->followed = r->followed_durable = first;
-    runs_add(r, epoch, RUN_LIVES);
+    incarnations_add(r, epoch, INCARNATION_LIVES);
     *ret = r;
     return 0;
 }
 
-void runs_destroy(struct runs *r)
+void incarnations_destroy(struct incarnations *r)
 {
     if (r) {
         pthread_mutex_destroy(&r->lock);
@@ -267,79 +269,81 @@ void runs_destroy(struct runs *r)
 
 /* ---- what was read in the store -------------------------------------------------------------- */
 
-static struct run *run_find(struct runs *r, uint64_t epoch)
+static struct incarnation *incarnation_find(struct incarnations *r, uint64_t epoch)
 {
-    for (size_t i = 0; i < r->run_count; i++) {
-        if (r->runs[i].epoch == epoch) {
-            return &r->runs[i];
+    for (size_t i = 0; i < r->incarnation_count; i++) {
+        if (r->incarnations[i].epoch == epoch) {
+            return &r->incarnations[i];
         }
     }
     return NULL;
 }
 
-void runs_add(struct runs *r, uint64_t epoch, uint64_t last)
+void incarnations_add(struct incarnations *r, uint64_t epoch, uint64_t last)
 {
     pthread_mutex_lock(&r->lock);
-    struct run *run = run_find(r, epoch);
-    if (!run && r->run_count < RUNS_MAX) {
-        run = &r->runs[r->run_count++];
-    } else if (!run) {
-        run = &r->runs[r->run_oldest];
-        r->run_oldest = (r->run_oldest + 1) % RUNS_MAX;
+    struct incarnation *incarnation = incarnation_find(r, epoch);
+    if (!incarnation && r->incarnation_count < INCARNATIONS_MAX) {
+        incarnation = &r->incarnations[r->incarnation_count++];
+    } else if (!incarnation) {
+        incarnation = &r->incarnations[r->incarnation_oldest];
+        r->incarnation_oldest = (r->incarnation_oldest + 1) % INCARNATIONS_MAX;
     }
-    *run = (struct run){epoch, last};
+    *incarnation = (struct incarnation){epoch, last};
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Has been heard of a run that it began, and came so far? Else another node may have begun it just
- * now; or took it for ended, and it goes on: runs_resume refuses its cursors until that is
- * followed. */
-static bool runs_knows(struct runs *r, uint64_t epoch, uint64_t position)
+/* Has been heard of an incarnation that it began, and came so far? Else another node may have begun
+ * it just now; or took it for ended, and it goes on: incarnations_resume refuses its cursors until
+ * that is followed. */
+static bool incarnations_know(struct incarnations *r, uint64_t epoch, uint64_t position)
 {
     pthread_mutex_lock(&r->lock);
-    const struct run *run = run_find(r, epoch);
-    bool is_known = run && position <= run->last;
+    const struct incarnation *incarnation = incarnation_find(r, epoch);
+    bool is_known = incarnation && position <= incarnation->last;
     pthread_mutex_unlock(&r->lock);
     return is_known;
 }
 
-static bool runs_knows_break(const struct runs *r, uint64_t began)
+static bool incarnations_know_loss(const struct incarnations *r, uint64_t began)
 {
-    for (size_t i = 0; i < r->break_count; i++) {
-        if (r->breaks[i].began == began) {
+    for (size_t i = 0; i < r->data_loss_count; i++) {
+        if (r->data_losses[i].began == began) {
             return true;
         }
     }
     return began <= r->forgotten;
 }
 
-void runs_add_break(struct runs *r, const struct run_break *b)
+void incarnations_add_loss(struct incarnations *r, const struct data_loss *b)
 {
     pthread_mutex_lock(&r->lock);
-    if (!runs_knows_break(r, b->began)) {
-        if (r->break_count == RUNS_BREAKS_MAX) {
-            r->forgotten = r->breaks[0].began;
-            memmove(r->breaks, r->breaks + 1, --r->break_count * sizeof(r->breaks[0]));
+    if (!incarnations_know_loss(r, b->began)) {
+        if (r->data_loss_count == INCARNATIONS_LOSSES_MAX) {
+            r->forgotten = r->data_losses[0].began;
+            memmove(r->data_losses, r->data_losses + 1,
+                    --r->data_loss_count * sizeof(r->data_losses[0]));
         }
-        size_t at = r->break_count++;
-        while (at > 0 && r->breaks[at - 1].began > b->began) {
-            r->breaks[at] = r->breaks[at - 1];
+        size_t at = r->data_loss_count++;
+        while (at > 0 && r->data_losses[at - 1].began > b->began) {
+            r->data_losses[at] = r->data_losses[at - 1];
             at--;
         }
-        r->breaks[at] = *b;
+        r->data_losses[at] = *b;
     }
     pthread_mutex_unlock(&r->lock);
 }
 
-uint64_t runs_broken(struct runs *r)
+uint64_t incarnations_newest_loss(struct incarnations *r)
 {
     pthread_mutex_lock(&r->lock);
-    uint64_t began = r->break_count > 0 ? r->breaks[r->break_count - 1].began : r->forgotten;
+    uint64_t began =
+        r->data_loss_count > 0 ? r->data_losses[r->data_loss_count - 1].began : r->forgotten;
     pthread_mutex_unlock(&r->lock);
     return began;
 }
 
-void runs_follow(struct runs *r, uint64_t position, bool is_durable)
+void incarnations_follow(struct incarnations *r, uint64_t position, bool is_durable)
 {
     pthread_mutex_lock(&r->lock);
     if (position > r->followed) {
@@ -351,7 +355,7 @@ void runs_follow(struct runs *r, uint64_t position, bool is_durable)
     pthread_mutex_unlock(&r->lock);
 }
 
-uint64_t runs_followed(struct runs *r)
+uint64_t incarnations_followed(struct incarnations *r)
 {
     pthread_mutex_lock(&r->lock);
     uint64_t followed = r->followed;
@@ -359,31 +363,31 @@ uint64_t runs_followed(struct runs *r)
     return followed;
 }
 
-bool runs_misses(struct runs *r, uint64_t floor)
+bool incarnations_miss(struct incarnations *r, uint64_t floor)
 {
-    return runs_followed(r) < floor;
+    return incarnations_followed(r) < floor;
 }
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
 /* Every second of the older half goes: what is old is known less exactly. */
-static void marks_thin(struct runs *r)
+static void positions_thin(struct incarnations *r)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < r->mark_count; i += i < r->mark_count / 2 ? 2 : 1) {
-        r->marks[kept++] = r->marks[i];
+    for (size_t i = 0; i < r->position_count; i += i < r->position_count / 2 ? 2 : 1) {
+        r->positions[kept++] = r->positions[i];
     }
-    r->mark_count = kept;
+    r->position_count = kept;
 }
 
 /* A position that comes late makes those above it say too much: they are forgotten, and those up to
  * the highest are not taken any more. */
-static void marks_forget_from(struct runs *r, uint64_t position)
+static void positions_forget_from(struct incarnations *r, uint64_t position)
 {
-    while (r->mark_count > 0) {
-        struct run_mark *newest = &r->marks[r->mark_count - 1];
+    while (r->position_count > 0) {
+        struct mapped_position *newest = &r->positions[r->position_count - 1];
         if (newest->position >= position) {
-            r->mark_count--;
+            r->position_count--;
             continue;
         }
         if (newest->position + newest->count > position) {
@@ -393,32 +397,33 @@ static void marks_forget_from(struct runs *r, uint64_t position)
     }
 }
 
-void runs_mark(struct runs *r, uint64_t number, uint64_t position)
+void incarnations_map_position(struct incarnations *r, uint64_t number, uint64_t position)
 {
     pthread_mutex_lock(&r->lock);
-    struct run_mark *newest = r->mark_count > 0 ? &r->marks[r->mark_count - 1] : NULL;
+    struct mapped_position *newest =
+        r->position_count > 0 ? &r->positions[r->position_count - 1] : NULL;
     if (position <= r->marked) {
-        marks_forget_from(r, position);
+        positions_forget_from(r, position);
     } else if (newest && newest->position + newest->count == position &&
                newest->number + newest->count == number) {
         newest->count++;
     } else {
-        if (r->mark_count == RUNS_MARKS) {
-            marks_thin(r);
+        if (r->position_count == INCARNATIONS_POSITIONS_MAX) {
+            positions_thin(r);
         }
-        r->marks[r->mark_count++] = (struct run_mark){number, position, 1};
+        r->positions[r->position_count++] = (struct mapped_position){number, position, 1};
     }
     r->marked = position > r->marked ? position : r->marked;
     pthread_mutex_unlock(&r->lock);
 }
 
 /* The number of the newest change up to that position, as far as known. */
-static uint64_t number_of(const struct runs *r, uint64_t position)
+static uint64_t number_of(const struct incarnations *r, uint64_t position)
 {
-    size_t low = 0, high = r->mark_count; /* the first mark above it is in [low, high] */
+    size_t low = 0, high = r->position_count; /* the first mark above it is in [low, high] */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (r->marks[middle].position <= position) {
+        if (r->positions[middle].position <= position) {
             low = middle + 1;
         } else {
             high = middle;
@@ -427,32 +432,33 @@ static uint64_t number_of(const struct runs *r, uint64_t position)
     if (low == 0) {
         return position < r->first ? position : r->first;
     }
-    const struct run_mark *m = &r->marks[low - 1];
+    const struct mapped_position *m = &r->positions[low - 1];
     uint64_t beyond = position - m->position;
     return m->number + (beyond < m->count ? beyond : m->count - 1);
 }
 
 /* Is what was told up to this position still so? */
-static bool runs_holds(const struct runs *r, uint64_t position, bool is_durable)
+static bool incarnations_vouch(const struct incarnations *r, uint64_t position, bool is_durable)
 {
-    for (size_t i = r->break_count; i-- > 0 && r->breaks[i].began > position;) {
-        if (!is_durable || r->breaks[i].is_lossy || position > r->breaks[i].kept) {
+    for (size_t i = r->data_loss_count; i-- > 0 && r->data_losses[i].began > position;) {
+        if (!is_durable || r->data_losses[i].is_lossy || position > r->data_losses[i].kept) {
             return false;
         }
     }
     return position >= r->forgotten;
 }
 
-enum runs_answer runs_resume(struct runs *r, uint64_t epoch, uint64_t position, bool is_durable,
-                             uint64_t *ret)
+enum incarnations_answer incarnations_resume(struct incarnations *r, uint64_t epoch,
+                                             uint64_t position, bool is_durable, uint64_t *ret)
 {
-    enum runs_answer answer = RUNS_REFUSED;
+    enum incarnations_answer answer = INCARNATIONS_REFUSED;
     pthread_mutex_lock(&r->lock);
-    const struct run *run = run_find(r, epoch);
-    if (run && position <= run->last && runs_holds(r, position, is_durable)) {
-        answer = position <= r->followed                    ? RUNS_GOOD
-                 : position <= r->followed + RUNS_AHEAD_MAX ? RUNS_AHEAD
-                                                            : RUNS_REFUSED;
+    const struct incarnation *incarnation = incarnation_find(r, epoch);
+    if (incarnation && position <= incarnation->last &&
+        incarnations_vouch(r, position, is_durable)) {
+        answer = position <= r->followed                            ? INCARNATIONS_GOOD
+                 : position <= r->followed + INCARNATIONS_AHEAD_MAX ? INCARNATIONS_AHEAD
+                                                                    : INCARNATIONS_REFUSED;
         *ret = number_of(r, position);
     }
     pthread_mutex_unlock(&r->lock);
@@ -463,12 +469,12 @@ enum runs_answer runs_resume(struct runs *r, uint64_t epoch, uint64_t position, 
 
 /* Is something durable gone that was followed here? Also when others found that the store went
  * back, and not how far. */
-static bool has_lost_durable(const struct runs *r, const struct store_state *state)
+static bool has_lost_durable(const struct incarnations *r, const struct store_state *state)
 {
     bool is_recorded = false, is_below = state->position < r->followed_durable;
-    for (size_t i = 0; i < state->break_count; i++) {
-        const struct run_break *b = &state->breaks[i];
-        if (b->began > r->followed && !runs_knows_break(r, b->began)) {
+    for (size_t i = 0; i < state->data_loss_count; i++) {
+        const struct data_loss *b = &state->data_losses[i];
+        if (b->began > r->followed && !incarnations_know_loss(r, b->began)) {
             is_recorded = is_recorded || b->is_lossy;
             is_below = is_below || b->kept < r->followed_durable;
         }
@@ -476,7 +482,7 @@ static bool has_lost_durable(const struct runs *r, const struct store_state *sta
     return is_below && !is_recorded;
 }
 
-static enum store_verdict store_judge(const struct runs *r, const struct store_state *state)
+static enum store_verdict store_check(const struct incarnations *r, const struct store_state *state)
 {
     if (r && state->cluster != r->cluster) {
         return STORE_OTHER;
@@ -487,33 +493,33 @@ static enum store_verdict store_judge(const struct runs *r, const struct store_s
     if (r && has_lost_durable(r, state)) {
         return STORE_WENT_BACK;
     }
-    if (!state->has_mark) {
+    if (!state->has_crash_mark) {
         return STORE_CRASHED;
     }
     return r && state->position < r->followed ? STORE_WENT_BACK : STORE_SAME;
 }
 
-enum store_verdict runs_judge(struct runs *r, const struct store_state *state, uint64_t random,
-                              struct run_break *ret)
+enum store_verdict incarnations_check(struct incarnations *r, const struct store_state *state,
+                                      uint64_t random, struct data_loss *ret)
 {
     uint64_t highest = state->position;
     if (r) {
         pthread_mutex_lock(&r->lock);
         highest = r->followed > highest ? r->followed : highest;
     }
-    enum store_verdict verdict = store_judge(r, state);
+    enum store_verdict verdict = store_check(r, state);
     if (r) {
         pthread_mutex_unlock(&r->lock);
     }
     if (verdict == STORE_SAME || verdict == STORE_OTHER) {
         return verdict;
     }
-    if (highest > RUNS_POSITION_MAX) {
+    if (highest > INCARNATIONS_POSITION_MAX) {
         return STORE_OTHER;
     }
-    *ret = (struct run_break){
+    *ret = (struct data_loss){
         .kept = state->position,
-        .began = highest + RUNS_JUMP + random % RUNS_JUMP,
+        .began = highest + INCARNATIONS_JUMP + random % INCARNATIONS_JUMP,
         .is_lossy = verdict != STORE_CRASHED,
     };
     return verdict;
@@ -521,14 +527,14 @@ enum store_verdict runs_judge(struct runs *r, const struct store_state *state, u
 
 /* -------------------------------------------------------------------------------------------------
  * The change log beside a database: one in memory that begins where this node began to follow, and
- * which other runs' cursors are good here (cluster/history.h). Whoever follows the database adds
- * runs and breaks while the log is asked for them: the two share that, counted.
+ * which other incarnations' cursors are good here (cluster/history.h). Whoever follows the database
+ * adds incarnations and data losses while the log is asked for them: the two share that, counted.
  */
 
 static void postgres_log_unref(struct postgres_log *log)
 {
     if (log && __atomic_sub_fetch(&log->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-        runs_destroy(log->runs);
+        incarnations_destroy(log->incarnations);
         mem_free(log);
     }
 }
@@ -539,13 +545,14 @@ static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, b
                                 uint64_t *ret)
 {
     const struct postgres_log *log = user;
-    return runs_resume(log->runs, epoch, position, is_durable, ret) != RUNS_REFUSED;
+    return incarnations_resume(log->incarnations, epoch, position, is_durable, ret) !=
+           INCARNATIONS_REFUSED;
 }
 
 static bool postgres_log_knows(void *user, uint64_t epoch, uint64_t position)
 {
     const struct postgres_log *log = user;
-    return runs_knows(log->runs, epoch, position);
+    return incarnations_know(log->incarnations, epoch, position);
 }
 
 /* Up to the first number, numbers are positions already. */
@@ -553,7 +560,7 @@ static void postgres_log_appended(void *user, const struct change *change)
 {
     const struct postgres_log *log = user;
     if (change->position > 0 && change->seq > log->first) {
-        runs_mark(log->runs, change->seq, change->position);
+        incarnations_map_position(log->incarnations, change->seq, change->position);
     }
 }
 
@@ -570,46 +577,51 @@ static const struct changelog_durable_ops log_ops = {
 };
 
 /* Oldest first. */
-static int read_runs(struct postgres_store *s, struct runs *runs, struct tidings_error *err)
+static int read_runs(struct postgres_store *s, struct incarnations *incarnations,
+                     struct tidings_error *err)
 {
-    struct pg_result *r = NULL, *breaks = NULL;
-    int rc = postgres_store_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
+    struct pg_result *r = NULL, *data_losses = NULL;
+    int rc = postgres_store_ask_int(s, PG_INCARNATIONS, INCARNATIONS_MAX, &r, err);
     for (int i = postgres_rows(r); rc == 0 && i-- > 0;) {
         int64_t last = postgres_int(r, i, 1);
-        runs_add(runs, (uint64_t)postgres_int(r, i, 0), last < 0 ? RUN_LIVES : (uint64_t)last);
+        incarnations_add(incarnations, (uint64_t)postgres_int(r, i, 0),
+                         last < 0 ? INCARNATION_LIVES : (uint64_t)last);
     }
-    rc = rc == 0 ? postgres_store_ask_int(s, PG_BREAKS, RUNS_BREAKS_MAX, &breaks, err) : rc;
-    for (int i = postgres_rows(breaks); rc == 0 && i-- > 0;) {
-        const struct run_break b = {
-            .kept = (uint64_t)postgres_int(breaks, i, 0),
-            .began = (uint64_t)postgres_int(breaks, i, 1),
-            .is_lossy = postgres_int(breaks, i, 2) != 0,
+    rc = rc == 0
+             ? postgres_store_ask_int(s, PG_DATA_LOSSES, INCARNATIONS_LOSSES_MAX, &data_losses, err)
+             : rc;
+    for (int i = postgres_rows(data_losses); rc == 0 && i-- > 0;) {
+        const struct data_loss b = {
+            .kept = (uint64_t)postgres_int(data_losses, i, 0),
+            .began = (uint64_t)postgres_int(data_losses, i, 1),
+            .is_lossy = postgres_int(data_losses, i, 2) != 0,
         };
-        runs_add_break(runs, &b);
+        incarnations_add_loss(incarnations, &b);
     }
     postgres_free(r);
-    postgres_free(breaks);
+    postgres_free(data_losses);
     return rc;
 }
 
 /* ---- for follow.c --------------------------------------------------------------------------- */
 
-int postgres_history_note(struct postgres_store *s, const struct kept_change *c,
+int postgres_history_note(struct postgres_store *s, const struct log_entry *c,
                           struct tidings_error *err)
 {
     if (!s->history->log) {
         return 0;
     }
-    if (c->kind == KEPT_RUN) {
-        runs_add(s->history->log->runs, (uint64_t)c->modified_ms,
-                 c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
-        s->history->is_run_ended = s->history->is_run_ended ||
-                                   ((uint64_t)c->modified_ms == s->history->run && c->size >= 0);
-    } else if (c->kind == KEPT_BROKEN) {
-        const struct run_break b = {
+    if (c->kind == LOG_ENTRY_INCARNATION) {
+        incarnations_add(s->history->log->incarnations, (uint64_t)c->modified_ms,
+                         c->size < 0 ? INCARNATION_LIVES : (uint64_t)c->size);
+        s->history->is_incarnation_ended =
+            s->history->is_incarnation_ended ||
+            ((uint64_t)c->modified_ms == s->history->incarnation && c->size >= 0);
+    } else if (c->kind == LOG_ENTRY_DATA_LOSS) {
+        const struct data_loss b = {
             .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
-        runs_add_break(s->history->log->runs, &b);
-        return b.is_lossy ? read_runs(s, s->history->log->runs, err) : 0;
+        incarnations_add_loss(s->history->log->incarnations, &b);
+        return b.is_lossy ? read_runs(s, s->history->log->incarnations, err) : 0;
     }
     return 0;
 }
@@ -617,18 +629,18 @@ int postgres_history_note(struct postgres_store *s, const struct kept_change *c,
 void postgres_history_follow(struct postgres_store *s, uint64_t position, bool is_durable)
 {
     if (s->history->log) {
-        runs_follow(s->history->log->runs, position, is_durable);
+        incarnations_follow(s->history->log->incarnations, position, is_durable);
     }
 }
 
 uint64_t postgres_history_broken(const struct postgres_store *s)
 {
-    return s->history->log ? runs_broken(s->history->log->runs) : 0;
+    return s->history->log ? incarnations_newest_loss(s->history->log->incarnations) : 0;
 }
 
 bool postgres_history_must_revive(const struct postgres_store *s)
 {
-    return s->history->is_run_ended;
+    return s->history->is_incarnation_ended;
 }
 
 uint64_t postgres_history_server(const struct postgres_store *s)
@@ -638,7 +650,7 @@ uint64_t postgres_history_server(const struct postgres_store *s)
 
 uint64_t postgres_history_run(const struct postgres_store *s)
 {
-    return s->history->run;
+    return s->history->incarnation;
 }
 
 struct postgres_history *postgres_history_create(void)
@@ -654,7 +666,7 @@ void postgres_history_destroy(struct postgres_history *h)
     }
 }
 
-/* ---- runs ------------------------------------------------------------------------------------ */
+/* ---- incarnations ---------------------------------------------------------------------------- */
 
 static int send_two(struct postgres_store *s, enum postgres_statement which, uint64_t a, uint64_t b,
                     struct tidings_error *err)
@@ -670,14 +682,14 @@ static int log_run(struct postgres_store *s, uint64_t epoch, int64_t last,
                    struct tidings_error *err)
 {
     const struct kept_record record = {
-        .kind = KEPT_RUN,
+        .kind = LOG_ENTRY_INCARNATION,
         .position = s->now.position,
         .resource = {.modified_ms = (int64_t)epoch, .size = last},
     };
     return postgres_store_log(s, &record, err);
 }
 
-/* Runs whose nodes do not live any more came as far as the store is. */
+/* Incarnations whose nodes do not live any more came as far as the store is. */
 static int end_dead_runs(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -697,22 +709,22 @@ static int end_dead_runs(struct postgres_store *s, struct tidings_error *err)
     return rc;
 }
 
-static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_error *err)
+static int begin_incarnation(struct postgres_store *s, uint64_t epoch, struct tidings_error *err)
 {
-    struct postgres_values run = {0}, most = {0};
+    struct postgres_values incarnation = {0}, most = {0};
     int rc = postgres_store_begin(&s->base, err);
     if (rc < 0) {
         return rc;
     }
     s->is_durable = true;
     rc = end_dead_runs(s, err);
-    postgres_put_int(&run, (int64_t)epoch);
-    postgres_put_int(&run, (int64_t)++s->now.position);
-    postgres_put_int(&run, POSTGRES_RUN_MS);
-    postgres_put_int(&most, RUNS_MAX);
-    rc = rc == 0 ? postgres_store_send(s, PG_ADD_RUN, &run, err) : rc;
+    postgres_put_int(&incarnation, (int64_t)epoch);
+    postgres_put_int(&incarnation, (int64_t)++s->now.position);
+    postgres_put_int(&incarnation, POSTGRES_INCARNATION_MS);
+    postgres_put_int(&most, INCARNATIONS_MAX);
+    rc = rc == 0 ? postgres_store_send(s, PG_ADD_INCARNATION, &incarnation, err) : rc;
     rc = rc == 0 ? log_run(s, epoch, -1, err) : rc;
-    rc = rc == 0 ? postgres_store_send(s, PG_DROP_RUNS, &most, err) : rc;
+    rc = rc == 0 ? postgres_store_send(s, PG_DROP_INCARNATIONS, &most, err) : rc;
     if (rc < 0) {
         postgres_store_rollback(&s->base);
         return rc;
@@ -723,17 +735,17 @@ static int begin_run(struct postgres_store *s, uint64_t epoch, struct tidings_er
 int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    if (s->history->run == 0) {
+    if (s->history->incarnation == 0) {
         return 0;
     }
     struct postgres_values v = {0}, revived = {0};
-    postgres_put_int(&v, (int64_t)s->history->run);
+    postgres_put_int(&v, (int64_t)s->history->incarnation);
     postgres_put_int(&v, for_ms);
-    int rc = postgres_store_ask(s, PG_KEEP_RUN, &v, &r, err);
+    int rc = postgres_store_ask(s, PG_KEEP_INCARNATION, &v, &r, err);
     bool lives = postgres_rows(r) == 1;
     postgres_free(r);
     if (rc < 0 || lives) {
-        s->history->is_run_ended = s->history->is_run_ended && rc < 0;
+        s->history->is_incarnation_ended = s->history->is_incarnation_ended && rc < 0;
         return rc;
     }
     /* Others took it for ended, or it is gone with what the store lost. */
@@ -742,24 +754,24 @@ int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tid
         return rc;
     }
     s->is_durable = true;
-    postgres_put_int(&revived, (int64_t)s->history->run);
+    postgres_put_int(&revived, (int64_t)s->history->incarnation);
     postgres_put_int(&revived, (int64_t)++s->now.position);
     postgres_put_int(&revived, for_ms);
-    rc = postgres_store_send(s, PG_REVIVE_RUN, &revived, err);
-    rc = rc == 0 ? log_run(s, s->history->run, -1, err) : rc;
+    rc = postgres_store_send(s, PG_REVIVE_INCARNATION, &revived, err);
+    rc = rc == 0 ? log_run(s, s->history->incarnation, -1, err) : rc;
     if (rc < 0) {
         postgres_store_rollback(&s->base);
         return rc;
     }
     rc = postgres_store_commit(&s->base, err);
-    s->history->is_run_ended = s->history->is_run_ended && rc < 0;
+    s->history->is_incarnation_ended = s->history->is_incarnation_ended && rc < 0;
     return rc;
 }
 
 void postgres_store_end_run(struct postgres_store *s)
 {
-    if (s->history && s->history->run != 0 && postgres_is_connected(s->db) &&
-        send_two(s, PG_END_RUN, s->history->run, s->now.position, NULL) == 0 &&
+    if (s->history && s->history->incarnation != 0 && postgres_is_connected(s->db) &&
+        send_two(s, PG_END_INCARNATION, s->history->incarnation, s->now.position, NULL) == 0 &&
         postgres_end(s->db, NULL) == 0) {
         (void)postgres_finish(s->db, 0, NULL, 0, NULL);
     }
@@ -786,18 +798,19 @@ int postgres_store_create_changelog(struct store *store, const struct changelog_
         return rc;
     }
     uint64_t epoch = log->ops->epoch(log);
-    rc = runs_create(s->cluster_id, epoch, shared->first, &shared->runs, err);
-    rc = rc == 0 ? begin_run(s, epoch, err) : rc;
-    rc = rc == 0 ? read_runs(s, shared->runs, err) : rc;
+    rc = incarnations_create(s->cluster_id, epoch, shared->first, &shared->incarnations, err);
+    rc = rc == 0 ? begin_incarnation(s, epoch, err) : rc;
+    rc = rc == 0 ? read_runs(s, shared->incarnations, err) : rc;
     if (rc < 0) {
         log->ops->destroy(log);
         return rc;
     }
-    runs_follow(shared->runs, s->followed, s->followed == s->now.position); /* its own row */
+    incarnations_follow(shared->incarnations, s->followed,
+                        s->followed == s->now.position); /* its own row */
     postgres_log_unref(s->history->log);
     __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
     s->history->log = shared;
-    s->history->run = epoch;
+    s->history->incarnation = epoch;
     *ret = log;
     return 0;
 }

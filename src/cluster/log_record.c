@@ -30,9 +30,9 @@ struct record_fields {
     size_t number_count, text_count;
 };
 
-static bool record_has_version(enum kept_kind kind)
+static bool record_has_version(enum log_entry_kind kind)
 {
-    return kind == KEPT_ENTITY || kind == KEPT_MOVED;
+    return kind == LOG_ENTRY_ENTITY || kind == LOG_ENTRY_MOVED;
 }
 
 static void record_fields(struct kept_record *r, struct record_fields *ret)
@@ -41,7 +41,7 @@ static void record_fields(struct kept_record *r, struct record_fields *ret)
     struct tidings_change *c = &r->resource;
     if (record_has_version(r->kind)) {
         *ret = (struct record_fields){
-            .numbers = {&r->at_ms, &v->from, &v->since, &r->sum},
+            .numbers = {&r->at_ms, &v->from, &v->since, &r->version_checksum},
             .texts = {&v->id, &v->type, &v->type_version, &v->parent, &v->changed_by, &v->principal,
                       &v->old_type_version},
             .number_count = 4,
@@ -147,11 +147,11 @@ bool kept_record_take(struct tidings_str *at, struct kept_record *ret)
     int64_t flags = 0;
     int kind = at->len > 0 ? at->ptr[0] : -1;
     *ret = (struct kept_record){.version.to = TIMELINE_FOREVER};
-    if (kind < KEPT_ENTITY || kind > KEPT_MOUNTED || kind == KEPT_FILE ||
+    if (kind < LOG_ENTRY_ENTITY || kind > LOG_ENTRY_MOUNTED || kind == LOG_ENTRY_FILE ||
         !record_take_number(&rest, &flags) || flags < 0 || flags > FLAGS_MAX) {
         return false;
     }
-    ret->kind = (enum kept_kind)kind;
+    ret->kind = (enum log_entry_kind)kind;
     if (!record_take_fields(&rest, ret)) {
         return false;
     }
@@ -167,11 +167,11 @@ bool kept_record_take(struct tidings_str *at, struct kept_record *ret)
     return true;
 }
 
-void kept_record_change(const struct kept_record *r, struct kept_change *ret)
+void kept_record_change(const struct kept_record *r, struct log_entry *ret)
 {
     const struct entity_version *v = &r->version;
     const struct tidings_change *c = &r->resource;
-    *ret = (struct kept_change){.kind = r->kind, .position = r->position, .at_ms = r->at_ms};
+    *ret = (struct log_entry){.kind = r->kind, .position = r->position, .at_ms = r->at_ms};
     if (record_has_version(r->kind)) {
         ret->version = *v;
         ret->version.value = ret->version.previous = ret->version.old_type_version = STR_EMPTY;
@@ -190,14 +190,14 @@ void kept_record_change(const struct kept_record *r, struct kept_change *ret)
     ret->size = c->size;
     ret->modified_ms = c->modified_ms;
     ret->not_subscribable = c->not_subscribable;
-    ret->removed = r->kind == KEPT_PUBLISHED && c->kind == TIDINGS_CHANGE_DELETED;
-    ret->created = r->kind == KEPT_PUBLISHED && c->kind == TIDINGS_CHANGE_CREATED;
-    ret->announced = kept_is_announced(r->kind) ? c : NULL;
+    ret->removed = r->kind == LOG_ENTRY_PUBLISHED && c->kind == TIDINGS_CHANGE_DELETED;
+    ret->created = r->kind == LOG_ENTRY_PUBLISHED && c->kind == TIDINGS_CHANGE_CREATED;
+    ret->announced = log_entry_is_announced(r->kind) ? c : NULL;
 }
 
-/* ---- notices --------------------------------------------------------------------------------- */
+/* ---- payloads -------------------------------------------------------------------------------- */
 
-void row_notice_key(const unsigned char secret[32], struct seal_key *ret)
+void notify_payload_key(const unsigned char secret[32], struct seal_key *ret)
 {
     struct hmac256 h;
     hmac256_init(&h, secret, 32);
@@ -206,18 +206,18 @@ void row_notice_key(const unsigned char secret[32], struct seal_key *ret)
 }
 
 /* What is authenticated beside the rows. */
-struct notice_purpose {
-    char text[sizeof(PURPOSE) + ROW_NOTICE_PLACE + 16];
+struct payload_purpose {
+    char text[sizeof(PURPOSE) + NOTIFY_PAYLOAD_SCOPE + 16];
 };
 
-static void notice_bind(struct notice_purpose *p, const struct row_notice_place *place,
-                        uint64_t from, uint64_t to)
+static void payload_bind(struct payload_purpose *p, const struct notify_payload_scope *scope,
+                         uint64_t from, uint64_t to)
 {
     char *at = p->text;
     memcpy(at, PURPOSE, sizeof(PURPOSE));
     at += sizeof(PURPOSE);
-    memcpy(at, place->digest, ROW_NOTICE_PLACE);
-    at += ROW_NOTICE_PLACE;
+    memcpy(at, scope->digest, NOTIFY_PAYLOAD_SCOPE);
+    at += NOTIFY_PAYLOAD_SCOPE;
     for (int i = 0; i < 8; i++) {
         at[i] = (char)(from >> (56 - 8 * i));
         at[8 + i] = (char)(to >> (56 - 8 * i));
@@ -226,18 +226,18 @@ static void notice_bind(struct notice_purpose *p, const struct row_notice_place 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-void row_notice_init(struct row_notice *n)
+void notify_payload_init(struct notify_payload *n)
 {
-    *n = (struct row_notice){0};
-    buf_init_secret(&n->rows, ROW_NOTICE_MAX);
+    *n = (struct notify_payload){0};
+    buf_init_secret(&n->rows, NOTIFY_PAYLOAD_MAX);
 }
 
-void row_notice_deinit(struct row_notice *n)
+void notify_payload_deinit(struct notify_payload *n)
 {
     buf_deinit(&n->rows);
 }
 
-void row_notice_clear(struct row_notice *n)
+void notify_payload_clear(struct notify_payload *n)
 {
     buf_clear(&n->rows);
     n->count = 0;
@@ -245,7 +245,7 @@ void row_notice_clear(struct row_notice *n)
 }
 
 /* A row was put after the first `len` bytes. false: it does not fit, and nothing of it is there. */
-static bool notice_added(struct row_notice *n, size_t len)
+static bool payload_added(struct notify_payload *n, size_t len)
 {
     if (!n->rows.failed) {
         n->count++;
@@ -256,34 +256,34 @@ static bool notice_added(struct row_notice *n, size_t len)
     return false;
 }
 
-void row_notice_add(struct row_notice *n, const struct kept_record *r)
+void notify_payload_add(struct notify_payload *n, const struct kept_record *r)
 {
     static const struct tidings_str cut[2];
     const struct tidings_str values[] = {r->version.previous, r->version.value};
     size_t len = n->rows.len;
     bool is_added = false;
-    for (int is_cut = 0; !n->is_partial && !is_added && is_cut <= (r->kind == KEPT_ENTITY);
+    for (int is_cut = 0; !n->is_partial && !is_added && is_cut <= (r->kind == LOG_ENTRY_ENTITY);
          is_cut++) {
         kept_record_put(r, &n->rows);
-        if (r->kind == KEPT_ENTITY) {
+        if (r->kind == LOG_ENTRY_ENTITY) {
             record_put_texts(&n->rows, is_cut ? cut : values, 2);
         }
-        is_added = notice_added(n, len);
+        is_added = payload_added(n, len);
     }
     n->is_partial = !is_added;
 }
 
-bool row_notice_is_whole(const struct row_notice *n, uint64_t before, uint64_t last)
+bool notify_payload_is_whole(const struct notify_payload *n, uint64_t before, uint64_t last)
 {
     return !n->is_partial && n->count > 0 && last - before == n->count;
 }
 
-int row_notice_put(const struct row_notice *n, struct sealer *sealer,
-                   const struct row_notice_place *place, uint64_t from, struct buf *out)
+int notify_payload_put(const struct notify_payload *n, struct sealer *sealer,
+                       const struct notify_payload_scope *scope, uint64_t from, struct buf *out)
 {
-    struct notice_purpose purpose;
+    struct payload_purpose purpose;
     uint64_t to = from + n->count - 1;
-    notice_bind(&purpose, place, from, to);
+    payload_bind(&purpose, scope, from, to);
     buf_putu(out, from);
     buf_putc(out, ' ');
     buf_putu(out, to);
@@ -291,34 +291,34 @@ int row_notice_put(const struct row_notice *n, struct sealer *sealer,
     int rc =
         seal_put(sealer, out, tidings_strn(purpose.text, sizeof(purpose.text)), buf_str(&n->rows));
     rc = rc == 0 && out->failed ? out->failed : rc;
-    return rc == 0 && out->len > ROW_NOTICE_TEXT_MAX ? TIDINGS_E_LIMIT : rc;
+    return rc == 0 && out->len > NOTIFY_PAYLOAD_TEXT_MAX ? TIDINGS_E_LIMIT : rc;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-bool row_notice_parse(struct tidings_str text, struct row_notice_head *ret)
+bool notify_payload_parse(struct tidings_str text, struct notify_payload_head *ret)
 {
     struct tidings_str rest = STR_EMPTY;
-    return text.len <= ROW_NOTICE_TEXT_MAX &&
+    return text.len <= NOTIFY_PAYLOAD_TEXT_MAX &&
            str_to_u64(str_cut(text, ' ', &rest, NULL), &ret->from) &&
            str_to_u64(str_cut(rest, ' ', &ret->sealed, NULL), &ret->to) && ret->from > 0 &&
-           ret->from <= ret->to && ret->to - ret->from < ROW_NOTICE_MAX && ret->sealed.len > 0;
+           ret->from <= ret->to && ret->to - ret->from < NOTIFY_PAYLOAD_MAX && ret->sealed.len > 0;
 }
 
-/* Of the kinds that notices have. */
-static bool notice_has_kind(enum kept_kind kind)
+/* Of the kinds that payloads have. */
+static bool notice_has_kind(enum log_entry_kind kind)
 {
-    return kind == KEPT_ENTITY || kind == KEPT_SESSION || kept_is_announced(kind);
+    return kind == LOG_ENTRY_ENTITY || kind == LOG_ENTRY_SESSION || log_entry_is_announced(kind);
 }
 
-bool row_notice_next(struct tidings_str *rows, uint64_t position, struct kept_record *ret)
+bool notify_payload_next(struct tidings_str *rows, uint64_t position, struct kept_record *ret)
 {
     struct tidings_str at = *rows, values[2];
     if (!kept_record_take(&at, ret) || !notice_has_kind(ret->kind) ||
-        (ret->kind == KEPT_ENTITY && !record_take_texts(&at, values, 2))) {
+        (ret->kind == LOG_ENTRY_ENTITY && !record_take_texts(&at, values, 2))) {
         return false;
     }
-    if (ret->kind == KEPT_ENTITY) {
+    if (ret->kind == LOG_ENTRY_ENTITY) {
         ret->version.previous = values[0];
         ret->version.value = values[1];
     }
@@ -327,24 +327,24 @@ bool row_notice_next(struct tidings_str *rows, uint64_t position, struct kept_re
     return true;
 }
 
-static bool notice_is_understood(const struct row_notice_head *head, struct tidings_str rows)
+static bool payload_is_understood(const struct notify_payload_head *head, struct tidings_str rows)
 {
     bool is_row = true;
     for (uint64_t position = head->from; is_row && position <= head->to; position++) {
         struct kept_record row;
-        is_row = row_notice_next(&rows, position, &row);
+        is_row = notify_payload_next(&rows, position, &row);
     }
     return is_row && rows.len == 0;
 }
 
-int row_notice_open(const struct row_notice_head *head, struct sealer *sealer,
-                    const struct row_notice_place *place, struct buf *out)
+int notify_payload_open(const struct notify_payload_head *head, struct sealer *sealer,
+                        const struct notify_payload_scope *scope, struct buf *out)
 {
-    struct notice_purpose purpose;
+    struct payload_purpose purpose;
     size_t before = out->len;
-    notice_bind(&purpose, place, head->from, head->to);
+    payload_bind(&purpose, scope, head->from, head->to);
     int rc = seal_open(sealer, out, tidings_strn(purpose.text, sizeof(purpose.text)), head->sealed);
-    if (rc == 0 && !notice_is_understood(head, str_skip(buf_str(out), before))) {
+    if (rc == 0 && !payload_is_understood(head, str_skip(buf_str(out), before))) {
         out->len = before;
         rc = TIDINGS_E_UNSUPPORTED;
     }

@@ -4,7 +4,7 @@
  * and is renewed before, and tidings://self/nodes, which tells of all of them.
  *
  * The timer and what it gathers are the server's thread's; rows are written and read on the
- * keeper's.
+ * commit thread's.
  */
 #include "cluster/nodes.h"
 
@@ -45,14 +45,14 @@ struct noted_node {
 struct cluster_nodes {
     struct cluster *cluster;
     struct loop_timer *timer;
-    struct keeper_job job; /* writes the row; under way while `is_busy` */
-    bool is_busy;          /* atomic */
-    bool is_refused;       /* the keeper's: another one has its name, and it was said */
-    bool is_behind;        /* the keeper's: it does not keep up, and that was said */
-    bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
-    struct noted_node noted[NODES_NOTED_MAX]; /* the keeper's */
+    struct store_job job; /* writes the row; under way while `is_busy` */
+    bool is_busy;         /* atomic */
+    bool is_refused;      /* the commit thread's: another one has its name, and it was said */
+    bool is_behind;       /* the commit thread's: it does not keep up, and that was said */
+    bool is_off;          /* the commit thread's: this machine's clock is wrong, and it was said */
+    struct noted_node noted[NODES_NOTED_MAX]; /* the commit thread's */
     size_t noted_count;
-    uint64_t seen, unseen; /* the keeper's: while they are counted, … */
+    uint64_t seen, unseen; /* the commit thread's: while they are counted, … */
     /* … atomic: those that live, those that do not any more, and how far this one is behind */
     uint64_t count, silent, lag_ms;
     struct buf state;
@@ -82,7 +82,7 @@ static void gather_state(struct cluster_nodes *n)
 }
 
 /* What nodes have in common is timed by the store's clock; what is not is said. */
-static void judge_clock(struct cluster_nodes *n, struct store *store)
+static void check_clock(struct cluster_nodes *n, struct store *store)
 {
     int64_t off = postgres_clock_off(store);
     if (off != 0 && !n->is_off) {
@@ -112,7 +112,7 @@ static struct noted_node *find_noted(struct cluster_nodes *n, struct tidings_str
     return noted;
 }
 
-static void judge_lag(const char *name, int64_t behind, bool *is_behind)
+static void check_lag(const char *name, int64_t behind, bool *is_behind)
 {
     if (!*is_behind && behind >= NODE_BEHIND_MS) {
         *is_behind = true;
@@ -123,7 +123,7 @@ static void judge_lag(const char *name, int64_t behind, bool *is_behind)
     }
 }
 
-static void judge_mounts(struct cluster_nodes *n, const struct node_row *row, bool *differs)
+static void check_mounts(struct cluster_nodes *n, const struct node_row *row, bool *differs)
 {
     struct mount_difference d;
     bool was = *differs;
@@ -151,8 +151,8 @@ static void note_other(struct cluster_nodes *n, const struct node_row *row)
                  KV("followed", row->followed));
     }
     if (lives) {
-        judge_lag(noted->name, row->behind_ms, &noted->is_behind);
-        judge_mounts(n, row, &noted->differs);
+        check_lag(noted->name, row->behind_ms, &noted->is_behind);
+        check_mounts(n, row, &noted->differs);
     }
     noted->lives = lives;
     noted->is_there = true;
@@ -185,13 +185,13 @@ static bool note_node(void *user, const struct node_row *row)
     }
     if (str_eq(row->name, tidings_str(n->name))) {
         int64_t behind = row->behind_ms;
-        judge_lag(n->name, behind, &n->is_behind);
+        check_lag(n->name, behind, &n->is_behind);
         __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
     }
     return true;
 }
 
-static int run_renew(struct keeper_job *job, struct entities *e)
+static int run_renew(struct store_job *job, struct entities *e)
 {
     struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct store *store = entities_store(e);
@@ -203,7 +203,7 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     };
     int rc = postgres_put_node(store, &row, NODE_LEASE_MS, &job->err);
     if (rc == 0) {
-        judge_clock(n, store);
+        check_clock(n, store);
         n->seen = n->unseen = 0;
         if (postgres_each_node(store, note_node, n, NULL) == 0) {
             forget_gone(n);
@@ -214,7 +214,7 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void cluster_nodes_on_renewed(struct keeper_job *job, int code)
+static void cluster_nodes_on_renewed(struct store_job *job, int code)
 {
     struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     if (code == TIDINGS_E_EXISTS && !n->is_refused) {
@@ -230,16 +230,16 @@ static void nodes_on_timer(struct loop_timer *timer, void *user)
     (void)timer;
     if (!__atomic_exchange_n(&n->is_busy, true, __ATOMIC_ACQ_REL)) {
         gather_state(n);
-        n->job = (struct keeper_job){.run = run_renew, .done = cluster_nodes_on_renewed};
-        list_init(&n->job.letter.link);
-        keeper_submit(n->cluster->keeper, &n->job);
+        n->job = (struct store_job){.run = run_renew, .done = cluster_nodes_on_renewed};
+        list_init(&n->job.message.link);
+        commit_thread_submit(n->cluster->commit_thread, &n->job);
     }
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 struct nodes_reading {
-    struct keeper_job job;
+    struct store_job job;
     struct tidings_read *read;
     struct jw w;
     struct buf text;
@@ -332,7 +332,7 @@ static bool put_row(void *user, const struct node_row *row)
     return true;
 }
 
-static int run_read_nodes(struct keeper_job *job, struct entities *e)
+static int run_read_nodes(struct store_job *job, struct entities *e)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct store *store = entities_store(e);
@@ -346,7 +346,7 @@ static int run_read_nodes(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void nodes_were_read(struct keeper_job *job, int code)
+static void nodes_were_read(struct store_job *job, int code)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct tidings_read *read = r->read;
@@ -368,10 +368,10 @@ void cluster_nodes_read(struct cluster *c, struct tidings_read *read)
     }
     r->job.run = run_read_nodes;
     r->job.done = nodes_were_read;
-    list_init(&r->job.letter.link);
+    list_init(&r->job.message.link);
     r->read = read;
     r->self = tidings_str(c->nodes->name);
-    keeper_submit(c->keeper, &r->job);
+    commit_thread_submit(c->commit_thread, &r->job);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -404,7 +404,7 @@ static bool find_left(void *user, const struct node_row *row)
     return true;
 }
 
-static int run_find_left(struct keeper_job *job, struct entities *e)
+static int run_find_left(struct store_job *job, struct entities *e)
 {
     struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
     struct store *store = entities_store(e);
@@ -427,20 +427,20 @@ static bool nodes_pause(const struct cluster *c, uint64_t ms)
 /* A node that was killed and begins again under its name waits until its row does not count. */
 static int enter_nodes(struct cluster_nodes *n, struct tidings_error *err)
 {
-    n->job = (struct keeper_job){.run = run_renew};
-    int rc = keeper_run(n->cluster->keeper, &n->job);
+    n->job = (struct store_job){.run = run_renew};
+    int rc = commit_thread_run(n->cluster->commit_thread, &n->job);
     if (rc == TIDINGS_E_EXISTS) {
         struct nodes_reading r = {.self = tidings_str(n->name)};
         r.job.run = run_find_left;
-        (void)keeper_run(n->cluster->keeper, &r.job);
+        (void)commit_thread_run(n->cluster->commit_thread, &r.job);
         uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
         log_info(LOG_NODES, "waiting for the name of this node", KV("node", n->name),
                  KV("ms", left));
         if (!nodes_pause(n->cluster, left)) {
             return tidings_fail(err, TIDINGS_E_CLOSED, "stopped before it had started");
         }
-        n->job = (struct keeper_job){.run = run_renew};
-        rc = keeper_run(n->cluster->keeper, &n->job);
+        n->job = (struct store_job){.run = run_renew};
+        rc = commit_thread_run(n->cluster->commit_thread, &n->job);
     }
     return rc < 0 ? tidings_fail(err, rc, "%s", n->job.err.text) : 0;
 }
@@ -469,7 +469,7 @@ int cluster_nodes_open(struct cluster *c, struct tidings_error *err)
     return 0;
 }
 
-static int run_leave(struct keeper_job *job, struct entities *e)
+static int run_leave(struct store_job *job, struct entities *e)
 {
     struct cluster_nodes *n = list_entry(job, struct cluster_nodes, job);
     struct store *store = entities_store(e);
@@ -486,7 +486,8 @@ void cluster_nodes_close(struct cluster *c)
     struct cluster_nodes leaving = {.cluster = c};
     memcpy(leaving.name, n->name, sizeof leaving.name);
     leaving.job.run = run_leave;
-    (void)keeper_run(c->keeper, &leaving.job); /* behind a renewal that is under way */
+    (void)commit_thread_run(c->commit_thread,
+                            &leaving.job); /* behind a renewal that is under way */
     buf_deinit(&n->state);
     mem_free(n);
     c->nodes = NULL;

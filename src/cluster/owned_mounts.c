@@ -3,8 +3,8 @@
  * Owning mounts: `struct owner` decides; then the lease is asked for, the provider is told to watch
  * all of the mount, and that everybody has to look again is written into the database.
  *
- * What decides is the keeper's thread's alone. A timer of the server's thread makes it check. The
- * watch is the hub's: asked for by a letter, answered by a job. What providers say comes by way of
+ * What decides is the commit thread's alone. A timer of the server's thread makes it check. The
+ * watch is the hub's: asked for by a message, answered by a job. What providers say comes by way of
  * the hub, too; while this node does not own the mount it is dropped.
  */
 #include "cluster/owned_mounts.h"
@@ -90,7 +90,7 @@ void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t as
     if (!lease_is_held(&o->lease, now_ms)) { /* the answer took too long */
         owner_lose(o);
     } else if (o->stage == OWNER_WAITING) {
-        o->stage = OWNER_ARMING;
+        o->stage = OWNER_STARTING;
         o->term++;
     }
 }
@@ -107,9 +107,9 @@ static bool owner_is_at(const struct owner *o, enum owner_stage stage, uint64_t 
     return o->stage == stage && o->term == term && lease_is_held(&o->lease, now_ms);
 }
 
-void owner_armed(struct owner *o, uint64_t term, uint64_t now_ms)
+void owner_started(struct owner *o, uint64_t term, uint64_t now_ms)
 {
-    if (owner_is_at(o, OWNER_ARMING, term, now_ms)) {
+    if (owner_is_at(o, OWNER_STARTING, term, now_ms)) {
         o->stage = OWNER_ENTERING;
     }
 }
@@ -216,18 +216,18 @@ bool cluster_declared_differs(struct cluster *c, struct tidings_str state,
 #define TOLD_MAX 2048u /* bytes of prefixes in a node's row */
 #define LEASE_NAME_MAX 80u
 
-enum watch_state { WATCH_NONE, WATCH_ARMING, WATCH_ARMED };
+enum watch_state { WATCH_NONE, WATCH_STARTING, WATCH_STARTED };
 
 struct owned_mount {
     struct cluster_owned *all;
     const struct tidings_provider *provider;
     char *scope; /* as a change says that something below the prefix was missed */
     char lease[LEASE_NAME_MAX];
-    /* the keeper's */
+    /* the commit thread's */
     struct owner owner;
     enum watch_state watch;
-    uint64_t armed_ms;       /* WATCH_ARMING: when it was asked for */
-    struct keeper_job enter; /* says that everybody has to look again; under way while is_busy */
+    uint64_t started_ms;    /* WATCH_STARTING: when it was asked for */
+    struct store_job enter; /* says that everybody has to look again; under way while is_busy */
     bool is_busy, is_void;
     uint64_t enter_term, position;
     bool has_failed; /* to watch, and it was said */
@@ -240,7 +240,7 @@ struct owned_mount {
 struct cluster_owned {
     struct cluster *cluster;
     struct loop_timer *timer;
-    struct keeper_job check; /* under way while is_busy, atomic */
+    struct store_job check; /* under way while is_busy, atomic */
     bool is_busy;
     char holder[17];
     bool is_open; /* changes only while the hub does not run */
@@ -257,7 +257,7 @@ static struct tidings_str owned_prefix(const struct owned_mount *m)
 
 /* The hub has answered. */
 struct owned_answer {
-    struct keeper_job job;
+    struct store_job job;
     struct owned_mount *mount;
     int code;
     struct tidings_error err;
@@ -284,12 +284,12 @@ static void owned_fail(struct owned_mount *m, struct store *store, const char *w
     }
 }
 
-/* On the keeper's thread. */
-static int run_armed(struct keeper_job *job, struct entities *e)
+/* On the commit thread. */
+static int run_watching(struct store_job *job, struct entities *e)
 {
     struct owned_answer *a = list_entry(job, struct owned_answer, job);
     struct owned_mount *m = a->mount;
-    m->watch = a->code < 0 ? WATCH_NONE : WATCH_ARMED;
+    m->watch = a->code < 0 ? WATCH_NONE : WATCH_STARTED;
     if (a->code < 0) {
         owned_fail(m, entities_store(e), a->err.text);
     } else {
@@ -301,68 +301,69 @@ static int run_armed(struct keeper_job *job, struct entities *e)
 
 /* The provider has as long as for who subscribes; it goes on, and may be done when it is asked
  * again. */
-static void owned_check_armed(struct owned_mount *m, struct store *store)
+static void owned_check_watch(struct owned_mount *m, struct store *store)
 {
     uint64_t limit = m->all->cluster->with.watch_timeout_ms;
-    if (m->watch == WATCH_ARMING && m->owner.stage == OWNER_ARMING && limit > 0 &&
-        clock_boot_ms() - m->armed_ms > limit) {
+    if (m->watch == WATCH_STARTING && m->owner.stage == OWNER_STARTING && limit > 0 &&
+        clock_boot_ms() - m->started_ms > limit) {
         owned_fail(m, store, "whoever provides it did not begin within watch-timeout");
     }
 }
 
-static void run_armed_done(struct keeper_job *job, int code)
+static void run_watching_done(struct store_job *job, int code)
 {
     (void)code;
     mem_free(list_entry(job, struct owned_answer, job));
 }
 
 /* On the hub's thread. */
-static void owned_armed(struct hub_arm *arm, struct worker *worker)
+static void owned_on_watched(struct hub_watch_request *request, struct worker *worker)
 {
-    struct owned_answer *a = arm->user;
+    struct owned_answer *a = request->user;
     (void)worker;
-    a->code = arm->items[0].code;
-    a->err = arm->items[0].err;
-    a->job = (struct keeper_job){.run = run_armed, .done = run_armed_done};
-    list_init(&a->job.letter.link);
+    a->code = request->items[0].code;
+    a->err = request->items[0].err;
+    a->job = (struct store_job){.run = run_watching, .done = run_watching_done};
+    list_init(&a->job.message.link);
     struct cluster_owned *all = a->mount->all;
-    hub_arm_free(arm);
+    hub_watch_request_free(request);
     if (all->is_open) {
-        keeper_submit(all->cluster->keeper, &a->job);
+        commit_thread_submit(all->cluster->commit_thread, &a->job);
     } else { /* its start failed, and the provider may be gone */
         if (a->code == 0) {
-            hub_disarm_owners(all->cluster->hub, tidings_str(a->mount->scope + 1));
+            hub_unwatch_owners(all->cluster->hub, tidings_str(a->mount->scope + 1));
         }
         mem_free(a);
     }
 }
 
-static void owned_arm_dropped(struct hub_arm *arm)
+static void owned_watch_dropped(struct hub_watch_request *request)
 {
-    mem_free(arm->user);
+    mem_free(request->user);
 }
 
 /* Without memory the next check tries again. */
-static void owned_arm(struct owned_mount *m)
+static void owned_watch(struct owned_mount *m)
 {
     struct owned_answer *a = mem_zalloc(sizeof(*a));
-    struct hub_arm *arm = a ? hub_arm_create_owners(m->all->cluster->hub, owned_prefix(m)) : NULL;
-    if (!arm) {
+    struct hub_watch_request *request =
+        a ? hub_watch_request_create_owners(m->all->cluster->hub, owned_prefix(m)) : NULL;
+    if (!request) {
         mem_free(a);
         return;
     }
     a->mount = m;
-    arm->user = a;
-    arm->done = owned_armed;
-    arm->dropped = owned_arm_dropped;
-    m->watch = WATCH_ARMING;
-    m->armed_ms = clock_boot_ms();
-    hub_arm_send(arm);
+    request->user = a;
+    request->done = owned_on_watched;
+    request->dropped = owned_watch_dropped;
+    m->watch = WATCH_STARTING;
+    m->started_ms = clock_boot_ms();
+    hub_watch_request_send(request);
 }
 
 /* ---- everybody has to look again ------------------------------------------------------------- */
 
-static int run_enter(struct keeper_job *job, struct entities *e)
+static int run_enter(struct store_job *job, struct entities *e)
 {
     struct owned_mount *m = list_entry(job, struct owned_mount, enter);
     struct store *store = entities_store(e);
@@ -370,25 +371,25 @@ static int run_enter(struct keeper_job *job, struct entities *e)
     m->is_void = !owner_may_enter(&m->owner, m->enter_term, clock_boot_ms());
     int rc = m->is_void
                  ? 0
-                 : store->ops->announce(store, KEPT_MOUNTED, &change, &m->position, &job->err);
-    job->is_lost = rc < 0;
+                 : store->ops->announce(store, LOG_ENTRY_MOUNTED, &change, &m->position, &job->err);
+    job->is_fatal = rc < 0;
     return rc;
 }
 
-static void owned_on_entered(struct keeper_job *job, int code)
+static void owned_on_entered(struct store_job *job, int code)
 {
     struct owned_mount *m = list_entry(job, struct owned_mount, enter);
     bool was_owned = m->owner.stage == OWNER_OWNING;
     m->is_busy = false;
     if (code < 0) {
-        cluster_owned_lose(m); /* the next check says it again */
+        cluster_owned_overflow(m); /* the next check says it again */
         return;
     }
     if (m->is_void) {
         return;
     }
     const struct tidings_change change = {.uri = tidings_str(m->scope)};
-    (void)hub_announce_kept(m->all->cluster->hub, &change, m->position, NULL);
+    (void)hub_announce_durable(m->all->cluster->hub, &change, m->position, NULL);
     owner_entered(&m->owner, m->enter_term, clock_boot_ms());
     if (!was_owned && m->owner.stage == OWNER_OWNING) {
         log_info(LOG_SERVER, "this node owns a mount", KV("mount", owned_prefix(m)));
@@ -404,9 +405,9 @@ static void owned_enter(struct owned_mount *m)
     m->is_busy = true;
     __atomic_store_n(&m->has_missed, false, __ATOMIC_RELEASE);
     m->enter_term = m->owner.term;
-    m->enter = (struct keeper_job){.is_write = true, .run = run_enter, .done = owned_on_entered};
-    list_init(&m->enter.letter.link);
-    keeper_submit(m->all->cluster->keeper, &m->enter);
+    m->enter = (struct store_job){.is_write = true, .run = run_enter, .done = owned_on_entered};
+    list_init(&m->enter.message.link);
+    commit_thread_submit(m->all->cluster->commit_thread, &m->enter);
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */
@@ -418,8 +419,8 @@ static void owned_rest(struct owned_mount *m)
         log_info(LOG_SERVER, "this node does not own a mount any more",
                  KV("mount", owned_prefix(m)));
     }
-    if (m->watch == WATCH_ARMED) {
-        hub_disarm_owners(m->all->cluster->hub, owned_prefix(m));
+    if (m->watch == WATCH_STARTED) {
+        hub_unwatch_owners(m->all->cluster->hub, owned_prefix(m));
         m->watch = WATCH_NONE;
     }
 }
@@ -431,10 +432,10 @@ static void owned_go_on(struct owned_mount *m)
         owned_rest(m);
         return;
     }
-    if (m->owner.stage == OWNER_ARMING && m->watch == WATCH_NONE) {
-        owned_arm(m);
-    } else if (m->owner.stage == OWNER_ARMING && m->watch == WATCH_ARMED) {
-        owner_armed(&m->owner, m->owner.term, clock_boot_ms());
+    if (m->owner.stage == OWNER_STARTING && m->watch == WATCH_NONE) {
+        owned_watch(m);
+    } else if (m->owner.stage == OWNER_STARTING && m->watch == WATCH_STARTED) {
+        owner_started(&m->owner, m->owner.term, clock_boot_ms());
     }
     if (m->owner.stage == OWNER_ENTERING) {
         /* Before it is committed: what is seen after that must count. */
@@ -459,13 +460,13 @@ static int owned_ask(struct owned_mount *m, struct store *store, struct tidings_
 }
 
 /* A store that does not answer is asked once. */
-static int owned_run_check(struct keeper_job *job, struct entities *e)
+static int owned_run_check(struct store_job *job, struct entities *e)
 {
     struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     int rc = 0;
     for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
         owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
-        owned_check_armed(&all->mounts[i], entities_store(e));
+        owned_check_watch(&all->mounts[i], entities_store(e));
         owned_go_on(&all->mounts[i]);
     }
     for (size_t i = 0; i < all->count; i++) {
@@ -482,7 +483,7 @@ static int owned_run_check(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void owned_on_checked(struct keeper_job *job, int code)
+static void owned_on_checked(struct store_job *job, int code)
 {
     struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     (void)code;
@@ -494,9 +495,9 @@ static void owned_on_timer(struct loop_timer *timer, void *user)
     struct cluster_owned *all = user;
     (void)timer;
     if (!__atomic_exchange_n(&all->is_busy, true, __ATOMIC_ACQ_REL)) {
-        all->check = (struct keeper_job){.run = owned_run_check, .done = owned_on_checked};
-        list_init(&all->check.letter.link);
-        keeper_submit(all->cluster->keeper, &all->check);
+        all->check = (struct store_job){.run = owned_run_check, .done = owned_on_checked};
+        list_init(&all->check.message.link);
+        commit_thread_submit(all->cluster->commit_thread, &all->check);
     }
 }
 
@@ -507,7 +508,7 @@ bool cluster_owned_may_announce(const struct owned_mount *m)
     return owner_may_announce(&m->owner, clock_boot_ms());
 }
 
-void cluster_owned_lose(struct owned_mount *m)
+void cluster_owned_overflow(struct owned_mount *m)
 {
     __atomic_store_n(&m->has_missed, true, __ATOMIC_RELEASE);
 }
@@ -532,7 +533,7 @@ static int owned_changed(void *user, const struct tidings_provider *p,
         return 0;
     }
     if (!change) {
-        cluster_owned_lose(m);
+        cluster_owned_overflow(m);
         return 0;
     }
     return all->is_open ? cluster_announce_owned(all->cluster, m, change, err) : 0;
@@ -602,11 +603,11 @@ static int owned_check_named(const struct catalog *mounts, const char *option,
 static int owned_init(struct owned_mount *m, struct cluster_owned *all,
                       const struct tidings_provider *p)
 {
-    struct sha256 sum;
+    struct sha256 version_checksum;
     unsigned char out[SHA256_BYTES];
-    sha256_init(&sum);
-    sha256_put(&sum, p->prefix.ptr, p->prefix.len);
-    sha256_end(&sum, out);
+    sha256_init(&version_checksum);
+    sha256_put(&version_checksum, p->prefix.ptr, p->prefix.len);
+    sha256_end(&version_checksum, out);
     int n = snprintf(m->lease, sizeof m->lease, "mount ");
     for (size_t i = 0; i < sizeof out; i++) {
         n += snprintf(m->lease + n, sizeof m->lease - (size_t)n, "%02x", out[i]);
@@ -681,14 +682,14 @@ int cluster_owned_open(struct cluster *c, struct tidings_error *err)
     return rc;
 }
 
-static int run_wait(struct keeper_job *job, struct entities *e)
+static int run_wait(struct store_job *job, struct entities *e)
 {
     (void)job;
     (void)e;
     return 0;
 }
 
-static int run_give_back(struct keeper_job *job, struct entities *e)
+static int run_give_back(struct store_job *job, struct entities *e)
 {
     struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     for (size_t i = 0; i < all->count; i++) {
@@ -724,10 +725,10 @@ void cluster_owned_close(struct cluster *c)
     loop_timer_close(all->timer);
     all->timer = NULL;
     all->is_open = false;
-    struct keeper_job nothing = {.run = run_wait};
-    (void)keeper_run(c->keeper, &nothing); /* a check that was under way is over */
-    all->check = (struct keeper_job){.run = run_give_back};
-    (void)keeper_run(c->keeper, &all->check);
+    struct store_job nothing = {.run = run_wait};
+    (void)commit_thread_run(c->commit_thread, &nothing); /* a check that was under way is over */
+    all->check = (struct store_job){.run = run_give_back};
+    (void)commit_thread_run(c->commit_thread, &all->check);
 }
 
 void cluster_owned_destroy(struct cluster *c)

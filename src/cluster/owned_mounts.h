@@ -4,12 +4,12 @@
  * looks at the outside world and announces what changed; the others only tell.
  * `struct owner` is what one node does about one such mount. It decides and does nothing.
  *
- *     OWNER_WAITING --given--> OWNER_ARMING --armed--> OWNER_ENTERING --committed--> OWNER_OWNING
- *           ^                       |                        |                           |
- *           '------------- not given again, over by its own clock, given up -------------'
+ *     OWNER_WAITING -given-> OWNER_STARTING -started-> OWNER_ENTERING -committed-> OWNER_OWNING
+ *           ^                      |                        |                         |
+ *           '----------- not given again, over by its own clock, given up ------------'
  *
  * What happened between two owners, or while there was none, nobody saw. So a new one first
- * watches (OWNER_ARMING), then says in the log that everybody has to look again (OWNER_ENTERING),
+ * watches (OWNER_STARTING), then says in the log that everybody has to look again (OWNER_ENTERING),
  * and only when that is committed announces changes. What it saw before that happened before it was
  * said, so need not be told.
  *
@@ -40,8 +40,8 @@
  * that is stopped in between acts late, so what is done under a lease must be harmless then.
  *
  * A server that took over for another may not know of a lease that was given there, and has another
- * clock. So after a break that lost durable changes (cluster/history.h) nobody is given any lease,
- * not even who has it, for as long as one lasts at most.
+ * clock. So after a data loss that lost durable changes (cluster/history.h) nobody is given any
+ * lease, not even who has it, for as long as one lasts at most.
  */
 
 #define LEASE_MAX_MS 15000
@@ -49,7 +49,7 @@
 /* ---- in the store ---------------------------------------------------------------------------- */
 
 /* May it be given for `for_ms`? All by the clock of the store: now, until when it is given, and
- * when the newest break that lost durable changes was written down (INT64_MIN: never). */
+ * when the newest data loss that lost durable changes was written down (INT64_MIN: never). */
 bool lease_may_be_given(bool is_holder, int64_t until_ms, int64_t broke_ms, int64_t for_ms,
                         int64_t now_ms);
 
@@ -71,7 +71,7 @@ bool lease_is_held(const struct lease *l, uint64_t now_ms);
 #define OWNER_ASK_MS 1000u       /* how often somebody who waits asks */
 #define OWNER_GIVEN_UP_MS 10000u /* who could not watch leaves it to others for so long */
 
-enum owner_stage { OWNER_WAITING, OWNER_ARMING, OWNER_ENTERING, OWNER_OWNING };
+enum owner_stage { OWNER_WAITING, OWNER_STARTING, OWNER_ENTERING, OWNER_OWNING };
 
 /* All zero: waits, and asks at once. */
 struct owner {
@@ -96,7 +96,7 @@ void owner_check_lease(struct owner *o, uint64_t now_ms);
 
 /* Everything is watched since, or: that everybody has to look again is committed. Nothing happens
  * in another term, or when the lease is over. */
-void owner_armed(struct owner *o, uint64_t term, uint64_t now_ms);
+void owner_started(struct owner *o, uint64_t term, uint64_t now_ms);
 void owner_entered(struct owner *o, uint64_t term, uint64_t now_ms);
 /* It cannot be watched here: others may try. Whoever calls this releases the lease then. */
 void owner_give_up(struct owner *o, uint64_t term, uint64_t now_ms);

@@ -77,13 +77,13 @@ struct postgres {
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */
     struct tidings_error why;               /* it cannot be reached */
     bool is_concealed;
-    struct tidings_error told, detail; /* the newest failure that was concealed: as clients see it,
-                                        * and all of it */
-    bool waits_to_write;               /* while connecting */
-    bool is_fresh;                     /* connected, and nobody was told yet */
-    bool is_lost;                      /* no more can be read */
-    bool has_unsent;                   /* statements since the last end */
-    uint64_t ended, waited;            /* ends that were sent, and waited for */
+    struct tidings_error concealed,
+        detail; /* the newest failure that was concealed: as clients see it, and all of it */
+    bool waits_to_write;    /* while connecting */
+    bool is_fresh;          /* connected, and nobody was told yet */
+    bool is_lost;           /* no more can be read */
+    bool has_unsent;        /* statements since the last end */
+    uint64_t ended, waited; /* ends that were sent, and waited for */
     struct {
         uint64_t since; /* it was sent with the end of that number; 0: it is not prepared */
         unsigned name;  /* another one after a failure: it may be there or not */
@@ -190,8 +190,8 @@ static int conceal(struct postgres *c, int code, struct tidings_error *err)
         return code;
     }
     c->detail = *err;
-    tidings_fail(&c->told, code, "%s", concealed_text(code));
-    *err = c->told;
+    tidings_fail(&c->concealed, code, "%s", concealed_text(code));
+    *err = c->concealed;
     return code;
 }
 
@@ -210,7 +210,7 @@ void postgres_conceal(struct postgres *c)
 
 const char *postgres_explain(const struct postgres *c, const struct tidings_error *err)
 {
-    bool is_newest = c->told.text[0] != '\0' && strstr(err->text, c->told.text);
+    bool is_newest = c->concealed.text[0] != '\0' && strstr(err->text, c->concealed.text);
     return is_newest ? c->detail.text : err->text;
 }
 

@@ -70,7 +70,7 @@ struct postgres_pending {
 struct postgres_batch {
     struct postgres_pending pending; /* versions */
     struct postgres_pending announcing;
-    struct row_notice notice;
+    struct notify_payload notify_payload;
     struct postgres_counters before; /* where the store was when it began */
     uint64_t doubted;
     bool is_unlocked;  /* it has no lock, and nothing of it was sent … */
@@ -219,11 +219,12 @@ static bool postgres_pending_may_have(const struct postgres_pending *p,
     return pending_has(p, pending_hash(v));
 }
 
-static void postgres_pending_drop_heads(const struct postgres_pending *p, struct heads *heads)
+static void postgres_pending_drop_latest(const struct postgres_pending *p,
+                                         struct latest_versions *latest)
 {
     struct tidings_str id;
     for (size_t at = 0; p->count > 0 && postgres_array_next(&p->columns[0], &at, &id);) {
-        heads_drop(heads, id);
+        latest_drop(latest, id);
     }
 }
 
@@ -262,41 +263,42 @@ int postgres_store_add_announcement(struct postgres_store *s, const struct postg
 
 /* What a commit leaves in the session, and its notification looks for; it is rolled back with it.
  * The position, which no two batches have that a session commits. */
-#define POSTGRES_MARK 24
-static void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_MARK])
+#define POSTGRES_BATCH_ID 24
+static void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_BATCH_ID])
 {
-    (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
+    (void)snprintf(out, POSTGRES_BATCH_ID, "%" PRIu64, s->now.position);
 }
 
 /* ---- what others are notified of ------------------------------------------------------------- */
 
 /* Does the newest position come after those of the rows that are there? */
-static bool notice_takes(struct postgres_store *s)
+static bool payload_takes(struct postgres_store *s)
 {
-    bool takes = s->has_place && s->has_notify && !s->batch->notice.is_partial &&
-                 s->now.position == s->batch->before.position + s->batch->notice.count + 1;
-    s->batch->notice.is_partial = !takes;
+    bool takes = s->has_scope && s->has_notify && !s->batch->notify_payload.is_partial &&
+                 s->now.position == s->batch->before.position + s->batch->notify_payload.count + 1;
+    s->batch->notify_payload.is_partial = !takes;
     return takes;
 }
 
 void postgres_store_tell(struct postgres_store *s, const struct kept_record *r)
 {
-    if (notice_takes(s)) {
-        row_notice_add(&s->batch->notice, r);
+    if (payload_takes(s)) {
+        notify_payload_add(&s->batch->notify_payload, r);
     }
 }
 
 void postgres_store_tell_replaced(struct postgres_store *s)
 {
-    s->batch->notice.is_partial = s->batch->notice.is_partial || s->batch->notice.count > 0;
+    s->batch->notify_payload.is_partial =
+        s->batch->notify_payload.is_partial || s->batch->notify_payload.count > 0;
 }
 
 static int postgres_store_send_state(struct postgres_store *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
-    char mark[POSTGRES_MARK];
-    bool is_marked =
-        row_notice_is_whole(&s->batch->notice, s->batch->before.position, s->now.position);
+    char mark[POSTGRES_BATCH_ID];
+    bool is_marked = notify_payload_is_whole(&s->batch->notify_payload, s->batch->before.position,
+                                             s->now.position);
     postgres_put_int(&v, (int64_t)s->now.position);
     postgres_put_int(&v, (int64_t)s->now.floor);
     postgres_put_int(&v, (int64_t)s->now.announced);
@@ -306,22 +308,22 @@ static int postgres_store_send_state(struct postgres_store *s, struct tidings_er
         postgres_store_mark(s, mark);
         postgres_put_str(&v, tidings_str(mark));
     }
-    return postgres_store_send(s, is_marked ? PG_SET_STATE_MARKED : PG_SET_STATE, &v, err);
+    return postgres_store_send(s, is_marked ? PG_SET_STATE_AND_BATCH_ID : PG_SET_STATE, &v, err);
 }
 
 static unsigned postgres_store_notify(struct postgres_store *s)
 {
-    char channel[40], position[24], mark[POSTGRES_MARK];
+    char channel[40], position[24], mark[POSTGRES_BATCH_ID];
     struct postgres_values v = {0};
     struct buf text;
     if (!s->has_notify) {
         return 0;
     }
-    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
-    bool has_rows =
-        row_notice_is_whole(&s->batch->notice, s->batch->before.position, s->now.position) &&
-        row_notice_put(&s->batch->notice, &s->sealer, &s->place, s->batch->before.position + 1,
-                       &text) == 0;
+    buf_init(&text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
+    bool has_rows = notify_payload_is_whole(&s->batch->notify_payload, s->batch->before.position,
+                                            s->now.position) &&
+                    notify_payload_put(&s->batch->notify_payload, &s->sealer, &s->scope,
+                                       s->batch->before.position + 1, &text) == 0;
     (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
     (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
     postgres_put_str(&v, tidings_str(channel));
@@ -344,7 +346,7 @@ struct postgres_batch *postgres_batch_create(void)
     if (b) {
         postgres_pending_init(&b->pending, &versions_table);
         postgres_pending_init(&b->announcing, &announcements_table);
-        row_notice_init(&b->notice);
+        notify_payload_init(&b->notify_payload);
     }
     return b;
 }
@@ -354,7 +356,7 @@ void postgres_batch_destroy(struct postgres_batch *b)
     if (b) {
         postgres_pending_deinit(&b->pending);
         postgres_pending_deinit(&b->announcing);
-        row_notice_deinit(&b->notice);
+        notify_payload_deinit(&b->notify_payload);
         mem_free(b);
     }
 }
@@ -381,13 +383,13 @@ static void postgres_store_forget_batch(struct postgres_store *s)
     postgres_store_release(s);
     postgres_store_drop_next(s);
     if (s->batch->is_unlocked) { /* all that it wrote is there yet */
-        postgres_pending_drop_heads(&s->batch->pending, &s->heads);
+        postgres_pending_drop_latest(&s->batch->pending, &s->latest);
     } else {
-        heads_clear(&s->heads);
+        latest_clear(&s->latest);
     }
     postgres_pending_clear(&s->batch->pending);
     postgres_pending_clear(&s->batch->announcing);
-    row_notice_clear(&s->batch->notice);
+    notify_payload_clear(&s->batch->notify_payload);
     s->now = s->batch->before;
     s->is_in_batch = s->batch->is_unlocked = false;
     s->is_behind = false;
@@ -419,7 +421,7 @@ static int postgres_store_begin_locked(struct postgres_store *s, struct tidings_
         rc = postgres_store_lock(s, r, err);
     }
     s->batch->before = s->now;
-    row_notice_clear(&s->batch->notice);
+    notify_payload_clear(&s->batch->notify_payload);
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
     rc = rc == 0 ? postgres_store_read_counters(s, r[0], &s->now, err) : rc;
@@ -537,7 +539,7 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
         /* else ours are told with the others' */
         postgres_store_note_followed(s, s->now.position, s->is_durable);
     } else {
-        heads_clear(&s->heads);
+        latest_clear(&s->latest);
     }
     s->is_in_batch = s->is_behind = s->batch->is_in_doubt = false;
     return 0;
@@ -574,7 +576,7 @@ bool postgres_store_begin_unlocked(struct store *store)
         return false;
     }
     s->batch->before = s->now;
-    row_notice_clear(&s->batch->notice);
+    notify_payload_clear(&s->batch->notify_payload);
     s->now_ms = store_clock_now(&s->clock, clock_monotonic_ms(), clock_wall_ms());
     s->is_in_batch = s->batch->is_unlocked = true;
     s->is_durable = s->has_keys = s->is_behind = s->batch->is_overtaken = false;
@@ -662,7 +664,7 @@ static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_res
         s->batch->pending.count > 0 ? &s->batch->pending : &s->batch->announcing;
     enum postgres_statement which = PG_COMMIT_NOTHING;
     struct postgres_values v = {0};
-    char mark[POSTGRES_MARK];
+    char mark[POSTGRES_BATCH_ID];
     unsigned unwaited = 0;
     if (p->count > 0) {
         which = p->table->commit[p->count > 1];

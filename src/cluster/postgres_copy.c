@@ -46,7 +46,7 @@ static int postgres_transfer_version(struct pg_result *r, struct transfer_row *r
     postgres_read_version(r, 0, 1, &record);
     row->at_ms = record.at_ms;
     row->version = record.version;
-    return entity_version_is_whole(&row->version, record.sum)
+    return entity_version_is_whole(&row->version, record.version_checksum)
                ? 0
                : tidings_fail(err, TIDINGS_E_INTERNAL,
                               "what is stored of '%.*s' at position %" PRId64 " is damaged: "
@@ -113,7 +113,7 @@ static int transfer_each_of(struct postgres_store *s, struct postgres_transfer *
 {
     static const enum postgres_statement reading[TRANSFER_TASK] = {
         [TRANSFER_TYPE] = PG_TRANSFER_TYPES,          [TRANSFER_VERSION] = PG_TRANSFER_VERSIONS,
-        [TRANSFER_MOVED] = PG_TRANSFER_MOVED,         [TRANSFER_RUN] = PG_TRANSFER_RUNS,
+        [TRANSFER_MOVED] = PG_TRANSFER_MOVED,         [TRANSFER_RUN] = PG_TRANSFER_INCARNATIONS,
         [TRANSFER_PUBLISHED] = PG_TRANSFER_PUBLISHED,
     };
     int rc = 0;
@@ -220,7 +220,7 @@ static int transfer_put_run(struct postgres_store *s, const struct transfer_row 
     } else {
         postgres_put_null(&v);
     }
-    return postgres_store_send(s, PG_TRANSFER_PUT_RUN, &v, err);
+    return postgres_store_send(s, PG_TRANSFER_PUT_INCARNATION, &v, err);
 }
 
 static int postgres_transfer_put(struct store *store, const struct transfer_row *r,

@@ -24,8 +24,8 @@ struct postgres_counters {
     int64_t max_keys;   /* not more than these */
 };
 
-#define POSTGRES_RUN_MS 15000     /* that a run counts as alive before its node is written */
-#define POSTGRES_ANNOUNCED 65536u /* announcements that are remembered */
+#define POSTGRES_INCARNATION_MS 15000 /* that a run counts as alive before its node is written */
+#define POSTGRES_ANNOUNCED 65536u     /* announcements that are remembered */
 
 struct postgres_batch;   /* cluster/postgres_commit.c */
 struct postgres_follow;  /* cluster/follow.c */
@@ -57,17 +57,17 @@ struct postgres_store {
     struct pg_result *next_page;     /* of what others wrote, read with the lock; or NULL … */
     uint64_t next_after;             /* … after this position */
     /* Entities, as far as followed. */
-    struct heads heads;    /* newest versions */
-    struct entity_ids ids; /* that there may be */
-    char *ids_after;       /* those up to it were read; NULL: none */
+    struct latest_versions latest; /* newest versions */
+    struct entity_ids ids;         /* that there may be */
+    char *ids_after;               /* those up to it were read; NULL: none */
     /* The last result and the last encoded record. */
     struct pg_result *handed_out; /* has slices out, or NULL */
     struct buf record;
     /* NOTIFY, on this connection. */
     bool has_notify; /* the engine knows it */
-    bool has_place;  /* of notices; else notifications are only positions */
-    struct row_notice_place place;
-    struct sealer sealer; /* of notices */
+    bool has_scope;  /* of payloads; else notifications are only positions */
+    struct notify_payload_scope scope;
+    struct sealer sealer; /* of payloads */
 };
 
 struct postgres_store *postgres_store_of(struct store *store);
@@ -139,23 +139,23 @@ int postgres_store_create_changelog(struct store *store, const struct changelog_
                                     struct changelog **ret, struct tidings_error *err);
 struct postgres_history *postgres_history_create(void); /* NULL: out of memory */
 void postgres_history_destroy(struct postgres_history *h);
-/* A run or a break was followed; how far everything was. */
-int postgres_history_note(struct postgres_store *s, const struct kept_change *c,
+/* A run or a data loss was followed; how far everything was. */
+int postgres_history_note(struct postgres_store *s, const struct log_entry *c,
                           struct tidings_error *err);
 void postgres_history_follow(struct postgres_store *s, uint64_t position, bool is_durable);
-/* Where the newest break began; 0: there was none. */
+/* Where the newest data loss began; 0: there was none. */
 uint64_t postgres_history_broken(const struct postgres_store *s);
 /* Others took the run of this node for ended. */
 bool postgres_history_must_revive(const struct postgres_store *s);
 uint64_t postgres_history_server(const struct postgres_store *s);
 uint64_t postgres_history_run(const struct postgres_store *s); /* its epoch; 0: none */
-/* The run of the change log goes on for so long; it came to its end. */
+/* The incarnation of the change log goes on for so long; it came to its end. */
 int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tidings_error *err);
 void postgres_store_end_run(struct postgres_store *s);
 /* cluster/follow.c: likewise, and of struct store_ops. */
 int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_floor,
-                               kept_change_fn fn, void *user, struct tidings_error *err);
-int postgres_store_follow(struct store *store, kept_change_fn fn, void *user,
+                               log_entry_fn fn, void *user, struct tidings_error *err);
+int postgres_store_follow(struct store *store, log_entry_fn fn, void *user,
                           struct tidings_error *err);
 /* The statement of what comes after `followed`, into the pipeline. */
 int postgres_store_send_page(struct postgres_store *s, struct tidings_error *err);
@@ -167,12 +167,12 @@ void postgres_follow_destroy(struct postgres_follow *f);
 /* There is no connection; there is one, which listens if this node wants to. */
 void postgres_follow_disconnected(struct postgres_store *s);
 void postgres_follow_connected(struct postgres_store *s);
-/* After a connection was made: where notices are good. */
+/* After a connection was made: where payloads are good. */
 int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err);
-/* cluster/postgres_commit.c. Inside a batch: adds the row at the newest position to the notice. A
- * position without a row makes the notice incomplete. */
+/* cluster/postgres_commit.c. Inside a batch: adds the row at the newest position to the payload. A
+ * position without a row makes the payload incomplete. */
 void postgres_store_tell(struct postgres_store *s, const struct kept_record *r);
-/* A version replaced another one, perhaps of this batch: the notice is incomplete. */
+/* A version replaced another one, perhaps of this batch: the payload is incomplete. */
 void postgres_store_tell_replaced(struct postgres_store *s);
 /* A record as bytes, until the next one is made. */
 int postgres_store_encode(struct postgres_store *s, const struct kept_record *r,
@@ -181,7 +181,7 @@ int postgres_store_encode(struct postgres_store *s, const struct kept_record *r,
 int postgres_store_log(struct postgres_store *s, const struct kept_record *r,
                        struct tidings_error *err);
 /* cluster/follow.c: operations of struct store_ops. */
-void postgres_store_heard(struct store *store, struct shared_heard *ret);
+void postgres_store_heard(struct store *store, struct notification_counts *ret);
 uint64_t postgres_store_followed(struct store *store);
 int postgres_store_descriptor(struct store *store);
 int postgres_store_wake(struct store *store);
@@ -189,7 +189,7 @@ bool postgres_store_has_news(struct store *store);
 /* cluster/postgres_copy.c */
 extern const struct transfer_ops postgres_store_transfer;
 /* cluster/postgres_nodes.c */
-int postgres_store_announce(struct store *store, enum kept_kind kind,
+int postgres_store_announce(struct store *store, enum log_entry_kind kind,
                             const struct tidings_change *change, uint64_t *ret_position,
                             struct tidings_error *err);
 void postgres_store_conceal(struct store *store);

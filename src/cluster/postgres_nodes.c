@@ -24,18 +24,20 @@
 #define QUICK_MS 50u  /* so exact is enough */
 #define OLD_MS 10000u /* then an answer that took longer is better than none */
 
-void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, uint64_t heard_ms)
+void store_clock_update(struct store_clock *c, int64_t at_ms, uint64_t asked_ms,
+                        uint64_t received_ms)
 {
-    uint64_t took = heard_ms - asked_ms;
+    uint64_t took = received_ms - asked_ms;
     if (at_ms < 0 || at_ms >= TIMELINE_FOREVER) {
         return; /* no clock says so */
     }
-    if (c->is_known && took > QUICK_MS && took > c->within_ms && heard_ms < c->heard_ms + OLD_MS) {
+    if (c->is_known && took > QUICK_MS && took > c->within_ms &&
+        received_ms < c->received_ms + OLD_MS) {
         return;
     }
     *c = (struct store_clock){
         .at_ms = at_ms,
-        .heard_ms = asked_ms + took / 2,
+        .received_ms = asked_ms + took / 2,
         .within_ms = took,
         .is_known = true,
     };
@@ -48,7 +50,7 @@ void store_clock_doubt(struct store_clock *c)
 
 int64_t store_clock_now(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms)
 {
-    return c->is_known ? c->at_ms + (int64_t)(monotonic_ms - c->heard_ms) : wall_ms;
+    return c->is_known ? c->at_ms + (int64_t)(monotonic_ms - c->received_ms) : wall_ms;
 }
 
 int64_t store_clock_off(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms)
@@ -103,7 +105,7 @@ static int forget_announced(struct postgres_store *s, struct tidings_error *err)
     return rc;
 }
 
-static int announce_as(struct postgres_store *s, enum kept_kind kind,
+static int announce_as(struct postgres_store *s, enum log_entry_kind kind,
                        const struct tidings_change *c, struct tidings_error *err)
 {
     struct postgres_values v = {0};
@@ -125,7 +127,7 @@ static int announce_as(struct postgres_store *s, enum kept_kind kind,
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
-int postgres_store_announce(struct store *store, enum kept_kind kind,
+int postgres_store_announce(struct store *store, enum log_entry_kind kind,
                             const struct tidings_change *change, uint64_t *ret_position,
                             struct tidings_error *err)
 {
@@ -328,7 +330,7 @@ int postgres_take_session(struct store *store, struct tidings_str id, struct tid
     rc = postgres_store_ask(s, PG_TAKE_SESSION, &v, &r, err);
     bool is_there = postgres_rows(r) == 1;
     const struct tidings_change moved = {.uri = id, .target = node};
-    rc = rc == 0 && is_there ? announce_as(s, KEPT_SESSION, &moved, err) : rc;
+    rc = rc == 0 && is_there ? announce_as(s, LOG_ENTRY_SESSION, &moved, err) : rc;
     if (rc < 0 || !is_there) {
         postgres_free(r);
         postgres_store_rollback(store);

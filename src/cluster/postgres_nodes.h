@@ -69,8 +69,8 @@ struct session_row {
 /* Write a session; generation 0 adds it. TIDINGS_E_CONFLICT: another node has taken it. */
 int postgres_put_session(struct store *store, const struct session_row *row,
                          struct tidings_error *err);
-/* Make `node` the owner. The previous owner follows a KEPT_SESSION. Returns 0 if the session does
- * not exist, else 1. */
+/* Make `node` the owner. The previous owner follows a LOG_ENTRY_SESSION. Returns 0 if the session
+ * does not exist, else 1. */
 int postgres_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
                           struct session_row *ret, struct tidings_error *err);
 int postgres_drop_session(struct store *store, struct tidings_str id, struct tidings_error *err);
@@ -86,15 +86,16 @@ int postgres_age_sessions(struct store *store, int64_t idle_ms, struct tidings_e
 
 /* Zero: unknown. */
 struct store_clock {
-    int64_t at_ms;      /* Unix time of the database … */
-    uint64_t heard_ms;  /* … at this time of the monotonic clock … */
-    uint64_t within_ms; /* … plus or minus this error */
+    int64_t at_ms;        /* Unix time of the database … */
+    uint64_t received_ms; /* … at this time of the monotonic clock … */
+    uint64_t within_ms;   /* … plus or minus this error */
     bool is_known;
 };
 
 /* Note an answer: the database clock was at `at_ms` between two monotonic times. A slow answer is
  * ignored if a recent one is more exact. */
-void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, uint64_t heard_ms);
+void store_clock_update(struct store_clock *c, int64_t at_ms, uint64_t asked_ms,
+                        uint64_t received_ms);
 /* Possibly another clock from now on: accept any next answer. */
 void store_clock_doubt(struct store_clock *c);
 /* Unix time of the database; `wall_ms` if it is unknown. */

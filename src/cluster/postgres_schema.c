@@ -141,7 +141,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
     /* With a mark of this batch that is rolled back with it, and is asked for below. */
-    [PG_SET_STATE_MARKED] =
+    [PG_SET_STATE_AND_BATCH_ID] =
         "UPDATE tidings_state SET position=$1::int8, floor=$2::int8, announced=$3::int8,"
         " keys=$4::int8, max_keys=$5::int8 WHERE one=1"
         " RETURNING set_config('tidings.batch', $6::text, false)",
@@ -159,7 +159,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$6", LAZILY),
     [PG_COMMIT_NOTHING] =
         "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 AND position=$1::int8",
-    [PG_PLACE] = "SELECT secret, (extract(epoch FROM pg_postmaster_start_time())*1000000)::int8,"
+    [PG_SCOPE] = "SELECT secret, (extract(epoch FROM pg_postmaster_start_time())*1000000)::int8,"
                  " (SELECT oid::int8 FROM pg_database WHERE datname=current_database()),"
                  " 'tidings_state'::regclass::oid::int8 FROM tidings_cluster WHERE one=1",
     [PG_CLUSTER] = "SELECT name, id, layout, oldest, copying FROM tidings_cluster WHERE one=1",
@@ -264,33 +264,38 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_OLD_ANNOUNCED] = "SELECT position FROM tidings_announced ORDER BY position DESC LIMIT 1"
                          " OFFSET $1::int8",
     [PG_FORGET_ANNOUNCED] = "DELETE FROM tidings_announced WHERE position<=$1::int8",
-    [PG_BREAKS] = "SELECT kept, position, lossy FROM tidings_breaks ORDER BY position DESC"
-                  " LIMIT $1::int8",
-    [PG_ADD_BREAK] = "INSERT INTO tidings_breaks(position, kept, lossy, at) VALUES($1::int8,"
-                     " $2::int8, $3::int8, " NOW_MS ")",
-    [PG_DROP_BREAKS] = WITHOUT_RECORDS("DELETE FROM tidings_breaks WHERE position<=(SELECT position"
-                                       " FROM tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET"
-                                       " $1::int8)"),
-    [PG_SET_MARK] = "INSERT INTO tidings_mark(one) VALUES(1) ON CONFLICT (one) DO NOTHING",
+    [PG_DATA_LOSSES] = "SELECT kept, position, lossy FROM tidings_breaks ORDER BY position DESC"
+                       " LIMIT $1::int8",
+    [PG_ADD_DATA_LOSS] = "INSERT INTO tidings_breaks(position, kept, lossy, at) VALUES($1::int8,"
+                         " $2::int8, $3::int8, " NOW_MS ")",
+    [PG_DROP_DATA_LOSSES] =
+        WITHOUT_RECORDS("DELETE FROM tidings_breaks WHERE position<=(SELECT position"
+                        " FROM tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET"
+                        " $1::int8)"),
+    [PG_SET_CRASH_MARK] = "INSERT INTO tidings_mark(one) VALUES(1) ON CONFLICT (one) DO NOTHING",
     [PG_SET_SERVER] = "UPDATE tidings_state SET server=$1::int8 WHERE one=1",
-    [PG_RUNS] = "SELECT epoch, coalesce(last, -1) FROM tidings_runs ORDER BY position DESC, epoch"
-                " LIMIT $1::int8",
+    [PG_INCARNATIONS] =
+        "SELECT epoch, coalesce(last, -1) FROM tidings_runs ORDER BY position DESC, epoch"
+        " LIMIT $1::int8",
     [PG_DEAD_RUNS] =
         "SELECT epoch, position FROM tidings_runs WHERE last IS NULL AND until<=" NOW_MS,
     [PG_END_DEAD_RUN] = "UPDATE tidings_runs SET last=$2::int8, position=$3::int8 WHERE"
                         " epoch=$1::int8 AND last IS NULL AND until<=" NOW_MS,
-    [PG_ADD_RUN] = "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
-                   " " NOW_MS "+$3::int8)",
-    [PG_KEEP_RUN] = "UPDATE tidings_runs SET until=" NOW_MS "+$2::int8 WHERE epoch=$1::int8 AND"
-                    " last IS NULL RETURNING epoch",
-    [PG_REVIVE_RUN] = WITHOUT_RECORD(
+    [PG_ADD_INCARNATION] =
+        "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
+        " " NOW_MS "+$3::int8)",
+    [PG_KEEP_INCARNATION] =
+        "UPDATE tidings_runs SET until=" NOW_MS "+$2::int8 WHERE epoch=$1::int8 AND"
+        " last IS NULL RETURNING epoch",
+    [PG_REVIVE_INCARNATION] = WITHOUT_RECORD(
         "tidings_runs", "epoch=$1::int8") "INSERT INTO tidings_runs(epoch, position, until) "
                                           "VALUES($1::int8, $2::int8,"
                                           " " NOW_MS
                                           "+$3::int8) ON CONFLICT (epoch) DO UPDATE SET last=NULL,"
                                           " position=excluded.position, until=excluded.until",
-    [PG_END_RUN] = "UPDATE tidings_runs SET last=$2::int8 WHERE epoch=$1::int8 AND last IS NULL",
-    [PG_DROP_RUNS] = WITHOUT_RECORDS(
+    [PG_END_INCARNATION] =
+        "UPDATE tidings_runs SET last=$2::int8 WHERE epoch=$1::int8 AND last IS NULL",
+    [PG_DROP_INCARNATIONS] = WITHOUT_RECORDS(
         "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
         " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)"),
     /* As lease_may_be_given decides; $4: how long none is given after durable changes were lost. */
@@ -388,7 +393,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         " audience, meta, metadata, priority, subscribable, created, content, at,"
         " CASE WHEN content IS NULL THEN 1 ELSE 0 END::int8 FROM tidings_published WHERE"
         " position>$1::int8 ORDER BY position LIMIT 256",
-    [PG_TRANSFER_RUNS] =
+    [PG_TRANSFER_INCARNATIONS] =
         "SELECT n, epoch, position, last FROM (SELECT row_number() OVER (ORDER BY position, epoch)"
         " AS n, epoch, position, coalesce(last, -1) AS last FROM tidings_runs WHERE position>="
         "coalesce((SELECT max(position) FROM tidings_breaks WHERE lossy<>0), 0)) r WHERE "
@@ -398,7 +403,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                          " tidings_cluster WHERE one=1",
     [PG_TRANSFER_BEGIN] = "UPDATE tidings_cluster SET copying=$1::text, copy_kind=0,"
                           " copy_number=-9223372036854775808 WHERE one=1",
-    [PG_TRANSFER_PUT_RUN] =
+    [PG_TRANSFER_PUT_INCARNATION] =
         "INSERT INTO tidings_runs(epoch, position, last, until) VALUES($1::int8,"
         " $2::int8, $3::int8, 0) ON CONFLICT (epoch) DO NOTHING",
     [PG_TRANSFER_MARK] = "UPDATE tidings_cluster SET copy_kind=$1::int8, copy_number=$2::int8"

@@ -149,7 +149,7 @@ int postgres_store_write_published(struct postgres_store *s, const struct publis
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         postgres_put_str(&v, texts[i]);
     }
-    postgres_put_int(&v, kept_priority(about));
+    postgres_put_int(&v, resource_priority_bits(about));
     postgres_put_int(&v, !about->not_subscribable);
     postgres_put_int(&v, s->now_ms);
     if (content) {
@@ -160,7 +160,7 @@ int postgres_store_write_published(struct postgres_store *s, const struct publis
     s->is_durable = true;
     int rc = postgres_store_send(s, PG_PUBLISH, &v, err);
     const struct kept_record record = {
-        .kind = KEPT_PUBLISHED,
+        .kind = LOG_ENTRY_PUBLISHED,
         .position = s->now.position,
         .at_ms = s->now_ms,
         .resource = {.uri = about->uri,
@@ -180,8 +180,9 @@ static int postgres_store_publish(struct store *store, const struct published_ro
                                   uint64_t *ret_position, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
-    if (row->content.len > KEPT_MAX_CONTENT) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "content has at most %u bytes", KEPT_MAX_CONTENT);
+    if (row->content.len > PUBLISHED_MAX_CONTENT) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "content has at most %u bytes",
+                            PUBLISHED_MAX_CONTENT);
     }
     int rc = postgres_store_write_published(s, row, &row->content, err);
     *ret_position = s->now.position;
@@ -193,7 +194,7 @@ static int postgres_store_publish(struct store *store, const struct published_ro
 static int postgres_forget_removed(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
-    int rc = postgres_store_ask_int(s, PG_OLD_REMOVED, KEPT_MAX_REMOVED, &r, err);
+    int rc = postgres_store_ask_int(s, PG_OLD_REMOVED, PUBLISHED_MAX_REMOVED, &r, err);
     if (rc == 0 && postgres_rows(r) == 1) {
         uint64_t oldest = (uint64_t)postgres_int(r, 0, 0);
         struct postgres_values v = {0};
@@ -242,7 +243,7 @@ void postgres_store_read_published(struct pg_result *r, int row, struct publishe
         .created = postgres_int(r, row, 15) != 0,
         .content = postgres_str(r, row, 16),
     };
-    kept_set_priority(&ret->about, postgres_int(r, row, 13));
+    resource_set_priority_bits(&ret->about, postgres_int(r, row, 13));
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -330,7 +331,7 @@ int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_e
         return rc;
     }
     struct tidings_error why = {0};
-    heads_clear(&s->heads);
+    latest_clear(&s->latest);
     postgres_batch_unsettle(s);
     postgres_follow_disconnected(s);
     store_clock_doubt(&s->clock);
@@ -406,7 +407,7 @@ int postgres_store_read_counters(struct postgres_store *s, struct pg_result *r,
                             "in its place",
                             postgres_name(s->db));
     }
-    if (position < 0 || (uint64_t)position > RUNS_POSITION_MAX) {
+    if (position < 0 || (uint64_t)position > INCARNATIONS_POSITION_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "%s: its counter of positions is damaged (%lld): put a copy "
                             "of it in its place",
@@ -425,16 +426,16 @@ int postgres_store_read_counters(struct postgres_store *s, struct pg_result *r,
 int64_t postgres_store_hear_clock(struct postgres_store *s, struct pg_result *r, uint64_t asked_ms)
 {
     int64_t at_ms = postgres_int(r, 0, 5);
-    store_clock_hear(&s->clock, at_ms, asked_ms, clock_monotonic_ms());
+    store_clock_update(&s->clock, at_ms, asked_ms, clock_monotonic_ms());
     return at_ms;
 }
 
 void postgres_store_digest(struct tidings_str text, unsigned char out[32])
 {
-    struct sha256 sum;
-    sha256_init(&sum);
-    sha256_put(&sum, text.ptr, text.len);
-    sha256_end(&sum, out);
+    struct sha256 version_checksum;
+    sha256_init(&version_checksum);
+    sha256_put(&version_checksum, text.ptr, text.len);
+    sha256_end(&version_checksum, out);
 }
 
 static uint64_t postgres_position(struct store *store)
@@ -448,8 +449,8 @@ static uint64_t postgres_position(struct store *store)
 void postgres_read_version(struct pg_result *r, int row, int first, struct kept_record *ret)
 {
     struct tidings_str bytes = postgres_str(r, row, first + 2);
-    if (!kept_record_take(&bytes, ret) || bytes.len > 0 || ret->kind != KEPT_ENTITY) {
-        *ret = (struct kept_record){.kind = KEPT_ENTITY, .version.to = TIMELINE_FOREVER};
+    if (!kept_record_take(&bytes, ret) || bytes.len > 0 || ret->kind != LOG_ENTRY_ENTITY) {
+        *ret = (struct kept_record){.kind = LOG_ENTRY_ENTITY, .version.to = TIMELINE_FOREVER};
     }
     ret->version.id = postgres_str(r, row, first);
     ret->version.from = postgres_int(r, row, first + 1);
@@ -473,7 +474,7 @@ static int postgres_take_version(struct pg_result *r, int row, bool has_end,
     postgres_read_version(r, row, 0, &record);
     *ret = record.version;
     ret->to = has_end ? postgres_int(r, row, 5) : TIMELINE_FOREVER;
-    return postgres_has_names(ret) && entity_version_is_whole(ret, record.sum)
+    return postgres_has_names(ret) && entity_version_is_whole(ret, record.version_checksum)
                ? 1
                : tidings_fail(err, TIDINGS_E_INTERNAL,
                               "what is stored of '%.*s' is damaged: put a copy of the store in its "
@@ -487,7 +488,7 @@ static int postgres_find(struct store *store, struct tidings_str id, int64_t at,
     struct postgres_store *s = postgres_store_of(store);
     bool is_current = at == TIMELINE_FOREVER;
     const struct entity_version *head =
-        is_current && !s->is_behind ? heads_find(&s->heads, id) : NULL;
+        is_current && !s->is_behind ? latest_find(&s->latest, id) : NULL;
     postgres_store_release(s);
     if (head) {
         *ret = *head;
@@ -507,7 +508,7 @@ static int postgres_find(struct store *store, struct tidings_str id, int64_t at,
     }
     int whole = postgres_take_version(s->handed_out, 0, !is_current, ret, err);
     if (whole == 1 && is_current && !s->is_behind) {
-        heads_put(&s->heads, ret);
+        latest_put(&s->latest, ret);
     }
     return whole;
 }
@@ -605,7 +606,7 @@ int postgres_put_moved(struct postgres_store *s, const struct entity_version *ve
                        struct tidings_error *err)
 {
     const struct kept_record moved = {
-        .kind = KEPT_MOVED,
+        .kind = LOG_ENTRY_MOVED,
         .position = ++s->now.position,
         .version = {.id = version->id,
                     .type = version->type,
@@ -651,11 +652,11 @@ static int postgres_put_version(struct store *store, const struct entity_version
         return rc;
     }
     struct kept_record record = {
-        .kind = KEPT_ENTITY,
+        .kind = LOG_ENTRY_ENTITY,
         .position = ++s->now.position,
         .at_ms = s->now_ms,
         .version = *version,
-        .sum = entity_version_sum(version),
+        .version_checksum = entity_version_checksum(version),
     };
     record.version.old_type_version = STR_EMPTY;
     rc = put_version_values(s, &record, &v, err);
@@ -669,7 +670,7 @@ static int postgres_put_version(struct store *store, const struct entity_version
             postgres_store_tell_replaced(s);
         }
         postgres_store_tell(s, &record);
-        heads_put(&s->heads, version); /* it may borrow from what was handed out */
+        latest_put(&s->latest, version); /* it may borrow from what was handed out */
     }
     postgres_store_release(s);
     return rc;
@@ -714,7 +715,7 @@ static int postgres_put_type(struct store *store, const struct entity_type_row *
     if (rc < 0) {
         return rc;
     }
-    const struct kept_record record = {.kind = KEPT_TYPES, .position = ++s->now.position};
+    const struct kept_record record = {.kind = LOG_ENTRY_TYPES, .position = ++s->now.position};
     return postgres_store_log(s, &record, err);
 }
 
@@ -782,7 +783,7 @@ static void postgres_store_destroy(struct store *store)
     postgres_follow_destroy(s->follow);
     sealer_deinit(&s->sealer);
     buf_deinit(&s->record);
-    heads_clear(&s->heads);
+    latest_clear(&s->latest);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
     postgres_destroy(s->db);
@@ -901,9 +902,9 @@ static int64_t tasks_to_database(const struct postgres_store *s, int64_t wall_ms
 
 /* Is there room for one more? */
 static int tasks_check_room(struct postgres_store *s, const unsigned char owner[32],
-                            const struct kept_task *task, struct tidings_error *err)
+                            const struct stored_task *task, struct tidings_error *err)
 {
-    struct kept_task_room *room = task->room;
+    struct stored_task_limits *room = task->room;
     struct postgres_values v = {0};
     struct pg_result *r = NULL;
     postgres_put_str(&v, tidings_strn((const char *)owner, 32));
@@ -919,14 +920,14 @@ static int tasks_check_room(struct postgres_store *s, const unsigned char owner[
     bool is_large_own = has_name && room->max_bytes > 0 && own_bytes > room->max_bytes / 4;
     bool is_many = is_many_own || (room->max > 0 && all >= room->max);
     bool is_large = is_large_own || (room->max_bytes > 0 && bytes > room->max_bytes);
-    room->full = is_many ? KEPT_TASKS_MANY : is_large ? KEPT_TASKS_LARGE : KEPT_TASKS_FIT;
+    room->full = is_many ? STORED_TASKS_MANY : is_large ? STORED_TASKS_LARGE : STORED_TASKS_FIT;
     room->is_client = is_many ? is_many_own : is_large_own;
-    return room->full == KEPT_TASKS_FIT
+    return room->full == STORED_TASKS_FIT
                ? 0
                : tidings_fail(err, TIDINGS_E_LIMIT, "there is no room for one more task");
 }
 
-static int postgres_store_put_task(struct store *store, const struct kept_task *task,
+static int postgres_store_put_task(struct store *store, const struct stored_task *task,
                                    struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
@@ -981,11 +982,11 @@ static int postgres_store_put_task_answers(struct store *store, struct tidings_s
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static struct kept_task postgres_store_read_task(struct pg_result *r)
+static struct stored_task postgres_store_read_task(struct pg_result *r)
 {
     struct tidings_str status = postgres_str(r, 0, 2);
     bool runs = str_eq(status, STR("working")) || str_eq(status, STR("input_required"));
-    return (struct kept_task){
+    return (struct stored_task){
         .id = postgres_str(r, 0, 0),
         .client = postgres_str(r, 0, 1),
         .status = status,
@@ -1001,7 +1002,7 @@ static struct kept_task postgres_store_read_task(struct pg_result *r)
 }
 
 static int postgres_store_find_task(struct store *store, struct tidings_str id,
-                                    struct kept_task *ret, struct tidings_error *err)
+                                    struct stored_task *ret, struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
     struct postgres_values v = {0};
@@ -1021,7 +1022,7 @@ static int postgres_store_find_task(struct store *store, struct tidings_str id,
 }
 
 struct reading_tasks {
-    kept_task_fn fn;
+    stored_task_fn fn;
     void *user;
     char after[SHARED_TASK_ID_MAX + 1];
     unsigned count; /* of the page */
@@ -1030,7 +1031,7 @@ struct reading_tasks {
 static int postgres_read_task(void *user, struct pg_result *r, struct tidings_error *err)
 {
     struct reading_tasks *reading = user;
-    const struct kept_task task = postgres_store_read_task(r);
+    const struct stored_task task = postgres_store_read_task(r);
     (void)err;
     memcpy(reading->after, task.id.ptr, task.id.len); /* the statement bounds it */
     reading->after[task.id.len] = '\0';
@@ -1040,7 +1041,7 @@ static int postgres_read_task(void *user, struct pg_result *r, struct tidings_er
 }
 
 /* Row by row, because results can be large. */
-static int postgres_store_each_task(struct store *store, kept_task_fn fn, void *user,
+static int postgres_store_each_task(struct store *store, stored_task_fn fn, void *user,
                                     struct tidings_error *err)
 {
     struct postgres_store *s = postgres_store_of(store);
@@ -1080,7 +1081,7 @@ static int postgres_store_has_stale_tasks(struct store *store, struct tidings_er
     return rc;
 }
 
-static int postgres_store_end_stale_tasks(struct store *store, const struct kept_task *end,
+static int postgres_store_end_stale_tasks(struct store *store, const struct stored_task *end,
                                           void (*fn)(void *user, struct tidings_str id,
                                                      bool is_gone),
                                           void *user, struct tidings_error *err)
@@ -1149,7 +1150,7 @@ static const struct store_ops postgres_ops = {
     .has_news = postgres_store_has_news,
     .begin_unlocked = postgres_store_begin_unlocked,
     .must_run_again = postgres_store_must_run_again,
-    .heard = postgres_store_heard,
+    .notifications = postgres_store_heard,
     .announce = postgres_store_announce,
     .now = postgres_store_now,
     .find_task = postgres_store_find_task,

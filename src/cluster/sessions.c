@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Keeps legacy sessions in the store that nodes share, so that they may go on at another node: what
- * workers ask for is done by the keeper, and a worker hears when another node has taken a session
- * of its own.
+ * workers ask for is done by the commit thread, and a worker hears when another node has taken a
+ * session of its own.
  */
 #include "cluster/sessions.h"
 
@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "cluster/cluster_internal.h"
 #include "cluster/postgres_nodes.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "store/commit_thread.h"
 #include "store/store.h"
 
@@ -20,18 +20,18 @@
 
 struct cluster_sessions {
     struct session_store store;
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     char node[32];              /* this run of the server, as others see it */
     int64_t idle_ms;            /* after which a row that nobody wrote goes */
-    uint64_t aged_ms;           /* keeper's thread: when that was last seen to */
+    uint64_t aged_ms;           /* commit thread: when that was last seen to */
     unsigned count;             /* atomic: … */
     struct mailbox **mailboxes; /* … workers' mailboxes, references */
 };
 
-/* ---- asking the keeper ----------------------------------------------------------------------- */
+/* ---- asking the commit thread ---------------------------------------------------------------- */
 
 struct sessions_job {
-    struct keeper_job job;
+    struct store_job job;
     struct cluster_sessions *owner;
     struct session_job *asked;
 };
@@ -86,7 +86,7 @@ static void sessions_age(struct cluster_sessions *o, struct store *store)
     }
 }
 
-static int sessions_run(struct keeper_job *job, struct entities *entities)
+static int sessions_run(struct store_job *job, struct entities *entities)
 {
     struct sessions_job *j = list_entry(job, struct sessions_job, job);
     struct store *store = entities_store(entities);
@@ -109,7 +109,7 @@ static int sessions_run(struct keeper_job *job, struct entities *entities)
     return rc;
 }
 
-static void sessions_done(struct keeper_job *job, int code)
+static void sessions_done(struct store_job *job, int code)
 {
     struct sessions_job *j = list_entry(job, struct sessions_job, job);
     j->asked->code = code;
@@ -131,44 +131,44 @@ static void sessions_submit(struct session_store *store, struct session_job *ask
     j->asked = asked;
     j->job.run = sessions_run;
     j->job.done = sessions_done;
-    keeper_submit(o->keeper, &j->job);
+    commit_thread_submit(o->commit_thread, &j->job);
 }
 
 /* ---- taken by another node ------------------------------------------------------------------- */
 
-struct moved_letter {
-    struct letter letter;
+struct migrated_message {
+    struct thread_message message;
     size_t len;
     char key[];
 };
 
-static void moved_deliver(struct letter *letter, void *owner)
+static void migrated_deliver(struct thread_message *message, void *owner)
 {
-    struct moved_letter *l = list_entry(letter, struct moved_letter, letter);
+    struct migrated_message *l = list_entry(message, struct migrated_message, message);
     if (l->len > 0) {
-        session_moved(owner, tidings_strn(l->key, l->len));
+        session_migrated(owner, tidings_strn(l->key, l->len));
     } else {
         sessions_write_again(owner);
     }
     mem_free(l);
 }
 
-static void moved_drop(struct letter *letter)
+static void migrated_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct moved_letter, letter));
+    mem_free(list_entry(message, struct migrated_message, message));
 }
 
 /* `key` empty: all of them have to be written again. Without memory a worker hears of it when it
  * writes a session next. */
-static void moved_send(struct mailbox *to, struct tidings_str key)
+static void migrated_send(struct mailbox *to, struct tidings_str key)
 {
-    struct moved_letter *l = mem_zalloc(sizeof(*l) + key.len);
+    struct migrated_message *l = mem_zalloc(sizeof(*l) + key.len);
     if (l) {
-        l->letter.deliver = moved_deliver;
-        l->letter.drop = moved_drop;
+        l->message.deliver = migrated_deliver;
+        l->message.drop = migrated_drop;
         l->len = key.len;
         memcpy(l->key, key.ptr, key.len);
-        mailbox_send(to, &l->letter);
+        mailbox_send(to, &l->message);
     }
 }
 
@@ -177,7 +177,7 @@ static unsigned sessions_count_workers(const struct cluster_sessions *o)
     return o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
 }
 
-void cluster_sessions_moved(struct cluster *c, struct tidings_str key)
+void cluster_sessions_migrated(struct cluster *c, struct tidings_str key)
 {
     struct cluster_sessions *o = __atomic_load_n(&c->sessions, __ATOMIC_ACQUIRE);
     unsigned count = sessions_count_workers(o);
@@ -185,15 +185,15 @@ void cluster_sessions_moved(struct cluster *c, struct tidings_str key)
                      ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
                      : -1;
     if (worker >= 0) {
-        moved_send(o->mailboxes[worker], key);
+        migrated_send(o->mailboxes[worker], key);
     }
 }
 
-void cluster_sessions_broken(struct cluster *c)
+void cluster_sessions_on_data_loss(struct cluster *c)
 {
     struct cluster_sessions *o = __atomic_load_n(&c->sessions, __ATOMIC_ACQUIRE);
     for (unsigned i = 0, count = sessions_count_workers(o); i < count; i++) {
-        moved_send(o->mailboxes[i], STR_EMPTY);
+        migrated_send(o->mailboxes[i], STR_EMPTY);
     }
 }
 
@@ -209,11 +209,11 @@ int cluster_sessions_open(struct cluster *c, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     o->store = (struct session_store){.max_bytes = SHARED_SESSION_MAX, .submit = sessions_submit};
-    o->keeper = c->keeper;
+    o->commit_thread = c->commit_thread;
     /* Owners write theirs four times as often as that. */
     o->idle_ms = (int64_t)c->with.session_timeout_ms + AGE_MS;
     (void)snprintf(o->node, sizeof(o->node), "run-%016llx", (unsigned long long)hub_epoch(c->hub));
-    __atomic_store_n(&c->sessions, o, __ATOMIC_RELEASE); /* the keeper follows already */
+    __atomic_store_n(&c->sessions, o, __ATOMIC_RELEASE); /* the commit thread follows already */
     return 0;
 }
 

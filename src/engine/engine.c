@@ -41,9 +41,9 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
         at = list_entry(worker->requests->with_job.next, struct request, job_link)->job_begun_ms;
         due = at + limits->call_timeout_ms < due ? at + limits->call_timeout_ms : due;
     }
-    if (!list_empty(&worker->requests->kept)) {
-        at = list_entry(worker->requests->kept.next, struct request, job_link)->job_begun_ms;
-        due = at + REQUEST_KEPT_MS < due ? at + REQUEST_KEPT_MS : due;
+    if (!list_empty(&worker->requests->retained)) {
+        at = list_entry(worker->requests->retained.next, struct request, job_link)->job_begun_ms;
+        due = at + REQUEST_RETAINED_MS < due ? at + REQUEST_RETAINED_MS : due;
     }
     if (worker->failures->due_ms > 0) {
         due = worker->failures->due_ms < due ? worker->failures->due_ms : due;
@@ -83,7 +83,7 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     core->tick_due_ms = 0;
     session_sweep(&core->worker);
     requests_expire(&core->worker);
-    requests_drop_kept(&core->worker);
+    requests_drop_retained(&core->worker);
     access_enforce_expiry(&core->worker);
     tasks_sweep(core->handlers.tasks);
     uint64_t now = loop_now_ms(core->worker.loop);
@@ -114,7 +114,7 @@ int core_init_pages(struct core *core, struct loop *loop, struct shared *shared,
     struct worker *worker = &core->worker;
     core_place_parts(core, loop);
     shared_give(shared, worker);
-    principals_init(worker->principals, loop, worker->quotas, worker->allowances);
+    principals_init(worker->principals, loop, worker->quotas, worker->client_accounts);
     requests_init(worker->requests);
     return worker_init(worker, &shared->seal, err);
 }
@@ -134,13 +134,13 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, struct shar
     core_place_parts(core, loop);
     worker->index = index;
     worker->handlers->log_level = session_log_level;
-    worker->handlers->asking = session_asking;
+    worker->handlers->client_requests = session_client_requests;
     worker->handlers->send_on_session = session_send;
     worker->requests->failed = last_error_note;
     shared_give(shared, worker);
     delivery_use_hub(worker, hub);
     int rc = worker_init(worker, &shared->seal, err);
-    principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
+    principals_init(worker->principals, worker->loop, worker->quotas, worker->client_accounts);
     requests_init(worker->requests);
     sessions_init(worker->sessions);
     bool has_calls = calls_open(worker);

@@ -10,7 +10,7 @@
 #include "engine/protocol/feature.h"
 #include "engine/protocol/tasks.h"
 #include "engine/worker.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 
 #define HANDLER_THREADS 4u
 #define HANDLERS_WAITING 100000u /* --max-calls allows fewer */
@@ -24,10 +24,10 @@ struct shared *shared_create(struct tidings_error *err)
     }
     limit_counters_init(&shared->limits);
     shared->quotas = quotas_create(&shared->limits);
-    shared->allowances = allowances_create();
+    shared->client_accounts = client_accounts_create();
     shared->tasks = tasks_create(&shared->limits);
     shared->handlers = pool_create(HANDLER_THREADS, HANDLERS_WAITING, err);
-    if (!shared->quotas || !shared->allowances || !shared->tasks || !shared->handlers ||
+    if (!shared->quotas || !shared->client_accounts || !shared->tasks || !shared->handlers ||
         seal_key_init(&shared->seal) < 0) {
         shared_destroy(shared);
         return NULL;
@@ -51,7 +51,7 @@ void shared_destroy(struct shared *shared)
     shared_stop(shared);
     quotas_destroy(shared->quotas);
     tasks_destroy(shared->tasks); /* they hold accounts */
-    allowances_destroy(shared->allowances);
+    client_accounts_destroy(shared->client_accounts);
     explicit_bzero(&shared->seal, sizeof(shared->seal));
     mem_free(shared);
 }
@@ -60,7 +60,7 @@ void shared_give(struct shared *shared, struct worker *worker)
 {
     worker->limit_counters = &shared->limits;
     worker->quotas = shared->quotas;
-    worker->allowances = shared->allowances;
+    worker->client_accounts = shared->client_accounts;
     worker->handlers->pool = shared->handlers;
     worker->handlers->tasks = shared->tasks;
     worker->handlers->hooks = shared->call_hooks;

@@ -11,7 +11,7 @@
 #include "security/limits.h"
 #include "security/seal.h"
 
-struct allowances;
+struct client_accounts;
 struct pool;
 struct tasks;
 struct tidings_call_hooks;
@@ -20,7 +20,7 @@ struct worker;
 struct shared {
     struct limit_counters limits;
     struct quotas *quotas;
-    struct allowances *allowances;
+    struct client_accounts *client_accounts;
     struct tasks *tasks;
     /* For what clients keep for handlers. Random, unless it is set before workers are made: nodes
      * that share a store have the same. */

@@ -3,7 +3,7 @@
  * A worker: one thread's share of the server. It has what every part of the server needs (loop,
  * mailbox, limits) and knows the state that each folder keeps for it; what is in that state only
  * the folder's own header says. Everything belongs to the worker's thread; other threads reach it
- * through its mailbox, whose letters get the worker as their owner.
+ * through its mailbox, whose messages get the worker as their owner.
  *
  * engine/engine.h makes a worker with all of its parts.
  */
@@ -15,7 +15,7 @@
 #include "base/net/sendq.h"
 #include "security/seal.h"
 
-struct allowances;
+struct client_accounts;
 struct catalog;
 struct channel_facts;
 struct delivery;
@@ -87,9 +87,9 @@ struct worker {
     const struct server_identity *self; /* engine/protocol/dialect.h */
     struct hub *hub;                    /* engine/delivery/hub.h */
     /* Of the whole server, used from any thread: */
-    struct limit_counters *limit_counters; /* security/limits.h */
-    struct quotas *quotas;                 /* security/limits.h */
-    struct allowances *allowances;         /* security/cpu_budget.h */
+    struct limit_counters *limit_counters;   /* security/limits.h */
+    struct quotas *quotas;                   /* security/limits.h */
+    struct client_accounts *client_accounts; /* security/client_account.h */
     /* The state of each part: */
     struct principals *principals; /* security/principal.h */
     struct failures *failures;     /* security/failures.h */

@@ -620,7 +620,7 @@ static int parse_header_line(struct tidings_str line, struct http_request *req,
     return 0;
 }
 
-static int judge_host(struct http_request *req, struct http_fault *fault)
+static int check_host(struct http_request *req, struct http_fault *fault)
 {
     unsigned count;
     struct tidings_str host = http_header(req, "Host", &count);
@@ -640,7 +640,7 @@ static int judge_host(struct http_request *req, struct http_fault *fault)
 }
 
 /* How long is the body? RFC 9112 §6, without any of its second chances. */
-static int judge_length(struct http_request *req, struct http_fault *fault)
+static int check_content_length(struct http_request *req, struct http_fault *fault)
 {
     unsigned codings, lengths;
     struct tidings_str coding = http_header(req, "Transfer-Encoding", &codings);
@@ -675,7 +675,7 @@ static int judge_length(struct http_request *req, struct http_fault *fault)
     return 0;
 }
 
-static int judge_connection(struct http_request *req, struct http_fault *fault)
+static int check_connection(struct http_request *req, struct http_fault *fault)
 {
     bool close = false, keep = req->minor == 1;
     for (unsigned i = 0; i < req->header_count; i++) {
@@ -712,8 +712,8 @@ ptrdiff_t http_parse_head(const char *bytes, size_t len, size_t *scanned, struct
     while (rc == 0 && text.ptr[0] != '\r') {
         rc = parse_header_line(cut_line(&text), req, fault);
     }
-    if (rc < 0 || judge_host(req, fault) < 0 || judge_length(req, fault) < 0 ||
-        judge_connection(req, fault) < 0) {
+    if (rc < 0 || check_host(req, fault) < 0 || check_content_length(req, fault) < 0 ||
+        check_connection(req, fault) < 0) {
         return -1;
     }
     *scanned = 0;
@@ -888,8 +888,8 @@ static bool is_modified_after(int64_t modified_ms, int64_t seconds)
     return modified_ms > 0 && modified_ms / 1000 > seconds;
 }
 
-enum http_condition http_conditions_judge(const struct http_conditions *c, struct tidings_str etag,
-                                          int64_t modified_ms)
+enum http_condition http_conditions_decide(const struct http_conditions *c, struct tidings_str etag,
+                                           int64_t modified_ms)
 {
     bool fails = c->if_match.ptr ? !etag_is_among(c->if_match, etag)
                                  : c->has_unmodified_since &&

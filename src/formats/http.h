@@ -165,8 +165,8 @@ void http_conditions_read(struct http_conditions *c, const struct http_request *
                           int64_t now_ms);
 /* Of what is there: its etag as resources have it (weak: "W/…"; empty: none) and Unix time (0: not
  * known). A weak one is not taken for unchanged. */
-enum http_condition http_conditions_judge(const struct http_conditions *c, struct tidings_str etag,
-                                          int64_t modified_ms);
+enum http_condition http_conditions_decide(const struct http_conditions *c, struct tidings_str etag,
+                                           int64_t modified_ms);
 /* What Last-Modified says of it, in seconds: neither in the future nor the present second. */
 int64_t http_last_modified(int64_t modified_ms, int64_t now_ms);
 

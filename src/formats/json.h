@@ -8,7 +8,8 @@
  * character or half of a pair that is complete, no text after the value, nesting at most
  * `max_depth` (and 512). Strings may hold U+0000 (as \u0000); accessors give length-counted slices.
  *
- * What another program wrote may be valid and still not that narrow: jv_parse_peer reads it too.
+ * What another program wrote may be valid and still not that narrow: json_parse_lenient reads it
+ * too.
  *
  * A document is a few blocks of memory that never change and are freed together (formats/json.h). A
  * `struct json` is borrowed from its document: valid until the last reference is given back, of
@@ -45,7 +46,7 @@ enum jv_type {
  * root carries one reference. */
 int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
              struct tidings_error *err);
-/* What jv_parse_peer put right. */
+/* What json_parse_lenient put right. */
 struct jv_mended {
     unsigned halves;   /* \u escapes that are half of a surrogate pair: U+FFFD stands there now */
     unsigned repeated; /* keys that an object had already: the last value counts */
@@ -54,8 +55,8 @@ struct jv_mended {
  * surrogate pairs, keys twice or with U+0000, nesting of 512 levels, and any number. One that 64
  * bits or a double do not hold as it is written is a JV_REAL that jv_written and the writer give as
  * it was. Fails as jv_parse does; `ret_mended` may be NULL. */
-int jv_parse_peer(struct tidings_str text, struct json **ret_root, struct jv_mended *ret_mended,
-                  struct tidings_error *err);
+int json_parse_lenient(struct tidings_str text, struct json **ret_root,
+                       struct jv_mended *ret_mended, struct tidings_error *err);
 /* A reference to any value keeps its whole document. NULL is fine for both. */
 struct json *jv_ref(struct json *v);
 void jv_unref(struct json *v);

@@ -619,8 +619,8 @@ int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root
     return parse_text(text, max_depth, NULL, ret_root, err);
 }
 
-int jv_parse_peer(struct tidings_str text, struct json **ret_root, struct jv_mended *ret_mended,
-                  struct tidings_error *err)
+int json_parse_lenient(struct tidings_str text, struct json **ret_root,
+                       struct jv_mended *ret_mended, struct tidings_error *err)
 {
     struct jv_mended mended = {0};
     int rc = parse_text(text, BUILD_MAX_DEPTH, &mended, ret_root, err);

@@ -437,7 +437,7 @@ static size_t glob_class_backwards(struct tidings_str text, enum glob_mode mode)
 
 static bool is_repeated(char mark)
 {
-    return mark == PART_STAR || mark == PART_VALUE || mark == PART_PARAMETER;
+    return mark == SEGMENT_STAR || mark == SEGMENT_VALUE || mark == SEGMENT_PARAMETER;
 }
 
 /* Can the wildcard take the character at `at`? */
@@ -447,9 +447,9 @@ static bool can_take(char mark, struct tidings_str s, size_t at)
         return false;
     }
     switch (mark) {
-    case PART_PARAMETER:
+    case SEGMENT_PARAMETER:
         return s.ptr[at] != '?' && s.ptr[at] != '&';
-    case PART_VALUE:
+    case SEGMENT_VALUE:
         return s.ptr[at] != '?';
     default:
         return true;
@@ -463,14 +463,14 @@ static bool take_one(struct tidings_str part, size_t *p, struct tidings_str s, s
         return false;
     }
     char mark = part.ptr[*p];
-    if (mark == PART_ANY) {
+    if (mark == SEGMENT_ANY) {
         *p += 1;
         *at += glob_unit_length(s, *at);
         return true;
     }
-    if (mark == PART_CLASS) {
+    if (mark == SEGMENT_CLASS) {
         struct tidings_str rest = str_skip(part, *p), ignored;
-        size_t len = str_cut(rest, PART_CLASS_END, &ignored, NULL).len + 1;
+        size_t len = str_cut(rest, SEGMENT_CLASS_END, &ignored, NULL).len + 1;
         size_t unit;
         uint32_t c = glob_character(s, *at, GLOB_URI, &unit);
         if (!glob_class_has(tidings_strn(rest.ptr, len), c, GLOB_URI)) {
@@ -483,13 +483,13 @@ static bool take_one(struct tidings_str part, size_t *p, struct tidings_str s, s
     return part.ptr[(*p)++] == s.ptr[(*at)++];
 }
 
-bool part_matches(struct tidings_str part, struct tidings_str segment)
+bool segment_matches(struct tidings_str part, struct tidings_str segment)
 {
     size_t p = 0, at = 0;
     size_t last = SIZE_MAX, last_end = 0; /* the last repeated wildcard, and where it ends now */
     while (p < part.len || at < segment.len) {
         if (p < part.len && is_repeated(part.ptr[p])) {
-            bool some = part.ptr[p] != PART_STAR;
+            bool some = part.ptr[p] != SEGMENT_STAR;
             if (!some || can_take(part.ptr[p], segment, at)) {
                 at += some ? glob_unit_length(segment, at) : 0;
                 last = p++;
@@ -509,35 +509,35 @@ bool part_matches(struct tidings_str part, struct tidings_str segment)
     return true;
 }
 
-size_t part_head(struct tidings_str part)
+size_t segment_head(struct tidings_str part)
 {
     size_t n = 0;
-    while (n < part.len && !part_is_mark(part.ptr[n])) {
+    while (n < part.len && !segment_is_mark(part.ptr[n])) {
         n++;
     }
     return n;
 }
 
-size_t part_tail(struct tidings_str part)
+size_t segment_tail(struct tidings_str part)
 {
     size_t n = 0;
-    while (n < part.len && !part_is_mark(part.ptr[part.len - 1 - n])) {
+    while (n < part.len && !segment_is_mark(part.ptr[part.len - 1 - n])) {
         n++;
     }
     return n;
 }
 
-struct tidings_str part_inner(struct tidings_str part)
+struct tidings_str segment_inner(struct tidings_str part)
 {
     struct tidings_str best = STR_EMPTY;
-    for (size_t at = part_head(part); at < part.len;) {
-        if (part.ptr[at] == PART_CLASS) {
+    for (size_t at = segment_head(part); at < part.len;) {
+        if (part.ptr[at] == SEGMENT_CLASS) {
             struct tidings_str ignored;
-            at += str_cut(str_skip(part, at), PART_CLASS_END, &ignored, NULL).len;
+            at += str_cut(str_skip(part, at), SEGMENT_CLASS_END, &ignored, NULL).len;
         }
         at++;
         struct tidings_str rest = str_skip(part, at);
-        size_t len = part_head(rest);
+        size_t len = segment_head(rest);
         if (len > best.len && len < rest.len) {
             best = tidings_strn(rest.ptr, len);
         }
@@ -980,23 +980,23 @@ static size_t mark_glob(struct pattern_plan *plan, struct tidings_str p, enum gl
             len += t.next - at;
             break;
         case GLOB_ANY_ONE:
-            plan->text[len++] = PART_ANY;
+            plan->text[len++] = SEGMENT_ANY;
             break;
         case GLOB_CLASS:
             memcpy(plan->text + len, p.ptr + at, t.next - at);
-            plan->text[len] = PART_CLASS;
+            plan->text[len] = SEGMENT_CLASS;
             len += t.next - at;
-            plan->text[len - 1] = PART_CLASS_END;
+            plan->text[len - 1] = SEGMENT_CLASS_END;
             break;
         case GLOB_STAR:
-            plan->text[len++] = PART_STAR;
+            plan->text[len++] = SEGMENT_STAR;
             break;
         case GLOB_STAR_STAR:
             if (!is_whole_segment(p, at, t.next)) {
-                plan->text[len++] = PART_REST;
+                plan->text[len++] = SEGMENT_REST;
                 return len;
             }
-            plan->text[len++] = PART_LOOP;
+            plan->text[len++] = SEGMENT_LOOP;
             break;
         }
         at = t.next;
@@ -1053,11 +1053,11 @@ static void mark_variable(struct template_reader *r, char *out, char separator)
         out[r->len++] = separator;
     }
     if (!is_sound || (exploded && separator == '/')) {
-        out[r->len++] = PART_REST;
+        out[r->len++] = SEGMENT_REST;
     } else if (r->in_query) {
-        out[r->len++] = PART_PARAMETER;
+        out[r->len++] = SEGMENT_PARAMETER;
     } else {
-        out[r->len++] = PART_VALUE;
+        out[r->len++] = SEGMENT_VALUE;
     }
 }
 
@@ -1069,7 +1069,7 @@ static bool mark_expression(struct template_reader *r, char *out)
         op = r->text.ptr[r->at];
     }
     if (strchr("+#;?&", op)) {
-        out[r->len++] = PART_REST;
+        out[r->len++] = SEGMENT_REST;
         return false;
     }
     char separator = ',', lead = '\0';
@@ -1080,7 +1080,7 @@ static bool mark_expression(struct template_reader *r, char *out)
     for (;;) {
         mark_variable(r, out, lead);
         lead = separator;
-        if (out[r->len - 1] == PART_REST) {
+        if (out[r->len - 1] == SEGMENT_REST) {
             return false;
         }
         if (r->at == r->text.len) {
@@ -1149,23 +1149,23 @@ static size_t add_runs(struct pattern_plan *plan, size_t start, size_t stop, siz
 }
 
 /* The segment with wildcards at `start`; returns where the next one begins, or `len` + 1. */
-static size_t add_part(struct pattern_plan *plan, size_t start, size_t len)
+static size_t plan_add_segment(struct pattern_plan *plan, size_t start, size_t len)
 {
     struct tidings_str ignored;
     struct tidings_str segment =
         str_cut(tidings_strn(plan->text + start, len - start), '/', &ignored, NULL);
     bool is_last = start + segment.len == len;
-    if (memchr(segment.ptr, PART_REST, segment.len)) {
-        add_step(plan, PLAN_REST, segment.ptr, part_head(segment), 0);
+    if (memchr(segment.ptr, SEGMENT_REST, segment.len)) {
+        add_step(plan, PLAN_REST, segment.ptr, segment_head(segment), 0);
         return len + 1;
     }
-    if (segment.ptr[0] == PART_LOOP) {
+    if (segment.ptr[0] == SEGMENT_LOOP) {
         /* Two in a row mean no more than one. */
         if (is_last || plan->count == 0 || plan->steps[plan->count - 1].kind != PLAN_LOOP) {
             add_step(plan, is_last ? PLAN_ALL : PLAN_LOOP, segment.ptr, 0, 0);
         }
     } else {
-        add_step(plan, is_last ? PLAN_PART_END : PLAN_PART, segment.ptr, segment.len, 1);
+        add_step(plan, is_last ? PLAN_SEGMENT_END : PLAN_SEGMENT, segment.ptr, segment.len, 1);
     }
     return start + segment.len + 1;
 }
@@ -1177,21 +1177,21 @@ static int pattern_plan_cut(struct pattern_plan *plan, size_t len, struct tiding
     size_t at = 0, loops = 0;
     while (at <= len) {
         size_t mark = at;
-        while (mark < len && !part_is_mark(plan->text[mark])) {
+        while (mark < len && !segment_is_mark(plan->text[mark])) {
             mark++;
         }
         at = add_runs(plan, at, mark, len);
         if (mark == len) {
             break;
         }
-        at = add_part(plan, at, len);
+        at = plan_add_segment(plan, at, len);
         const struct plan_step *step = &plan->steps[plan->count - 1];
         loops += step->kind == PLAN_LOOP;
-        if (step->text.len > PLAN_MAX_PART && step->kind != PLAN_RUN) {
+        if (step->text.len > PLAN_MAX_SEGMENT && step->kind != PLAN_RUN) {
             return tidings_fail(err, TIDINGS_E_INVALID,
                                 "pattern refused: a segment with wildcards of %zu bytes, at most "
                                 "%u accepted",
-                                step->text.len, PLAN_MAX_PART);
+                                step->text.len, PLAN_MAX_SEGMENT);
         }
         if (loops > PLAN_MAX_LOOPS) {
             return tidings_fail(err, TIDINGS_E_INVALID, "pattern refused: '**' more than %u times",
@@ -1229,7 +1229,7 @@ int plan_glob(struct pattern_plan *plan, struct tidings_str pattern, bool questi
         return rc;
     }
     size_t len = mark_glob(plan, pattern, question ? GLOB_URI_Q : GLOB_URI);
-    plan->exact = len == 0 || plan->text[len - 1] != PART_REST;
+    plan->exact = len == 0 || plan->text[len - 1] != SEGMENT_REST;
     return pattern_plan_cut(plan, len, err);
 }
 

@@ -93,30 +93,30 @@ size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES]);
  */
 
 enum {
-    PART_STAR = 1,      /* any characters, maybe none */
-    PART_VALUE = 2,     /* one or more characters, no '?' */
-    PART_PARAMETER = 3, /* one or more characters, no '?' and no '&' */
-    PART_ANY = 4,       /* one character */
-    PART_CLASS = 5,     /* one character of the class up to PART_CLASS_END */
-    PART_CLASS_END = 6,
-    PART_LOOP = 7, /* in a plan only: any number of segments */
-    PART_REST = 8, /* in a plan only: whatever follows */
-    PART_MAX_MARK = 8,
+    SEGMENT_STAR = 1,      /* any characters, maybe none */
+    SEGMENT_VALUE = 2,     /* one or more characters, no '?' */
+    SEGMENT_PARAMETER = 3, /* one or more characters, no '?' and no '&' */
+    SEGMENT_ANY = 4,       /* one character */
+    SEGMENT_CLASS = 5,     /* one character of the class up to SEGMENT_CLASS_END */
+    SEGMENT_CLASS_END = 6,
+    SEGMENT_LOOP = 7, /* in a plan only: any number of segments */
+    SEGMENT_REST = 8, /* in a plan only: whatever follows */
+    SEGMENT_MAX_MARK = 8,
 };
 
-static inline bool part_is_mark(char c)
+static inline bool segment_is_mark(char c)
 {
-    return c > 0 && c <= PART_MAX_MARK;
+    return c > 0 && c <= SEGMENT_MAX_MARK;
 }
 
 /* Does the whole of `segment`, a piece of a canonical URI without '/', match? At most
  * part × segment steps. */
-bool part_matches(struct tidings_str part, struct tidings_str segment);
+bool segment_matches(struct tidings_str part, struct tidings_str segment);
 /* Bytes of the literal a part begins with, and of the one it ends with. */
-size_t part_head(struct tidings_str part);
-size_t part_tail(struct tidings_str part);
+size_t segment_head(struct tidings_str part);
+size_t segment_tail(struct tidings_str part);
 /* The longest literal between two wildcards; empty when there is none. */
-struct tidings_str part_inner(struct tidings_str part);
+struct tidings_str segment_inner(struct tidings_str part);
 
 /* -------------------------------------------------------------------------------------------------
  * A plan: a glob or a template as steps from segment to segment, for an index over many.
@@ -126,21 +126,21 @@ struct tidings_str part_inner(struct tidings_str part);
  * pattern matches at least what the pattern matches; when it is exact, nothing else.
  */
 
-#define PLAN_MAX_RUN 32u    /* segments of one run; longer ones become several */
-#define PLAN_MAX_LOOPS 8u   /* `**` of one pattern */
-#define PLAN_MAX_PART 1024u /* bytes of one segment with wildcards */
+#define PLAN_MAX_RUN 32u       /* segments of one run; longer ones become several */
+#define PLAN_MAX_LOOPS 8u      /* `**` of one pattern */
+#define PLAN_MAX_SEGMENT 1024u /* bytes of one segment with wildcards */
 /* Each wildcard ends a part or a loop, with a run before it; runs are cut at their maximum. */
 #define PLAN_MAX_STEPS (2 * GLOB_MAX_WILDCARDS + 2 + URI_MAX / PLAN_MAX_RUN)
 
 enum plan_kind {
-    PLAN_RUN,  /* `text`: `segments` literal segments, each with the slash behind it */
-    PLAN_PART, /* `text`: a segment with wildcards (see above), a slash behind it */
-    PLAN_LOOP, /* any number of segments, each with a slash behind it */
+    PLAN_RUN,     /* `text`: `segments` literal segments, each with the slash behind it */
+    PLAN_SEGMENT, /* `text`: a segment with wildcards (see above), a slash behind it */
+    PLAN_LOOP,    /* any number of segments, each with a slash behind it */
     /* These end the plan. */
-    PLAN_END,      /* `text`: `segments` literal segments, then the end */
-    PLAN_PART_END, /* `text`: a segment with wildcards, then the end */
-    PLAN_ALL,      /* anything */
-    PLAN_REST,     /* `text`, then anything; never exact */
+    PLAN_END,         /* `text`: `segments` literal segments, then the end */
+    PLAN_SEGMENT_END, /* `text`: a segment with wildcards, then the end */
+    PLAN_ALL,         /* anything */
+    PLAN_REST,        /* `text`, then anything; never exact */
 };
 
 struct plan_step {

@@ -138,7 +138,7 @@ static int rpc_refuse(struct tidings_error *err, const char *why)
 }
 
 /* NULL, or what is wrong with this id. */
-static const char *judge_id(const struct json *id)
+static const char *check_id(const struct json *id)
 {
     if (jv_is(id, JV_INT)) {
         return NULL;
@@ -199,7 +199,7 @@ int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *
     if (is_error && jv_is(id, JV_NULL)) {
         id = NULL; /* JSON-RPC 2.0 §5: the other side could not tell which request failed */
     }
-    const char *bad_id = id ? judge_id(id) : NULL;
+    const char *bad_id = id ? check_id(id) : NULL;
     if (!bad_id) {
         out->id = id;
     }

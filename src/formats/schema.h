@@ -32,7 +32,7 @@ struct schema_document {
 /* Zero in a limit stands for its default. */
 struct schema_options {
     bool assert_format; /* date-time date time email hostname ipv4 ipv6 uri uri-reference uuid
-                           json-pointer regex */
+                         * json-pointer regex */
     const struct schema_document *documents;
     size_t n_documents;
     unsigned max_depth;       /* nesting of a schema; and schema within schema while judging */
@@ -82,7 +82,7 @@ enum schema_verdict {
     SCHEMA_NOT_VALID,
     SCHEMA_GAVE_UP,
 };
-enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
+enum schema_verdict schema_check_within(const struct json_schema *s, struct json *instance,
                                         struct schema_error *ret_error, uint64_t *steps);
 uint64_t schema_max_steps(const struct json_schema *s);
 

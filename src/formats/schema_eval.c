@@ -255,7 +255,7 @@ static bool eval_name(struct eval *e, const struct at *at, const struct node *no
     return eval_run(e, &next);
 }
 
-enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
+enum schema_verdict schema_check_within(const struct json_schema *s, struct json *instance,
                                         struct schema_error *ret_error, uint64_t *steps)
 {
     struct eval e = {.schema = s, .error = ret_error, .steps = *steps};
@@ -276,7 +276,7 @@ bool schema_validate(const struct json_schema *s, struct json *instance,
                      struct schema_error *ret_error)
 {
     uint64_t steps = s->limits.max_steps;
-    return schema_judge_within(s, instance, ret_error, &steps) == SCHEMA_VALID;
+    return schema_check_within(s, instance, ret_error, &steps) == SCHEMA_VALID;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -848,7 +848,7 @@ static bool is_additional(struct eval *e, const struct at *at, const struct rule
 }
 
 /* The i-th member, which nothing named: refused, or judged by the schema for such. */
-static bool judge_leftover(struct eval *e, const struct at *at, const struct rule *rule,
+static bool check_leftover(struct eval *e, const struct at *at, const struct rule *rule,
                            struct json *member, size_t i)
 {
     bool ok = is_refusal(rule) ? eval_fail(e, at, rule, "property '%.*s' is not allowed",
@@ -869,7 +869,7 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
             ok = !e->is_over;
             continue;
         }
-        ok = judge_leftover(e, at, rule, m, i);
+        ok = check_leftover(e, at, rule, m, i);
     }
     return ok;
 }
@@ -883,7 +883,7 @@ bool check_unevaluated_properties(struct eval *e, const struct at *at, const str
         if (marks_has(at->marks, i)) {
             continue;
         }
-        ok = judge_leftover(e, at, rule, m, i);
+        ok = check_leftover(e, at, rule, m, i);
     }
     return ok;
 }

@@ -283,8 +283,8 @@ bool access_is_operator(const struct principal *principal)
     return access_writes(principal, STR(ACCESS_OPERATOR_URI));
 }
 
-bool access_hears(const struct principal *principal, struct tidings_str uri,
-                  struct tidings_str target, uint64_t seq)
+bool access_may_notify(const struct principal *principal, struct tidings_str uri,
+                       struct tidings_str target, uint64_t seq)
 {
     if (owned_uri_is(uri)) {
         return owned_uri_is_of(uri, principal);
@@ -293,12 +293,12 @@ bool access_hears(const struct principal *principal, struct tidings_str uri,
         return true;
     }
     struct access_class *class = principal->class;
-    if (class->judged_seq != seq) {
-        class->judged = access_subscribes(principal, uri) &&
-                        (target.len == 0 || access_subscribes(principal, target));
-        class->judged_seq = seq;
+    if (class->decided_seq != seq) {
+        class->decided = access_subscribes(principal, uri) &&
+                         (target.len == 0 || access_subscribes(principal, target));
+        class->decided_seq = seq;
     }
-    return class->judged;
+    return class->decided;
 }
 
 bool access_shows_from(const struct principal *principal, struct tidings_str uri, uint64_t seq)

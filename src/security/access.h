@@ -69,8 +69,8 @@ struct access_class {
     unsigned refs;
     struct principals *all; /* NULL: they are gone */
     struct list link;       /* in all->classes */
-    uint64_t judged_seq;    /* the change asked about last … */
-    bool judged;            /* … and the answer; */
+    uint64_t decided_seq;   /* the change asked about last … */
+    bool decided;           /* … and the answer; */
     uint64_t from_seq;      /* the same about where something moved from */
     bool shows_from;
     uint64_t list_notified_ms; /* when list_changed was last written to its members; 0: never */
@@ -116,8 +116,8 @@ static inline bool access_is_full(const struct principal *principal)
 /* Returns true if the principal may be notified of a change of `uri`, a link to `target` (empty: no
  * link). Call it on the worker, as often as necessary: it compares patterns once per change, which
  * `seq` identifies, and class. */
-bool access_hears(const struct principal *principal, struct tidings_str uri,
-                  struct tidings_str target, uint64_t seq);
+bool access_may_notify(const struct principal *principal, struct tidings_str uri,
+                       struct tidings_str target, uint64_t seq);
 /* Returns true if the principal may learn the other URI of a move, in the same way. */
 bool access_shows_from(const struct principal *principal, struct tidings_str uri, uint64_t seq);
 

@@ -12,7 +12,7 @@
 #include "formats/http.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -160,9 +160,9 @@ uint64_t share_reserve(uint64_t most)
 
 /* What the account may hold without the reserve. */
 static uint64_t share_of_account(const struct limit_counters *counters, uint64_t most,
-                                 const struct allowance *account)
+                                 const struct client_account *account)
 {
-    return !account || allowance_is_whole(account) ? most : share_part(counters, most);
+    return !account || client_account_is_whole(account) ? most : share_part(counters, most);
 }
 
 static bool share_is_operator(const struct share_taker *who)
@@ -186,39 +186,40 @@ bool share_is_over(const struct limit_counters *counters, enum limit limit, uint
                    const struct share_taker *who)
 {
     uint64_t all = __atomic_load_n(&counters->in_use[limit], __ATOMIC_RELAXED);
-    uint64_t own =
-        who->account ? __atomic_load_n(allowance_held(who->account, limit), __ATOMIC_RELAXED) : 0;
+    uint64_t own = who->account
+                       ? __atomic_load_n(client_account_used(who->account, limit), __ATOMIC_RELAXED)
+                       : 0;
     return most > 0 && !share_fits(counters, most, who, own, all);
 }
 
 void share_add(struct limit_counters *counters, enum limit limit, size_t n,
-               struct allowance *account)
+               struct client_account *account)
 {
     __atomic_add_fetch(&counters->in_use[limit], n, __ATOMIC_RELAXED);
     if (account) {
-        allowance_ref(account);
-        __atomic_add_fetch(allowance_held(account, limit), n, __ATOMIC_RELAXED);
+        client_account_ref(account);
+        __atomic_add_fetch(client_account_used(account, limit), n, __ATOMIC_RELAXED);
     }
 }
 
 void share_give(struct limit_counters *counters, enum limit limit, size_t n,
-                struct allowance *account)
+                struct client_account *account)
 {
     __atomic_sub_fetch(&counters->in_use[limit], n, __ATOMIC_RELAXED);
     if (account) {
-        __atomic_sub_fetch(allowance_held(account, limit), n, __ATOMIC_RELAXED);
-        allowance_release(account);
+        __atomic_sub_fetch(client_account_used(account, limit), n, __ATOMIC_RELAXED);
+        client_account_release(account);
     }
 }
 
 bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most, size_t n,
                 const struct share_taker *who, struct refusal *why)
 {
-    size_t *held = who->account ? allowance_held(who->account, limit) : NULL;
+    size_t *held = who->account ? client_account_used(who->account, limit) : NULL;
     uint64_t all = __atomic_add_fetch(&counters->in_use[limit], n, __ATOMIC_RELAXED);
     uint64_t own = held ? __atomic_add_fetch(held, n, __ATOMIC_RELAXED) : 0;
     if (most == 0 || share_fits(counters, most, who, own, all)) {
-        allowance_ref(who->account);
+        client_account_ref(who->account);
         return true;
     }
     __atomic_sub_fetch(&counters->in_use[limit], n, __ATOMIC_RELAXED);
@@ -264,7 +265,7 @@ struct quotas {
     bool limits_remote, limits_local;
     struct shared_map *shared;
     struct shared_value *sweep_at; /* atomic; the last that might have been forgotten; NULL: none,
-                                      or somebody is looking */
+                                    * or somebody is looking */
 };
 
 static struct quota *quota_of_value(const struct shared_value *value)
@@ -571,7 +572,7 @@ bool output_book(struct output *output, size_t bytes, struct refusal *why)
     if (!share_take(counters, LIMIT_OUTPUT, counters->values[LIMIT_OUTPUT], bytes, &who, why)) {
         return false;
     }
-    allowance_release(output->account); /* `output` has one */
+    client_account_release(output->account); /* `output` has one */
     __atomic_fetch_add(&output->bytes, bytes, __ATOMIC_RELAXED);
     return true;
 }
@@ -607,19 +608,19 @@ void output_join(struct output *to, struct output *from)
     size_t bytes = output_booked(from);
     if (to->limit_counters && bytes > 0) {
         share_add(to->limit_counters, LIMIT_OUTPUT, bytes, to->account);
-        allowance_release(to->account); /* `to` has one */
+        client_account_release(to->account); /* `to` has one */
         __atomic_fetch_add(&to->bytes, bytes, __ATOMIC_RELAXED);
     }
     output_end(from);
 }
 
-void output_count(struct limit_counters *counters, struct allowance *account, uint32_t *booked,
+void output_count(struct limit_counters *counters, struct client_account *account, uint32_t *booked,
                   size_t held)
 {
     held = held < UINT32_MAX ? held : UINT32_MAX;
     if (held != *booked) {
         share_add(counters, LIMIT_OUTPUT, held - *booked, account); /* modulo 2^64 */
-        allowance_release(account);                                 /* the caller has one */
+        client_account_release(account);                            /* the caller has one */
         *booked = (uint32_t)held;
     }
 }

@@ -173,7 +173,7 @@ struct tidings_str refusal_json(const struct refusal *refusal, char out[REFUSAL_
  *     share_give(counters, LIMIT_CALLS, 1, who.account);
  */
 
-struct allowance;
+struct client_account;
 struct principal;
 
 #define SHARE_MIN 2u         /* smaller limits have no shares */
@@ -182,7 +182,7 @@ struct principal;
 
 /* Who takes. */
 struct share_taker {
-    struct allowance *account; /* borrowed; NULL: only the total counts */
+    struct client_account *account; /* borrowed; NULL: only the total counts */
     const struct principal *principal;
     bool is_operator; /* whoever the principal is */
 };
@@ -198,12 +198,12 @@ bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most
                 const struct share_taker *who, struct refusal *why);
 /* Takes `n` that cannot be refused, for example after a restart. */
 void share_add(struct limit_counters *counters, enum limit limit, size_t n,
-               struct allowance *account);
+               struct client_account *account);
 /* Returns true if `who` may take nothing more. */
 bool share_is_over(const struct limit_counters *counters, enum limit limit, uint64_t most,
                    const struct share_taker *who);
 void share_give(struct limit_counters *counters, enum limit limit, size_t n,
-                struct allowance *account);
+                struct client_account *account);
 
 /* -------------------------------------------------------------------------------------------------
  * The quota of a client: how many connections and sessions it has and may have, and how often it
@@ -273,9 +273,9 @@ void quota_close_session(struct quota *quota);
 /* The bytes booked for one answer. All zero: none, for no client. */
 struct output {
     struct limit_counters *limit_counters;
-    struct allowance *account; /* a reference */
-    size_t bytes;              /* atomic: other threads read it */
-    size_t text;               /* of them, for a text that grows */
+    struct client_account *account; /* a reference */
+    size_t bytes;                   /* atomic: other threads read it */
+    size_t text;                    /* of them, for a text that grows */
     bool is_operator;
 };
 
@@ -296,7 +296,7 @@ static inline size_t output_booked(const struct output *output)
 }
 
 /* Changes the booking of memory that exists from *booked to `held` bytes. It cannot be refused. */
-void output_count(struct limit_counters *counters, struct allowance *account, uint32_t *booked,
+void output_count(struct limit_counters *counters, struct client_account *account, uint32_t *booked,
                   size_t held);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "formats/json_write.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -178,11 +178,11 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms)
 #define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
 
 void principals_init(struct principals *all, struct loop *loop, struct quotas *quotas,
-                     struct allowances *allowances)
+                     struct client_accounts *client_accounts)
 {
     all->loop = loop;
     all->quotas = quotas;
-    all->allowances = allowances;
+    all->client_accounts = client_accounts;
     map_init(&all->by_key);
     list_init(&all->classes);
     all->next_expiry_ms = 0;
@@ -195,7 +195,7 @@ void principals_deinit(struct principals *all)
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
         quota_release(p->quota); /* which do not outlive the hub */
         p->quota = NULL;
-        allowance_release(p->account);
+        client_account_release(p->account);
         p->account = NULL;
     }
     principals_forget(all);
@@ -213,7 +213,7 @@ void principals_forget(struct principals *all)
         list_entry(it, struct access_class, link)->all = NULL;
         list_remove(it);
     }
-    principals_init(all, all->loop, all->quotas, all->allowances);
+    principals_init(all, all->loop, all->quotas, all->client_accounts);
 }
 
 static void principal_table_note_expiry(struct principals *all, const struct principal *p,
@@ -302,13 +302,13 @@ static void principal_table_find_limits(struct principals *all, struct principal
     bool is_shown = p->kind == PRINCIPAL_CERTIFICATE || p->kind == PRINCIPAL_TOKEN;
     uint64_t now = loop_now_ms(all->loop);
     struct buf name;
-    buf_init(&name, ALLOWANCE_NAME_MAX);
+    buf_init(&name, CLIENT_ACCOUNT_NAME_MAX);
     buf_putf(&name, "%s %s", principal_kind_name(p->kind), p->name.ptr);
     if (is_shown && !name.failed) {
         p->quota = quotas_find(all->quotas, buf_str(&name), now);
     }
     if (p->kind != PRINCIPAL_ANONYMOUS && !name.failed) {
-        p->account = allowances_find(all->allowances, buf_str(&name), now);
+        p->account = client_accounts_find(all->client_accounts, buf_str(&name), now);
     }
     buf_deinit(&name);
 }
@@ -403,7 +403,7 @@ void principal_unref(const struct principal *p)
             map_remove(&counted->all->by_key, counted->key);
         }
         quota_release(counted->quota);
-        allowance_release(counted->account);
+        client_account_release(counted->account);
         access_class_unref(counted->class);
         mem_free(counted);
     }

@@ -44,13 +44,13 @@
 struct access_class;
 struct access_rules;
 struct buf;
-struct allowances;
+struct client_accounts;
 struct loop;
 struct principals;
 struct quotas;
 struct jw;
 struct quota;
-struct allowance;
+struct client_account;
 
 /* How it was found out. Names of different kinds never mean the same. */
 enum principal_kind {
@@ -72,8 +72,8 @@ struct principal {
     unsigned refs;
     struct principals *all; /* the table it is in; NULL: removed, because the rules changed */
     struct tidings_str key;
-    struct quota *quota;       /* held; NULL: it is limited like whoever comes from where it does */
-    struct allowance *account; /* held; NULL: anonymous, or out of memory */
+    struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
+    struct client_account *account; /* held; NULL: anonymous, or out of memory */
 };
 
 struct principal_spec {
@@ -120,17 +120,17 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms);
 
 /* The table of a worker. */
 struct principals {
-    struct loop *loop;             /* whose time it is */
-    struct quotas *quotas;         /* of the whole server */
-    struct allowances *allowances; /* likewise */
-    struct access_rules *rules;    /* a reference; NULL: everybody may do everything */
+    struct loop *loop;                       /* whose time it is */
+    struct quotas *quotas;                   /* of the whole server */
+    struct client_accounts *client_accounts; /* likewise */
+    struct access_rules *rules;              /* a reference; NULL: everybody may do everything */
     struct map by_key;
     struct list classes;    /* struct access_class (security/access.h) */
     int64_t next_expiry_ms; /* nobody expires before; 0: nobody ever */
 };
 
 void principals_init(struct principals *all, struct loop *loop, struct quotas *quotas,
-                     struct allowances *allowances);
+                     struct client_accounts *client_accounts);
 void principals_deinit(struct principals *all); /* those that are still held lose their place */
 /* From now on everybody is another: those who are there lose their place (principal_renew). */
 void principals_forget(struct principals *all);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread with a loop, which its requests are on: tokens come as letters, and go to the keys of
+ * A thread with a loop, which its requests are on: tokens come as messages, and go to the keys of
  * their issuer or to introspection.
  */
 #include "security/remote_auth.h"
@@ -671,12 +671,12 @@ struct remote {
     bool is_running;
 };
 
-/* ---- letters --------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-static void deliver_token(struct letter *letter, void *owner)
+static void deliver_token(struct thread_message *message, void *owner)
 {
     struct remote *r = owner;
-    struct pending_token *p = list_entry(letter, struct pending_token, letter);
+    struct pending_token *p = list_entry(message, struct pending_token, message);
     if (p->verdict.need == VERDICT_NEEDS_KEYS) {
         key_source_ask(r->sources[p->verdict.issuer], p);
     } else {
@@ -684,19 +684,19 @@ static void deliver_token(struct letter *letter, void *owner)
     }
 }
 
-static void drop_token(struct letter *letter)
+static void drop_token(struct thread_message *message)
 {
-    pending_token_destroy(list_entry(letter, struct pending_token, letter));
+    pending_token_destroy(list_entry(message, struct pending_token, message));
 }
 
 void remote_ask(struct remote *r, struct pending_token *p)
 {
-    p->letter.deliver = deliver_token;
-    p->letter.drop = drop_token;
-    mailbox_send(r->mailbox, &p->letter);
+    p->message.deliver = deliver_token;
+    p->message.drop = drop_token;
+    mailbox_send(r->mailbox, &p->message);
 }
 
-static void deliver_refresh(struct letter *letter, void *owner)
+static void deliver_refresh(struct thread_message *message, void *owner)
 {
     struct remote *r = owner;
     for (size_t i = 0; i < AUTH_ISSUERS_MAX; i++) {
@@ -704,22 +704,22 @@ static void deliver_refresh(struct letter *letter, void *owner)
             key_source_refresh(r->sources[i]);
         }
     }
-    letter->drop(letter);
+    message->drop(message);
 }
 
-static void drop_letter(struct letter *letter)
+static void drop_message(struct thread_message *message)
 {
-    mem_free(letter);
+    mem_free(message);
 }
 
 void remote_refresh(struct remote *r)
 {
-    struct letter *letter = mem_zalloc(sizeof(*letter));
-    if (letter) { /* otherwise they become new with their age */
-        list_init(&letter->link);
-        letter->deliver = deliver_refresh;
-        letter->drop = drop_letter;
-        mailbox_send(r->mailbox, letter);
+    struct thread_message *message = mem_zalloc(sizeof(*message));
+    if (message) { /* otherwise they become new with their age */
+        list_init(&message->link);
+        message->deliver = deliver_refresh;
+        message->drop = drop_message;
+        mailbox_send(r->mailbox, message);
     }
 }
 

@@ -25,7 +25,7 @@ static struct pending_token *pending_token_create(struct mailbox *mailbox, struc
     if (!p) {
         return NULL;
     }
-    list_init(&p->letter.link);
+    list_init(&p->message.link);
     list_init(&p->waiting);
     list_init(&p->link);
     p->mailbox = mailbox_ref(mailbox);
@@ -41,24 +41,24 @@ void pending_token_destroy(struct pending_token *p)
     mem_free_secret(p, sizeof(*p) + p->token_len);
 }
 
-static void pending_token_drop(struct letter *letter)
+static void pending_token_drop(struct thread_message *message)
 {
-    pending_token_destroy(list_entry(letter, struct pending_token, letter));
+    pending_token_destroy(list_entry(message, struct pending_token, message));
 }
 
-static void pending_token_deliver(struct letter *letter, void *owner)
+static void pending_token_deliver(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct pending_token *p = list_entry(letter, struct pending_token, letter);
+    struct pending_token *p = list_entry(message, struct pending_token, message);
     p->on_return(p);
     pending_token_destroy(p);
 }
 
 void pending_token_return(struct pending_token *p)
 {
-    p->letter.deliver = pending_token_deliver;
-    p->letter.drop = pending_token_drop;
-    mailbox_send(p->mailbox, &p->letter);
+    p->message.deliver = pending_token_deliver;
+    p->message.drop = pending_token_drop;
+    mailbox_send(p->mailbox, &p->message);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * A bearer token that a worker's cache could not verify at once: a letter to the thread that
+ * A bearer token that a worker's cache could not verify at once: a message to the thread that
  * fetches (security/remote_auth.h), and back. Until it has come back, the cache touches only its
  * own fields, and the thread only the others. It is freed when it has come back (or with the
  * mailbox, when that cannot deliver it any more), also when it was cancelled meanwhile.
@@ -32,7 +32,7 @@ struct token_cache;
 typedef void (*auth_answer_fn)(void *user, const struct auth_answer *answer);
 
 struct pending_token {
-    struct letter letter;
+    struct thread_message message;
     struct mailbox *mailbox; /* of the cache's thread; a reference */
     /* On the cache's thread, once it has come back; the token is destroyed after it. */
     void (*on_return)(struct pending_token *p);

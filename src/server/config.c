@@ -586,7 +586,7 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
     return 0;
 }
 
-bool config_is_given(const struct config *c, const char *name)
+bool config_is_set(const struct config *c, const char *name)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
     return row && c->origins[row_index(row)].source != CONFIG_DEFAULT;
@@ -613,7 +613,7 @@ bool config_wants_http(const struct config *c)
 {
     bool has_other =
         c->stdio || c->tcp.count > 0 || c->unix_sockets.count > 0 || c->http_unix.count > 0;
-    return !has_other || config_is_given(c, "http");
+    return !has_other || config_is_set(c, "http");
 }
 
 static int put_address(struct buf *out, const struct config_address *a)

@@ -225,7 +225,7 @@ bool config_store_is_shared(const struct config *c);
 /* Who watches what is mounted at `uri`, or around it, as far as the configuration names it. */
 enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri);
 /* Did anybody set that row? */
-bool config_is_given(const struct config *c, const char *name);
+bool config_is_set(const struct config *c, const char *name);
 /* Does what the file says of it not count, because somebody said something else before? */
 bool config_is_beyond_file(const struct config *c, const char *name);
 /* HTTP is served when an address for it was given, or no other listener was named. */

@@ -872,7 +872,7 @@ int config_load_file(struct config *c, const char *path, enum tidings_file_from 
 
 /* Foreign names below our prefix are normal (an orchestrator sets TIDINGS_PORT, a user
  * TIDINGS_HOME), so only what is nearly one of ours is taken for a slip. */
-static int judge_foreign(struct tidings_str name, struct tidings_error *err)
+static int check_foreign(struct tidings_str name, struct tidings_error *err)
 {
     if (str_eq(name, STR("TIDINGS_SERVER")) || str_eq(name, STR("TIDINGS_TOKEN")) ||
         str_eq(name, STR("TIDINGS_LAUNCHED"))) {
@@ -919,7 +919,7 @@ int config_load_env(struct config *c, char *const *environment, struct tidings_e
             continue;
         }
         const struct config_row *row = config_find(name, CONFIG_AS_VARIABLE);
-        int rc = row ? take_variable(c, row, value.ptr, err) : judge_foreign(name, err);
+        int rc = row ? take_variable(c, row, value.ptr, err) : check_foreign(name, err);
         if (rc < 0) {
             return rc;
         }

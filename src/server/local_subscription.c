@@ -3,7 +3,7 @@
  * A subscription of the embedding program: a subscriber on the first worker that is called instead
  * of written to. Made and ended on that worker's thread; what is left ends with the server.
  *
- * It is held twice: by the program, until it ends it, and by the server: as a letter on its way to
+ * It is held twice: by the program, until it ends it, and by the server: as a message on its way to
  * the worker, then as a subscriber. So the handle stays good when the server is done with it, and
  * the other way round. The list of all of them is for the server's end, when no thread is left but
  * its own; until then a mutex guards it.
@@ -22,7 +22,7 @@
 
 struct inproc_subscription {
     struct tidings_subscription base;
-    struct letter begin, end;
+    struct thread_message begin, end;
     struct inproc_subscriptions *all;
     struct list link;                     /* among all */
     unsigned refs;                        /* atomic */
@@ -59,8 +59,8 @@ static void inproc_unref(struct inproc_subscription *inproc)
 
 /* ---- being told ------------------------------------------------------------------------------ */
 
-static void inproc_tell_state(struct inproc_subscription *inproc, enum tidings_state state,
-                              struct tidings_str reason)
+static void inproc_notify_state(struct inproc_subscription *inproc, enum tidings_state state,
+                                struct tidings_str reason)
 {
     struct tidings_state_event event = {
         .state = state,
@@ -78,14 +78,14 @@ static void inproc_on_update(struct subscriber *subscriber, const struct dialect
 {
     struct inproc_subscription *inproc = subscriber->owner;
     if (u->suspended) {
-        inproc_tell_state(inproc, TIDINGS_STATE_LOST,
-                          STR("its filter took too long too often: nothing more will come"));
+        inproc_notify_state(inproc, TIDINGS_STATE_LOST,
+                            STR("its filter took too long too often: nothing more will come"));
         return;
     }
     struct tidings_update update = {
         .subscription = &inproc->base,
-        .uri = u->change ? u->change->uri : subscription_spelled(sub),
-        .subscribed_uri = subscription_spelled(sub),
+        .uri = u->change ? u->change->uri : subscription_as_requested(sub),
+        .subscribed_uri = subscription_as_requested(sub),
         .metadata = u->change ? change_metadata_object(u->change) : STR_EMPTY,
         .value = u->value_json,
         .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
@@ -104,14 +104,14 @@ static void inproc_on_update(struct subscriber *subscriber, const struct dialect
 static void inproc_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     (void)at;
-    if (!s->pending.listen) {
+    if (!s->pending.group) {
         return; /* it ended meanwhile */
     }
     if (s->items[0].refused) {
-        inproc_tell_state(s->user, TIDINGS_STATE_REFUSED,
-                          tidings_str(s->items[0].stat.base.err.text));
+        inproc_notify_state(s->user, TIDINGS_STATE_REFUSED,
+                            tidings_str(s->items[0].stat.base.err.text));
     } else {
-        inproc_tell_state(s->user, TIDINGS_STATE_WATCHING, s->items[0].warning);
+        inproc_notify_state(s->user, TIDINGS_STATE_WATCHING, s->items[0].warning);
     }
 }
 
@@ -124,7 +124,7 @@ static void inproc_gone(struct subscriber *subscriber)
 
 static void inproc_disconnect(struct subscriber *subscriber)
 {
-    inproc_tell_state(subscriber->owner, TIDINGS_STATE_ENDED, STR_EMPTY);
+    inproc_notify_state(subscriber->owner, TIDINGS_STATE_ENDED, STR_EMPTY);
     subscriber_destroy(subscriber);
 }
 
@@ -136,20 +136,21 @@ static const struct subscriber_ops inproc_subscriber_ops = {
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void inproc_subscribe(struct letter *letter, void *owner)
+static void inproc_subscribe(struct thread_message *message, void *owner)
 {
     struct worker *worker = owner;
-    struct inproc_subscription *inproc = list_entry(letter, struct inproc_subscription, begin);
+    struct inproc_subscription *inproc = list_entry(message, struct inproc_subscription, begin);
     struct subscriber *subscriber = subscriber_create(worker, NULL);
-    struct listen *listen = subscriber ? listen_create(subscriber, STR_EMPTY) : NULL;
-    struct subscribe_batch *s = listen ? subscribe_batch_create(listen, 1) : NULL;
+    struct subscription_group *group =
+        subscriber ? subscription_group_create(subscriber, STR_EMPTY) : NULL;
+    struct subscribe_batch *s = group ? subscribe_batch_create(group, 1) : NULL;
     struct subscribe_item *w = s ? &s->items[0] : NULL;
     if (w) { /* it may be under way for longer than the subscription lives */
-        w->spelled = arena_dup(&s->arena, tidings_strn(inproc->uri, inproc->uri_len));
+        w->as_requested = arena_dup(&s->arena, tidings_strn(inproc->uri, inproc->uri_len));
         w->kept = jv_ref(inproc->options);
     }
-    if (!w || !w->spelled.ptr) {
-        inproc_tell_state(inproc, TIDINGS_STATE_REFUSED, STR("out of memory"));
+    if (!w || !w->as_requested.ptr) {
+        inproc_notify_state(inproc, TIDINGS_STATE_REFUSED, STR("out of memory"));
         if (s) {
             subscribe_batch_free(s);
         }
@@ -162,7 +163,7 @@ static void inproc_subscribe(struct letter *letter, void *owner)
     subscriber->owner = inproc;
     subscriber->ops = &inproc_subscriber_ops;
     subscriber_set_sink(subscriber, &inproc->sink);
-    listen->is_open = true;
+    group->is_open = true;
     struct tidings_error err;
     options_init(&w->options);
     if (options_read(&w->options, inproc->options, false, &err) < 0) {
@@ -176,39 +177,39 @@ static void inproc_subscribe(struct letter *letter, void *owner)
 }
 
 /* The hub knows the workers. */
-static void inproc_begin_on_hub(struct letter *letter, void *owner)
+static void inproc_begin_on_hub(struct thread_message *message, void *owner)
 {
-    letter->deliver = inproc_subscribe;
-    hub_forward(owner, letter);
+    message->deliver = inproc_subscribe;
+    hub_forward(owner, message);
 }
 
-static void inproc_begin_drop(struct letter *letter)
+static void inproc_begin_drop(struct thread_message *message)
 {
-    inproc_unref(list_entry(letter, struct inproc_subscription, begin));
+    inproc_unref(list_entry(message, struct inproc_subscription, begin));
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void inproc_end_drop(struct letter *letter)
+static void inproc_end_drop(struct thread_message *message)
 {
-    inproc_unref(list_entry(letter, struct inproc_subscription, end));
+    inproc_unref(list_entry(message, struct inproc_subscription, end));
 }
 
-/* The letter that began it was delivered before, or dropped. */
-static void inproc_end_now(struct letter *letter, void *owner)
+/* The message that began it was delivered before, or dropped. */
+static void inproc_end_now(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct inproc_subscription *inproc = list_entry(letter, struct inproc_subscription, end);
+    struct inproc_subscription *inproc = list_entry(message, struct inproc_subscription, end);
     if (inproc->subscriber) {
         inproc_disconnect(inproc->subscriber);
     }
     inproc_unref(inproc);
 }
 
-static void inproc_end_on_hub(struct letter *letter, void *owner)
+static void inproc_end_on_hub(struct thread_message *message, void *owner)
 {
-    letter->deliver = inproc_end_now;
-    hub_forward(owner, letter);
+    message->deliver = inproc_end_now;
+    hub_forward(owner, message);
 }
 
 static void inproc_end(struct tidings_subscription *base)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Subscriptions that the embedding program makes itself, without a connection
- * (tidings_server_subscribe). Each is a subscriber on the first worker; letters about them go by
+ * (tidings_server_subscribe). Each is a subscriber on the first worker; messages about them go by
  * way of the hub, which knows the workers, and wait there until the server runs.
  */
 #ifndef SERVER_LOCAL_SUBSCRIPTION_H

@@ -19,7 +19,7 @@
 #include "engine/engine.h"
 #include "engine/protocol/method.h"
 #include "engine/shared.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "server/server.h"
 #include "server/server_internal.h"
@@ -132,7 +132,7 @@ struct metrics_ask {
 
 static void metrics_process(struct metrics_text *m, struct tidings_server *s)
 {
-    struct process_figures p;
+    struct process_stats p;
     process_probe_read(&s->admin.process, &p);
     metrics_begin(m, METRICS_COUNTER, "process_cpu_seconds", "Time of all CPUs.");
     metrics_put_seconds(m, NULL, p.cpu_us);
@@ -170,7 +170,7 @@ static void metrics_tasks(struct metrics_text *m, struct tidings_server *s)
     }
 }
 
-static void metrics_clients(struct metrics_text *m, const struct figures *f,
+static void metrics_clients(struct metrics_text *m, const struct server_stats *f,
                             const struct limit_counters *limits)
 {
     static const char *const kinds[] = {
@@ -200,7 +200,7 @@ static void metrics_clients(struct metrics_text *m, const struct figures *f,
                     f->all.bytes_out);
 }
 
-static void metrics_delivery(struct metrics_text *m, const struct figures *f)
+static void metrics_delivery(struct metrics_text *m, const struct server_stats *f)
 {
     const struct worker_stats *w = &f->all.stats;
     char worker[32];
@@ -256,7 +256,7 @@ static void metrics_operations(struct metrics_text *m, const struct operations *
     }
 }
 
-static void metrics_refusals(struct metrics_text *m, const struct figures *f,
+static void metrics_refusals(struct metrics_text *m, const struct server_stats *f,
                              const struct limit_counters *limits)
 {
     static const char *const kinds[] = {[FAILURE_RPC] = "rpc",
@@ -266,7 +266,7 @@ static void metrics_refusals(struct metrics_text *m, const struct figures *f,
     metrics_begin(m, METRICS_COUNTER, "tidings_failures",
                   "Requests that failed, by method and code.");
     for (size_t i = 0; i < f->failure_count; i++) {
-        const struct figures_failure *row = &f->failures[i];
+        const struct stats_failure *row = &f->failures[i];
         char labels[METRICS_LABELS] = "", code[16];
         snprintf(code, sizeof(code), "%d", row->code);
         bool is_known = row->method && strcmp(row->method, "unknown") != 0;
@@ -308,33 +308,33 @@ static void metrics_nodes(struct metrics_text *m, const struct tidings_server *s
 {
     uint64_t count = 0, lag_us = 0;
     char labels[METRICS_LABELS] = "";
-    struct shared_heard heard;
+    struct notification_counts notifications;
     cluster_nodes_get(s->store.cluster, &count, &lag_us);
     metrics_put_one(m, METRICS_GAUGE, "tidings_nodes", "Nodes that share the store.", count);
     metrics_label(labels, "node", cluster_nodes_name(s->store.cluster));
     metrics_begin(m, METRICS_GAUGE, "tidings_node_lag_seconds",
                   "How far this node is behind what the others wrote.");
     metrics_put_seconds(m, labels, lag_us);
-    keeper_get_heard(s->store.keeper, &heard);
+    commit_thread_get_notifications(s->store.commit_thread, &notifications);
     metrics_begin(m, METRICS_COUNTER, "tidings_node_follow",
                   "How this node came by what others wrote: told with the notification, asked for; "
                   "refused: notifications that no node sent.");
-    metrics_put(m, "how=\"told\"", heard.told);
-    metrics_put(m, "how=\"asked\"", heard.asked);
-    metrics_put(m, "how=\"refused\"", heard.refused);
+    metrics_put(m, "how=\"told\"", notifications.applied);
+    metrics_put(m, "how=\"asked\"", notifications.asked);
+    metrics_put(m, "how=\"refused\"", notifications.refused);
 }
 
 static void metrics_store(struct metrics_text *m, const struct tidings_server *s)
 {
     struct durations commits;
     uint64_t lost = 0;
-    if (!s->store.keeper) {
+    if (!s->store.commit_thread) {
         return;
     }
-    keeper_get_commits(s->store.keeper, &commits, &lost);
-    metrics_put_one(m, METRICS_GAUGE, "tidings_store_up",
-                    "1: the store can be reached and written.",
-                    !keeper_is_failing(s->store.keeper) && !hub_is_store_unreachable(s->hub));
+    commit_thread_get_commits(s->store.commit_thread, &commits, &lost);
+    metrics_put_one(
+        m, METRICS_GAUGE, "tidings_store_up", "1: the store can be reached and written.",
+        !commit_thread_is_failing(s->store.commit_thread) && !hub_is_store_unreachable(s->hub));
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_store_commit_duration_seconds",
                   "Commits of the store, with waiting for the disk or the database.");
     metrics_put_durations(m, NULL, &commits);
@@ -349,7 +349,7 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
     }
 }
 
-static void metrics_gathered(void *user, const struct figures *f)
+static void metrics_gathered(void *user, const struct server_stats *f)
 {
     struct metrics_ask ask = *(struct metrics_ask *)user;
     mem_free(user);
@@ -364,7 +364,7 @@ static void metrics_gathered(void *user, const struct figures *f)
         metrics_tasks(&m, ask.server);
         metrics_delivery(&m, f);
         metrics_operations(&m, f->operations);
-        server_tool_figures_put(&m, f->tools);
+        server_tool_stats_put(&m, f->tools);
         metrics_refusals(&m, f, limits);
         metrics_store(&m, ask.server);
         metrics_end(&m);
@@ -382,7 +382,7 @@ static void server_metrics_gather(struct tidings_server *s, bool is_openmetrics,
         return;
     }
     *ask = (struct metrics_ask){s, fn, user, is_openmetrics};
-    figures_gather_all(s->workers.cores, s->workers.count, metrics_gathered, ask);
+    server_stats_gather_all(s->workers.cores, s->workers.count, metrics_gathered, ask);
 }
 
 /* Which of the two formats comes first among those that are accepted; plain where neither does. */
@@ -461,9 +461,9 @@ static int metrics_open(struct metrics_listener *l, struct tidings_server *s,
     };
     l->core.worker.limits = &l->limits;
     l->shared.quotas = quotas_create(&l->shared.limits);
-    l->shared.allowances = allowances_create();
+    l->shared.client_accounts = client_accounts_create();
     l->rejects = reject_list_create(s->loop);
-    if (!l->shared.quotas || !l->shared.allowances || !l->rejects) {
+    if (!l->shared.quotas || !l->shared.client_accounts || !l->rejects) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     int rc = core_init_pages(&l->core, s->loop, &l->shared, err);
@@ -481,7 +481,7 @@ static int metrics_open(struct metrics_listener *l, struct tidings_server *s,
         .inboxes = &l->inboxes,
         .worker_count = 1,
         .quotas = l->shared.quotas,
-        .allowances = l->shared.allowances,
+        .client_accounts = l->shared.client_accounts,
         .rejects = l->rejects,
     };
     l->listener = listener_open(s->loop, &options, err);
@@ -534,7 +534,7 @@ void server_metrics_close(struct tidings_server *s)
         core_deinit_pages(&l->core);
     }
     quotas_destroy(l->shared.quotas);
-    allowances_destroy(l->shared.allowances);
+    client_accounts_destroy(l->shared.client_accounts);
     mem_free(l);
     s->admin.metrics = NULL;
 }

@@ -22,7 +22,7 @@
 #include "engine/protocol/call.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "server/server_internal.h"
 #include "server/tools_admin.h"
@@ -36,17 +36,17 @@
 static void *published_shares_owner(const struct tidings_write *write, bool *ret_is_operator)
 {
     *ret_is_operator = access_is_operator(write->principal);
-    return write->allowance;
+    return write->account;
 }
 
 static void published_shares_hold(void *owner)
 {
-    (void)allowance_ref(owner);
+    (void)client_account_ref(owner);
 }
 
 static void published_shares_release(void *owner)
 {
-    allowance_release(owner);
+    client_account_release(owner);
 }
 
 static bool published_shares_take(void *user, void *owner, bool is_operator, size_t bytes,
@@ -237,7 +237,7 @@ int server_entities_mount(struct server_publishing *s, struct tidings_error *err
                              &s->entities, err)
                  : rc;
     if (rc == 0) {
-        entity_bind(s->entities, s->store->keeper);
+        entity_bind(s->entities, s->store->commit_thread);
         server_store_bind(s->store, s->entities);
         entity_set_writer(s->entities, entity_http_write);
         s->entities->is_short = entity_uri_is_short;
@@ -317,13 +317,13 @@ bool server_publish_may_keep(void *user, const struct tidings_resource *about)
     struct catalog *c = hub_catalog(s->hub);
     bool is_registered = entries_find(&c->resources, uri) != NULL;
     catalog_unref(c);
-    return !is_registered && kept_is_resource(about) && may_publish(s, uri, &mount);
+    return !is_registered && log_entry_is_resource(about) && may_publish(s, uri, &mount);
 }
 
 bool server_publish_may_follow(void *user, const struct tidings_resource *about)
 {
     struct tidings_provider *mount = NULL;
-    return kept_is_resource(about) && may_publish(user, about->uri, &mount);
+    return log_entry_is_resource(about) && may_publish(user, about->uri, &mount);
 }
 
 static int server_publish_refuse(struct server_publishing *s, struct tidings_str uri,
@@ -551,8 +551,8 @@ int server_publish_check(struct server_publishing *s, struct tidings_error *err)
 
 void server_publish_open(struct server_publishing *s)
 {
-    if (s->store->keeper) {
-        keeper_conceal(s->store->keeper);
+    if (s->store->commit_thread) {
+        commit_thread_conceal(s->store->commit_thread);
     }
     __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
     if (server_store_is_shared(s->store)) {
@@ -636,14 +636,14 @@ void server_publish_write_then(struct tidings_call *call, const struct publicati
     buf_puts(&w->metadata, p->metadata);
     resource_io_init(&w->io, call->base.worker, publish_write_on_done, w);
     w->io.principal = call->principal;
-    w->io.spelled = buf_str(&w->uri);
+    w->io.as_requested = buf_str(&w->uri);
     w->io.bytes = buf_str(&w->content);
     w->io.mime_type = p->about.mime_type;
     w->io.metadata = buf_str(&w->metadata);
     w->io.traceparent = p->traceparent;
     w->io.if_match = p->if_match;
     w->io.if_absent = p->if_absent;
-    w->io.allowance = call->allowance ? allowance_ref(call->allowance) : NULL;
+    w->io.account = call->account ? client_account_ref(call->account) : NULL;
     tidings_call_on_cancel(call, publish_write_on_cancel, w);
     resource_io_start(&w->io, is_removal ? RESOURCE_IO_REMOVE : RESOURCE_IO_WRITE);
 }

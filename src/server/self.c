@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The provider of tidings://self/. A read sends one letter to each worker; each adds its part on
+ * The provider of tidings://self/. A read sends one message to each worker; each adds its part on
  * its own thread, and the last one finishes the read. Nothing is locked and nothing is counted
  * twice.
  */
@@ -170,7 +170,7 @@ static void write_stats(struct page *p, const struct worker *worker)
     status_rows_put_count(w, "lastChange", worker->last_seq);
     status_rows_put_count(w, "indexBytes", match_bytes(&worker->delivery->match));
     status_rows_put_count(w, "filters", worker->delivery->filters.by_text.count);
-    status_rows_put_count(w, "filterJudgements", worker->delivery->filters.judged);
+    status_rows_put_count(w, "filterJudgements", worker->delivery->filters.decided);
     status_rows_put_count(w, "patches", worker->delivery->contents.patches);
     status_rows_put_count(w, "pauses", s->pauses);
     status_rows_put_count(w, "mostPerTurn", s->most_per_turn);
@@ -273,18 +273,18 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
 {
     struct jw *w = &p->w;
     struct channel_facts facts;
-    const struct peer_error *error =
-        peer_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
+    const struct client_error *error =
+        client_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
     subscriber_get_facts(subscriber, &facts);
     peer_identity_ask_kernel(facts.fd, &facts);
     uint64_t lag_ms = subscriber_lag_us(subscriber, p->now_us) / 1000;
     status_rows_begin_row(p, subscriber, UINT64_MAX);
     put_principal(w, subscriber->principal);
     put_origin(w, subscriber, &facts);
-    status_rows_put_count(w, "listens", subscriber->listen_count);
+    status_rows_put_count(w, "listens", subscriber->group_count);
     status_rows_put_count(w, "subscriptions", subscriber->subscription_count);
     status_rows_put_count(w, "waiting", subscriber->outbox.count);
-    status_rows_put_count(w, "held", subscriber->held_count);
+    status_rows_put_count(w, "held", subscriber->deferred_count);
     status_rows_put_count(
         w, "unsentBytes",
         facts.kernel_bytes +
@@ -312,7 +312,7 @@ static struct tidings_str status_shown_uri(const struct subscription *sub)
 {
     const size_t most = sizeof(OWNED_URI_PREFIX) - 1 + SHOWN_ID_DIGITS;
     struct tidings_str uri = subscription_uri(sub);
-    return !owned_uri_is(uri) ? subscription_spelled(sub)
+    return !owned_uri_is(uri) ? subscription_as_requested(sub)
            : uri.len > most   ? tidings_strn(uri.ptr, most)
                               : uri;
 }
@@ -323,8 +323,8 @@ static void write_subscription(struct page *p, const struct subscription *sub, u
     status_rows_begin_row(p, sub->subscriber, index);
     status_put_who(w, sub->subscriber);
     jw_put_string(w, STR("subscribedUri"), status_shown_uri(sub));
-    if (sub->listen->id_len > 0) {
-        jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
+    if (sub->group->id_len > 0) {
+        jw_put_raw(w, STR("subscriptionId"), subscription_group_id(sub->group));
     }
     status_rows_put_count(w, "periodMs", sub->window.period_ms);
     status_rows_put_count(w, "waiting", sub->queued);
@@ -336,9 +336,9 @@ static bool write_subscriptions(struct page *p, const struct subscriber *subscri
 {
     uint64_t index = 0;
     bool is_first = subscriber_id(subscriber) == p->after.peer;
-    list_each (lit, lnext, &subscriber->listens) {
-        const struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+    list_each (lit, lnext, &subscriber->groups) {
+        const struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
             index++;
             if (is_first && index <= p->after.index) {
                 continue;
@@ -613,7 +613,7 @@ uint64_t rights_of_helper(const struct config *c)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define PART_MAX (8u << 20) /* a page and one row more */
+#define REPLY_MAX (8u << 20) /* a page and one row more */
 #define ANNOUNCE_MS 1000u
 
 /* The live ones come first. */
@@ -683,8 +683,8 @@ struct status {
 
 struct gather;
 
-struct part {
-    struct letter letter;
+struct reply {
+    struct thread_message message;
     struct gather *gather;
     struct buf text;  /* an array of rows */
     bool is_complete; /* there are no more behind them */
@@ -697,20 +697,20 @@ struct gather {
     char *covers; /* of subscriptions: the URI they have to cover; NULL: any */
     size_t count;
     size_t left; /* atomic */
-    struct part parts[];
+    struct reply replies[];
 };
 
 /* One array: the parts in order, up to the first that is not complete. */
 static void status_join(struct gather *g, struct buf *text)
 {
     bool more = true;
-    buf_init(text, PART_MAX * g->count + 64);
+    buf_init(text, REPLY_MAX * g->count + 64);
     buf_putc(text, '[');
     for (size_t i = 0; i < g->count; i++) {
-        const struct part *part = &g->parts[i];
-        struct tidings_str rows = buf_str(&part->text);
-        if (more && part->text.failed) {
-            text->failed = part->text.failed;
+        const struct reply *reply = &g->replies[i];
+        struct tidings_str rows = buf_str(&reply->text);
+        if (more && reply->text.failed) {
+            text->failed = reply->text.failed;
         }
         if (more && rows.len > 2) { /* they have brackets of their own */
             if (text->len > 1) {
@@ -718,7 +718,7 @@ static void status_join(struct gather *g, struct buf *text)
             }
             buf_put(text, rows.ptr + 1, rows.len - 2);
         }
-        more = more && part->is_complete;
+        more = more && reply->is_complete;
     }
     buf_putc(text, ']');
 }
@@ -729,7 +729,7 @@ static void status_finish(struct gather *g)
     struct tidings_error err = {0};
     status_join(g, &text);
     for (size_t i = 0; i < g->count; i++) {
-        buf_deinit(&g->parts[i].text);
+        buf_deinit(&g->replies[i].text);
     }
     struct tidings_resource about = {0};
     about.name = kinds[g->kind].name;
@@ -742,15 +742,15 @@ static void status_finish(struct gather *g)
     mem_free(g);
 }
 
-static void status_part_done(struct part *part)
+static void status_reply_done(struct reply *reply)
 {
-    struct gather *g = part->gather;
+    struct gather *g = reply->gather;
     if (__atomic_sub_fetch(&g->left, 1, __ATOMIC_ACQ_REL) == 0) {
         status_finish(g);
     }
 }
 
-static void status_part_deliver(struct letter *letter, void *owner)
+static void status_reply_deliver(struct thread_message *message, void *owner)
 {
     static const enum status_rows rows[] = {
         [STATUS_STATS] = STATUS_ROWS_STATS,
@@ -758,28 +758,28 @@ static void status_part_deliver(struct letter *letter, void *owner)
         [STATUS_SUBSCRIPTIONS] = STATUS_ROWS_SUBSCRIPTIONS,
         [STATUS_FAILURES] = STATUS_ROWS_FAILURES,
     };
-    struct part *part = list_entry(letter, struct part, letter);
-    const struct gather *g = part->gather;
+    struct reply *reply = list_entry(message, struct reply, message);
+    const struct gather *g = reply->gather;
     if (g->covers) {
-        status_write_covers(&part->text, owner, tidings_str(g->covers));
-        part->is_complete = true;
-        status_part_done(part);
+        status_write_covers(&reply->text, owner, tidings_str(g->covers));
+        reply->is_complete = true;
+        status_reply_done(reply);
         return;
     }
-    part->is_complete = status_write_rows(&part->text, owner, rows[g->kind], &g->after);
-    status_part_done(part);
+    reply->is_complete = status_write_rows(&reply->text, owner, rows[g->kind], &g->after);
+    status_reply_done(reply);
 }
 
-static void status_part_drop(struct letter *letter)
+static void status_reply_drop(struct thread_message *message)
 {
-    status_part_done(list_entry(letter, struct part, letter));
+    status_reply_done(list_entry(message, struct reply, message));
 }
 
 /* Ask every worker; `what` says for which rows, and gives away `covers`. */
 static void gather_start(const struct status *status, struct tidings_read *read,
                          const struct gather *what)
 {
-    struct gather *g = mem_zalloc(sizeof(*g) + status->worker_count * sizeof(g->parts[0]));
+    struct gather *g = mem_zalloc(sizeof(*g) + status->worker_count * sizeof(g->replies[0]));
     if (!g) {
         mem_free(what->covers);
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
@@ -789,13 +789,13 @@ static void gather_start(const struct status *status, struct tidings_read *read,
     g->read = read;
     g->count = g->left = status->worker_count;
     for (size_t i = 0; i < g->count; i++) {
-        g->parts[i].gather = g;
-        g->parts[i].letter.deliver = status_part_deliver;
-        g->parts[i].letter.drop = status_part_drop;
-        buf_init(&g->parts[i].text, PART_MAX);
+        g->replies[i].gather = g;
+        g->replies[i].message.deliver = status_reply_deliver;
+        g->replies[i].message.drop = status_reply_drop;
+        buf_init(&g->replies[i].text, REPLY_MAX);
     }
     for (size_t i = 0, n = g->count; i < n; i++) {
-        mailbox_send(status->cores[i]->mailbox, &g->parts[i].letter);
+        mailbox_send(status->cores[i]->mailbox, &g->replies[i].message);
     }
 }
 
@@ -847,7 +847,7 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     struct buf text;
     struct jw w;
     status_describe(kind, &about);
-    buf_init(&text, PART_MAX);
+    buf_init(&text, REPLY_MAX);
     jw_init(&w, &text);
     if (kind == STATUS_NODES) {
         jw_begin_array(&w);
@@ -950,7 +950,7 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
     int kind = find_kind(status, uri);
     static void (*const readers[STATUS_KINDS])(struct tidings_server *, struct tidings_read *) = {
         [STATUS_METRICS] = server_metrics_read,
-        [STATUS_TOOLS] = server_tool_figures_read,
+        [STATUS_TOOLS] = server_tool_stats_read,
         [STATUS_OVERVIEW] = server_overview_read,
         [STATUS_HISTORY] = server_history_read,
     };

@@ -39,7 +39,7 @@ size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEA
     if (hub_is_store_unreachable(s->hub)) {
         ret[n++] = "store: the database cannot be reached";
     }
-    if (s->store.keeper && keeper_is_failing(s->store.keeper)) {
+    if (s->store.commit_thread && commit_thread_is_failing(s->store.commit_thread)) {
         ret[n++] = "store: the last commit failed";
     }
     return n;
@@ -182,7 +182,7 @@ static void log_serving(struct tidings_server *s)
     log_info(LOG_SERVER, "serving", KV("addresses", len > 0 ? all : NULL));
 }
 
-static void tell_ready(struct tidings_server *s)
+static void notify_ready(struct tidings_server *s)
 {
     if (s->is_program && !log_is_on_stderr()) {
         log_serving(s);
@@ -262,7 +262,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         rc = worker_thread_start(s->workers.threads[i], err);
     }
     if (rc == 0) {
-        tell_ready(s);
+        notify_ready(s);
         while (!server_is_stopping(s)) {
             loop_run(s->loop);
             server_reload_when_asked(s);
@@ -291,7 +291,7 @@ int tidings_server_start(struct tidings_server *s, struct tidings_error *err)
     }
     s->stepper = pthread_self();
     set_state(s, SERVER_STEPPED);
-    tell_ready(s);
+    notify_ready(s);
     loop_turn(s->loop); /* so that the descriptor knows of everything that may become ready */
     return 0;
 }
@@ -492,7 +492,7 @@ static void server_task_changed(void *user, struct tidings_str uri)
 static void server_data_lost(void *user)
 {
     struct tidings_server *s = user;
-    server_tasks_broken(&s->store.tasks);
+    server_tasks_on_data_loss(&s->store.tasks);
 }
 
 static void server_reach_changed(void *user, bool is_unreachable)
@@ -512,7 +512,7 @@ static const struct cluster_ops server_cluster_ops = {
 };
 
 /* Each part gets what it uses of the others. */
-static void server_tell_parts(struct tidings_server *s)
+static void server_notify_parts(struct tidings_server *s)
 {
     s->registry.inproc.hub = s->hub;
     s->publishing.server = s;
@@ -556,7 +556,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     s->shared = s->loop ? shared_create(err) : NULL;
     s->hub = s->shared ? hub_create(s->loop, s->shared, err) : NULL;
     if (s->hub) {
-        server_tell_parts(s);
+        server_notify_parts(s);
     }
     s->publishing.published =
         s->hub ? published_create(&s->config.published_max, &s->config.published_bytes, err) : NULL;
@@ -766,7 +766,7 @@ static bool has_terminal;
 
 static void on_signal(int number)
 {
-    int kept = errno;
+    int saved_errno = errno;
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
     if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
         tidings_server_reload(server);
@@ -778,7 +778,7 @@ static void on_signal(int number)
         has_been_asked = 1;
         tidings_server_stop(server);
     }
-    errno = kept;
+    errno = saved_errno;
 }
 
 static const char *base_name(const char *path)

@@ -87,19 +87,19 @@ static void server_set_quotas(struct tidings_server *s)
         .block_ms = c->block_time_ms,
     };
     o.local = o.remote;
-    if (!config_is_given(c, "max-client-connections")) {
+    if (!config_is_set(c, "max-client-connections")) {
         o.local.max_connections = 0;
     }
-    if (!config_is_given(c, "max-client-sessions")) {
+    if (!config_is_set(c, "max-client-sessions")) {
         o.local.max_sessions = 0;
     }
-    if (!config_is_given(c, "connection-rate")) {
+    if (!config_is_set(c, "connection-rate")) {
         o.local.connections.count = 0;
     }
-    if (!config_is_given(c, "request-rate")) {
+    if (!config_is_set(c, "request-rate")) {
         o.local.requests.count = 0;
     }
-    if (!config_is_given(c, "subscribe-rate")) {
+    if (!config_is_set(c, "subscribe-rate")) {
         o.local.subscribes.count = 0;
     }
     quotas_set(s->shared->quotas, &o);
@@ -217,7 +217,7 @@ static size_t connection_limit(const struct tidings_server *s)
 bool server_has_listener(const struct tidings_server *s, enum listener_kind kind)
 {
     const struct config *c = &s->config;
-    bool has = kind == LISTENER_HTTP ? config_is_given(c, "http") || c->http_unix.count > 0 ||
+    bool has = kind == LISTENER_HTTP ? config_is_set(c, "http") || c->http_unix.count > 0 ||
                                            (config_wants_http(c) && s->listeners.passed_count == 0)
                                      : c->tcp.count > 0 || c->unix_sockets.count > 0;
     for (size_t i = 0; i < s->listeners.passed_count; i++) {
@@ -333,7 +333,7 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
         .inboxes = s->workers.inboxes,
         .worker_count = s->workers.count,
         .quotas = s->shared->quotas,
-        .allowances = s->shared->allowances,
+        .client_accounts = s->shared->client_accounts,
         .rejects = s->listeners.rejects,
     };
     d->listener = listener_open(s->loop, &o, err);
@@ -350,7 +350,7 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
 static int open_http(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    if (!config_is_given(c, "http") && (!config_wants_http(c) || s->listeners.passed_count > 0)) {
+    if (!config_is_set(c, "http") && (!config_wants_http(c) || s->listeners.passed_count > 0)) {
         return 0;
     }
     struct endpoint_address at = {
@@ -640,7 +640,7 @@ static int load_access(struct tidings_server *s, void **ret, struct tidings_erro
     return rc;
 }
 
-static int tell_workers(struct hub *hub, void *rules, struct tidings_error *err)
+static int notify_workers(struct hub *hub, void *rules, struct tidings_error *err)
 {
     return access_enforce_everywhere(hub, rules, err);
 }
@@ -648,7 +648,7 @@ static int tell_workers(struct hub *hub, void *rules, struct tidings_error *err)
 static void put_access(struct tidings_server *s, void *fresh)
 {
     struct tidings_error err;
-    if (hub_run_on(s->hub, tell_workers, fresh, &err) < 0) {
+    if (hub_run_on(s->hub, notify_workers, fresh, &err) < 0) {
         log_error(LOG_SERVER, "access rules stay as they were", KV("reason", err.text));
     }
     access_rules_unref(fresh);
@@ -888,7 +888,7 @@ static const char *program_name(void)
 static void put_name(const struct tidings_server *s, struct jw *w)
 {
     const struct tidings_server_info *info = &s->settings.info;
-    const char *program = config_is_given(&s->config, "name") ? NULL : program_name();
+    const char *program = config_is_set(&s->config, "name") ? NULL : program_name();
     struct tidings_str name = tidings_str(program ? program : s->config.name);
     bool is_ours = str_eq(name, STR("tidings")) || !program;
     jw_put_string(w, STR("name"), info->name.len > 0 ? info->name : name);
@@ -913,7 +913,7 @@ static void build_identity(struct tidings_server *s)
     jw_end_object(&w);
     s->settings.identity.implementation = buf_str(&s->settings.implementation);
     s->settings.identity.has_instructions =
-        info->instructions.len > 0 || config_is_given(c, "instructions");
+        info->instructions.len > 0 || config_is_set(c, "instructions");
     s->settings.identity.instructions =
         info->instructions.len > 0 ? info->instructions : tidings_str(c->instructions);
     buf_clear(&s->settings.ceiling);
@@ -925,7 +925,7 @@ static void build_identity(struct tidings_server *s)
     s->settings.identity.is_private = config_wants_tokens(c) ||
                                       c->tls_client_auth != TLS_CLIENT_OFF || c->access.count > 0 ||
                                       c->access_file[0] != '\0';
-    s->settings.identity.has_rate = config_is_given(c, "rate");
+    s->settings.identity.has_rate = config_is_set(c, "rate");
     struct buf profile;
     buf_init(&profile, 64);
     config_get(c, "profile", &profile);
@@ -1112,7 +1112,8 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
                       STR(STATUS_PREFIX), STR_EMPTY, &s->admin.status, err);
     }
     if (rc == 0) {
-        rc = server_tasks_mount(&s->store.tasks, s->store.has_file ? s->store.keeper : NULL, err);
+        rc = server_tasks_mount(&s->store.tasks, s->store.has_file ? s->store.commit_thread : NULL,
+                                err);
     }
     if (rc == 0) {
         status_set_sandbox(s->admin.status, &s->sandbox);
@@ -1174,7 +1175,7 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         return rc;
     }
     if (s->is_program) {
-        mem_bound_kept();
+        mem_bound_retained();
     }
     bool listens = server_has_listener(s, LISTENER_HTTP) || server_has_listener(s, LISTENER_LINES);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -1293,7 +1294,7 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         hub_unmount_new(s->hub, before);
         server_store_close(&s->store, true);
         hub_undo_start(s->hub);
-        loop_free_discarded(s->loop); /* no turn: letters and timers wait for a hub that runs */
+        loop_free_discarded(s->loop); /* no turn: messages and timers wait for a hub that runs */
     } else {
         server_publish_open(&s->publishing);
     }

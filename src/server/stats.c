@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asks each worker for its counters, by a letter, and adds up the answers.
+ * Asks each worker for its counters, by a message, and adds up the answers.
  */
 #include "server/stats.h"
 
@@ -147,12 +147,12 @@ static uint64_t process_open_fds(struct process_probe *probe)
     return __atomic_load_n(&probe->fds_counted, __ATOMIC_RELAXED);
 }
 
-void process_probe_read(struct process_probe *probe, struct process_figures *ret)
+void process_probe_read(struct process_probe *probe, struct process_stats *ret)
 {
     char text[128];
     unsigned long long pages = 0, resident = 0;
     struct rusage use;
-    *ret = (struct process_figures){.start_ms = probe->start_ms, .max_fds = probe->max_fds};
+    *ret = (struct process_stats){.start_ms = probe->start_ms, .max_fds = probe->max_fds};
     ssize_t n = probe->statm < 0 ? -1 : pread(probe->statm, text, sizeof(text) - 1, 0);
     if (n > 0) {
         text[n] = '\0';
@@ -205,28 +205,28 @@ static uint64_t kernel_lag_us(struct worker *worker)
 /* ---------------------------------------------------------------------------------------------- */
 
 /* What only some ask for, of one worker. */
-struct figures_more {
+struct stats_more {
     struct operations operations;
     struct tool_counts tools;
     struct failure_row rows[FAILURES_ROWS + 1];
 };
 
-struct figures_part {
-    struct figures_more *more; /* NULL: not asked for, or out of memory */
-    struct letter letter;
-    struct figures_ask *ask;
+struct stats_reply {
+    struct stats_more *more; /* NULL: not asked for, or out of memory */
+    struct thread_message message;
+    struct stats_ask *ask;
     size_t index;
 };
 
-struct figures_ask {
-    struct figures *figures;
-    figures_fn fn;
+struct stats_ask {
+    struct server_stats *totals;
+    server_stats_fn fn;
     void *user;
     size_t left; /* atomic */
-    struct figures_part parts[];
+    struct stats_reply replies[];
 };
 
-static void figures_take(struct worker_figures *f, struct worker *worker)
+static void stats_take(struct worker_snapshot *f, struct worker *worker)
 {
     const struct delivery *d = worker->delivery;
     uint64_t now_us = clock_monotonic_ns() / 1000;
@@ -251,7 +251,7 @@ static void figures_take(struct worker_figures *f, struct worker *worker)
     lag_recent(&d->lag, now_us, &f->recent);
 }
 
-static void figures_add(struct worker_figures *to, const struct worker_figures *f)
+static void stats_add(struct worker_snapshot *to, const struct worker_snapshot *f)
 {
     struct worker_stats *a = &to->stats;
     const struct worker_stats *b = &f->stats;
@@ -284,7 +284,7 @@ static void figures_add(struct worker_figures *to, const struct worker_figures *
     lag_counts_add(&to->recent, &f->recent);
 }
 
-static void figures_add_failure(struct figures *f, const struct failure_row *row)
+static void stats_add_failure(struct server_stats *f, const struct failure_row *row)
 {
     size_t i = 0;
     while (i < f->failure_count &&
@@ -292,16 +292,16 @@ static void figures_add_failure(struct figures *f, const struct failure_row *row
             f->failures[i].method != row->method)) {
         i++;
     }
-    if (i == f->failure_count && i < FIGURES_FAILURES) {
+    if (i == f->failure_count && i < STATS_FAILURES) {
         f->failures[f->failure_count++] =
-            (struct figures_failure){.kind = row->kind, .code = row->code, .method = row->method};
+            (struct stats_failure){.kind = row->kind, .code = row->code, .method = row->method};
     }
-    if (i < FIGURES_FAILURES) {
+    if (i < STATS_FAILURES) {
         f->failures[i].count += row->count;
     }
 }
 
-static void figures_add_more(struct figures *f, const struct figures_more *more)
+static void stats_add_more(struct server_stats *f, const struct stats_more *more)
 {
     struct durations *to = &f->operations->at[0][0][0];
     const struct durations *from = &more->operations.at[0][0][0];
@@ -311,119 +311,120 @@ static void figures_add_more(struct figures *f, const struct figures_more *more)
     tool_counts_merge(f->tools, &more->tools);
     for (size_t i = 0; i <= FAILURES_ROWS; i++) {
         if (more->rows[i].count > 0) {
-            figures_add_failure(f, &more->rows[i]);
+            stats_add_failure(f, &more->rows[i]);
         }
     }
 }
 
-static void figures_free(struct figures_ask *ask)
+static void stats_free(struct stats_ask *ask)
 {
-    for (size_t i = 0; ask && ask->figures && i < ask->figures->count; i++) {
-        mem_free(ask->parts[i].more);
+    for (size_t i = 0; ask && ask->totals && i < ask->totals->count; i++) {
+        mem_free(ask->replies[i].more);
     }
-    if (ask && ask->figures) {
-        mem_free(ask->figures->operations);
-        mem_free(ask->figures->tools);
-        mem_free(ask->figures->failures);
-        mem_free(ask->figures);
+    if (ask && ask->totals) {
+        mem_free(ask->totals->operations);
+        mem_free(ask->totals->tools);
+        mem_free(ask->totals->failures);
+        mem_free(ask->totals);
     }
     mem_free(ask);
 }
 
-static void figures_finish(struct figures_ask *ask)
+static void stats_finish(struct stats_ask *ask)
 {
-    struct figures *f = ask->figures;
+    struct server_stats *f = ask->totals;
     for (size_t i = 0; i < f->count; i++) {
-        figures_add(&f->all, &f->workers[i]);
+        stats_add(&f->all, &f->workers[i]);
         if (f->operations) {
-            figures_add_more(f, ask->parts[i].more);
+            stats_add_more(f, ask->replies[i].more);
         }
     }
     ask->fn(ask->user, f);
-    figures_free(ask);
+    stats_free(ask);
 }
 
-static void figures_part_done(struct figures_part *part)
+static void stats_reply_done(struct stats_reply *reply)
 {
-    struct figures_ask *ask = part->ask;
+    struct stats_ask *ask = reply->ask;
     if (__atomic_sub_fetch(&ask->left, 1, __ATOMIC_ACQ_REL) == 0) {
-        figures_finish(ask);
+        stats_finish(ask);
     }
 }
 
-static void figures_deliver(struct letter *letter, void *owner)
+static void stats_deliver(struct thread_message *message, void *owner)
 {
-    struct figures_part *part = list_entry(letter, struct figures_part, letter);
+    struct stats_reply *reply = list_entry(message, struct stats_reply, message);
     struct worker *worker = owner;
-    figures_take(&part->ask->figures->workers[part->index], worker);
-    if (part->more) {
-        part->more->operations = worker->requests->operations;
+    stats_take(&reply->ask->totals->workers[reply->index], worker);
+    if (reply->more) {
+        reply->more->operations = worker->requests->operations;
         if (worker->handlers->counts) {
-            part->more->tools = *worker->handlers->counts;
+            reply->more->tools = *worker->handlers->counts;
         }
-        memcpy(part->more->rows, worker->failures->rows, sizeof(part->more->rows));
+        memcpy(reply->more->rows, worker->failures->rows, sizeof(reply->more->rows));
     }
-    figures_part_done(part);
+    stats_reply_done(reply);
 }
 
-static void figures_drop(struct letter *letter)
+static void stats_drop(struct thread_message *message)
 {
-    figures_part_done(list_entry(letter, struct figures_part, letter));
+    stats_reply_done(list_entry(message, struct stats_reply, message));
 }
 
 /* False: out of memory. */
-static bool figures_prepare(struct figures_ask *ask, struct figures *f, bool wants_all)
+static bool stats_prepare(struct stats_ask *ask, struct server_stats *f, bool wants_all)
 {
     bool is_whole = true;
     if (wants_all) {
         f->operations = mem_zalloc(sizeof(*f->operations));
         f->tools = mem_zalloc(sizeof(*f->tools));
-        f->failures = mem_zalloc(FIGURES_FAILURES * sizeof(*f->failures));
+        f->failures = mem_zalloc(STATS_FAILURES * sizeof(*f->failures));
         is_whole = f->operations && f->tools && f->failures;
     }
     for (size_t i = 0; i < f->count; i++) {
-        struct figures_part *part = &ask->parts[i];
-        part->ask = ask;
-        part->index = i;
-        part->letter.deliver = figures_deliver;
-        part->letter.drop = figures_drop;
-        part->more = wants_all ? mem_zalloc(sizeof(*part->more)) : NULL;
-        is_whole = is_whole && (part->more || !wants_all);
+        struct stats_reply *reply = &ask->replies[i];
+        reply->ask = ask;
+        reply->index = i;
+        reply->message.deliver = stats_deliver;
+        reply->message.drop = stats_drop;
+        reply->more = wants_all ? mem_zalloc(sizeof(*reply->more)) : NULL;
+        is_whole = is_whole && (reply->more || !wants_all);
     }
     return is_whole;
 }
 
-static void figures_send(struct worker *const *cores, size_t count, bool wants_all, figures_fn fn,
-                         void *user)
+static void stats_send(struct worker *const *cores, size_t count, bool wants_all,
+                       server_stats_fn fn, void *user)
 {
-    struct figures *f = mem_zalloc(sizeof(*f) + count * sizeof(f->workers[0]));
-    struct figures_ask *ask = mem_zalloc(sizeof(*ask) + count * sizeof(ask->parts[0]));
+    struct server_stats *f = mem_zalloc(sizeof(*f) + count * sizeof(f->workers[0]));
+    struct stats_ask *ask = mem_zalloc(sizeof(*ask) + count * sizeof(ask->replies[0]));
     if (f && ask) {
         f->count = count;
-        *ask = (struct figures_ask){.figures = f, .fn = fn, .user = user, .left = count};
+        *ask = (struct stats_ask){.totals = f, .fn = fn, .user = user, .left = count};
     }
-    if (!f || !ask || !figures_prepare(ask, f, wants_all) || count == 0) {
+    if (!f || !ask || !stats_prepare(ask, f, wants_all) || count == 0) {
         fn(user, f && ask && count == 0 ? f : NULL);
         if (!ask) {
             mem_free(f);
         }
-        figures_free(ask);
+        stats_free(ask);
         return;
     }
     for (size_t i = 0; i < count; i++) { /* with the last it may all be gone */
-        mailbox_send(cores[i]->mailbox, &ask->parts[i].letter);
+        mailbox_send(cores[i]->mailbox, &ask->replies[i].message);
     }
 }
 
 /* Ask all of them; any thread. `fn` is called once, also at once when there are none. */
-static void figures_gather(struct worker *const *cores, size_t count, figures_fn fn, void *user)
+static void stats_gather(struct worker *const *cores, size_t count, server_stats_fn fn, void *user)
 {
-    figures_send(cores, count, false, fn, user);
+    stats_send(cores, count, false, fn, user);
 }
 
-void figures_gather_all(struct worker *const *cores, size_t count, figures_fn fn, void *user)
+void server_stats_gather_all(struct worker *const *cores, size_t count, server_stats_fn fn,
+                             void *user)
 {
-    figures_send(cores, count, true, fn, user);
+    stats_send(cores, count, true, fn, user);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -456,7 +457,7 @@ static void overview_put_health(struct jw *w, const struct tidings_server *s)
     jw_put_bool(w, STR("draining"), __atomic_load_n(&s->stopping, __ATOMIC_RELAXED));
 }
 
-static void overview_put_totals(struct jw *w, const struct worker_figures *f,
+static void overview_put_totals(struct jw *w, const struct worker_snapshot *f,
                                 const struct limit_counters *limits)
 {
     uint64_t refusals = 0;
@@ -496,7 +497,7 @@ static void server_overview_put_ms(struct jw *w, const char *key, uint64_t us)
 }
 
 /* Of nothing there is no quantile: null. */
-static void server_overview_put_lag(struct jw *w, const struct worker_figures *f)
+static void server_overview_put_lag(struct jw *w, const struct worker_snapshot *f)
 {
     const struct lag_counts *c = &f->recent;
     const uint64_t values[] = {lag_counts_quantile(c, 500), lag_counts_quantile(c, 990), c->max_us};
@@ -518,7 +519,7 @@ static void server_overview_put_lag(struct jw *w, const struct worker_figures *f
 
 static void overview_put_process(struct jw *w, struct tidings_server *s)
 {
-    struct process_figures p;
+    struct process_stats p;
     process_probe_read(&s->admin.process, &p);
     int64_t now = clock_wall_ms();
     jw_put_integer(w, STR("startedMs"), p.start_ms);
@@ -533,19 +534,19 @@ static void overview_put_store(struct jw *w, const struct tidings_server *s)
 {
     jw_key(w, STR("store"));
     jw_begin_object(w);
-    bool is_shared = s->store.keeper && keeper_is_shared(s->store.keeper);
+    bool is_shared = s->store.commit_thread && commit_thread_is_shared(s->store.commit_thread);
     jw_put_string(w, STR("kind"),
-                  !s->store.keeper    ? STR("none")
-                  : is_shared         ? STR("postgres")
-                  : s->store.has_file ? STR("sqlite")
-                                      : STR("memory"));
+                  !s->store.commit_thread ? STR("none")
+                  : is_shared             ? STR("postgres")
+                  : s->store.has_file     ? STR("sqlite")
+                                          : STR("memory"));
     jw_put_bool(w, STR("ok"),
-                !s->store.keeper ||
-                    (!keeper_is_failing(s->store.keeper) && !hub_is_store_unreachable(s->hub)));
-    if (s->store.keeper) {
+                !s->store.commit_thread || (!commit_thread_is_failing(s->store.commit_thread) &&
+                                            !hub_is_store_unreachable(s->hub)));
+    if (s->store.commit_thread) {
         struct durations commits;
         uint64_t lost = 0;
-        keeper_get_commits(s->store.keeper, &commits, &lost);
+        commit_thread_get_commits(s->store.commit_thread, &commits, &lost);
         server_overview_put(w, "commits", durations_total(&commits));
         server_overview_put(w, "lost", lost);
     }
@@ -555,7 +556,7 @@ static void overview_put_store(struct jw *w, const struct tidings_server *s)
     jw_end_object(w);
 }
 
-static void overview_write(struct jw *w, struct tidings_server *s, const struct figures *f)
+static void overview_write(struct jw *w, struct tidings_server *s, const struct server_stats *f)
 {
     jw_begin_object(w);
     jw_put_string(w, STR("name"), tidings_str(s->config.name));
@@ -579,7 +580,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     jw_end_object(w);
 }
 
-static void overview_gathered(void *user, const struct figures *f)
+static void overview_gathered(void *user, const struct server_stats *f)
 {
     struct overview *o = user;
     struct tidings_read *read = o->read;
@@ -611,7 +612,7 @@ void server_overview_read(struct tidings_server *s, struct tidings_read *read)
     }
     o->server = s;
     o->read = read;
-    figures_gather(s->workers.cores, s->workers.count, overview_gathered, o);
+    stats_gather(s->workers.cores, s->workers.count, overview_gathered, o);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -699,15 +700,15 @@ void server_history_write(struct server_history *h, struct buf *out)
     jw_end_object(&w);
 }
 
-static void history_gathered(void *user, const struct figures *f)
+static void history_gathered(void *user, const struct server_stats *f)
 {
     struct tidings_server *s = user;
-    struct process_figures p;
+    struct process_stats p;
     if (!f) {
         return; /* without memory this one is missing */
     }
     process_probe_read(&s->admin.process, &p);
-    const struct worker_figures *all = &f->all;
+    const struct worker_snapshot *all = &f->all;
     const struct history_sample sample = {
         .at_ms = clock_wall_ms(),
         .changes = all->stats.changes,
@@ -726,7 +727,7 @@ static void history_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct tidings_server *s = user;
-    figures_gather(s->workers.cores, s->workers.count, history_gathered, s);
+    stats_gather(s->workers.cores, s->workers.count, history_gathered, s);
 }
 
 int server_history_open(struct tidings_server *s, struct tidings_error *err)
@@ -770,7 +771,7 @@ void server_history_read(struct tidings_server *s, struct tidings_read *read)
  * name here and the label `tool=""`.
  */
 
-#define TOOL_FIGURES_MAX (1u << 20)
+#define TOOL_STATS_MAX (1u << 20)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
@@ -794,7 +795,7 @@ static void put_durations(void *user, const struct tool_count *row)
     metrics_put_durations(user, labels, &row->took);
 }
 
-void server_tool_figures_put(struct metrics_text *m, const struct tool_counts *tools)
+void server_tool_stats_put(struct metrics_text *m, const struct tool_counts *tools)
 {
     metrics_begin(m, METRICS_COUNTER, "tidings_tool_calls", "Calls of tools, by outcome.");
     tool_counts_each(tools, put_calls, m);
@@ -813,7 +814,7 @@ static void put_ms(struct jw *w, const char *key, uint64_t us)
     jw_put_raw(w, tidings_str(key), tidings_strn(text, (size_t)n));
 }
 
-static void tool_figures_put_row(void *user, const struct tool_count *row)
+static void tool_stats_put_row(void *user, const struct tool_count *row)
 {
     struct jw *w = user;
     uint64_t calls = durations_total(&row->took);
@@ -832,20 +833,20 @@ static void tool_figures_put_row(void *user, const struct tool_count *row)
     jw_end_object(w);
 }
 
-static void tool_figures_gathered(void *user, const struct figures *f)
+static void tool_stats_gathered(void *user, const struct server_stats *f)
 {
     struct tidings_read *read = user;
     struct tidings_error err = {0};
     struct buf text;
     struct jw w;
-    buf_init(&text, TOOL_FIGURES_MAX);
+    buf_init(&text, TOOL_STATS_MAX);
     int rc = f && f->tools ? 0 : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     if (rc == 0) {
         struct tidings_resource about = {.name = STR("tools"),
                                          .mime_type = STR("application/json")};
         jw_init(&w, &text);
         jw_begin_array(&w);
-        tool_counts_each(f->tools, tool_figures_put_row, &w);
+        tool_counts_each(f->tools, tool_stats_put_row, &w);
         jw_end_array(&w);
         rc = buf_check(&text, "the server's state", NULL, &err);
         rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
@@ -854,7 +855,8 @@ static void tool_figures_gathered(void *user, const struct figures *f)
     tidings_read_done(read, rc, &err);
 }
 
-void server_tool_figures_read(struct tidings_server *server, struct tidings_read *read)
+void server_tool_stats_read(struct tidings_server *server, struct tidings_read *read)
 {
-    figures_gather_all(server->workers.cores, server->workers.count, tool_figures_gathered, read);
+    server_stats_gather_all(server->workers.cores, server->workers.count, tool_stats_gathered,
+                            read);
 }

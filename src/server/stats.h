@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server has counted, gathered from its workers: one letter to each, which copies its
+ * What a server has counted, gathered from its workers: one message to each, which copies its
  * numbers on its own thread. Nothing is locked, and nobody waits.
  */
 #ifndef SERVER_STATS_H
@@ -18,7 +18,7 @@
 #include "server/console.h"
 
 /* Of one worker. */
-struct worker_figures {
+struct worker_snapshot {
     struct worker_stats stats;
     uint64_t failures;               /* requests that failed, … */
     struct failure_last last_failed; /* … and the newest of them */
@@ -32,35 +32,36 @@ struct worker_figures {
 };
 
 /* Failures of one kind, method and code. */
-struct figures_failure {
+struct stats_failure {
     enum failure_kind kind;
     int code;
     const char *method; /* NULL: none there is */
     uint64_t count;
 };
-#define FIGURES_FAILURES 256u /* different ones; the rest is in one row without method and code */
+#define STATS_FAILURES 256u /* different ones; the rest is in one row without method and code */
 
-struct figures {
+struct server_stats {
     struct operations *operations; /* of all workers; NULL: not asked for */
     struct tool_counts *tools;     /* likewise */
-    struct figures_failure *failures;
+    struct stats_failure *failures;
     size_t failure_count;
     size_t count;
-    struct worker_figures all; /* sums; of oldest_us and changes, the most */
-    struct worker_figures workers[];
+    struct worker_snapshot all; /* sums; of oldest_us and changes, the most */
+    struct worker_snapshot workers[];
 };
 
-/* On whichever thread the last answer came; `figures` is freed afterwards. NULL: out of memory. */
-typedef void (*figures_fn)(void *user, const struct figures *figures);
+/* On whichever thread the last answer came; `totals` is freed afterwards. NULL: out of memory. */
+typedef void (*server_stats_fn)(void *user, const struct server_stats *totals);
 /* The same with operations, calls of tools and failures. */
-void figures_gather_all(struct worker *const *cores, size_t count, figures_fn fn, void *user);
+void server_stats_gather_all(struct worker *const *cores, size_t count, server_stats_fn fn,
+                             void *user);
 
 /* -------------------------------------------------------------------------------------------------
  * What the process uses: memory, CPU, descriptors. What is read for it is opened before the process
  * gives up its rights, so that it can be asked afterwards.
  */
 
-struct process_figures {
+struct process_stats {
     uint64_t resident_bytes, virtual_bytes;
     uint64_t cpu_us; /* of all threads, in user and kernel mode */
     uint64_t open_fds, max_fds;
@@ -79,7 +80,7 @@ struct process_probe {
 void process_probe_open(struct process_probe *probe);
 void process_probe_close(struct process_probe *probe);
 /* Any thread. */
-void process_probe_read(struct process_probe *probe, struct process_figures *ret);
+void process_probe_read(struct process_probe *probe, struct process_stats *ret);
 
 /* -------------------------------------------------------------------------------------------------
  * tidings://self/status: the whole server at a glance, in one object.
@@ -131,9 +132,9 @@ void server_history_read(struct tidings_server *s, struct tidings_read *read);
 
 struct metrics_text;
 
-void server_tool_figures_put(struct metrics_text *m, const struct tool_counts *tools);
+void server_tool_stats_put(struct metrics_text *m, const struct tool_counts *tools);
 /* tidings://self/tools, finished later. */
-void server_tool_figures_read(struct tidings_server *server, struct tidings_read *read);
+void server_tool_stats_read(struct tidings_server *server, struct tidings_read *read);
 
 /* -------------------------------------------------------------------------------------------------
  * For whoever looks after the server.

@@ -26,11 +26,10 @@
 
 struct store_copying {
     const struct tidings_store_copying *copy;
-    struct tidings_store_figures figures;
+    struct tidings_store_figures totals;
 };
 
-static void store_take_figures(struct tidings_store_figures *to,
-                               const struct transfer_figures *from)
+static void store_take_stats(struct tidings_store_figures *to, const struct transfer_stats *from)
 {
     to->types = from->rows[TRANSFER_TYPE];
     to->versions = from->rows[TRANSFER_VERSION];
@@ -40,11 +39,11 @@ static void store_take_figures(struct tidings_store_figures *to,
     to->was_resumed = to->was_resumed || from->was_resumed;
 }
 
-static bool store_on_progress(void *user, const struct transfer_figures *done)
+static bool store_on_progress(void *user, const struct transfer_stats *done)
 {
     struct store_copying *c = user;
-    store_take_figures(&c->figures, done);
-    return !c->copy->progress || c->copy->progress(c->copy->user, &c->figures);
+    store_take_stats(&c->totals, done);
+    return !c->copy->progress || c->copy->progress(c->copy->user, &c->totals);
 }
 
 static int store_open(const struct tidings_store_copying *copy, const char *name, bool is_target,
@@ -95,7 +94,7 @@ static struct tidings_str store_source(const char *name, char out[SOURCE_MAX])
 static int store_compare(struct store *from, struct store *to, struct store_copying *c,
                          struct tidings_error *err)
 {
-    struct transfer_figures one, other;
+    struct transfer_stats one, other;
     int rc = transfer_count(from, &one, err);
     rc = rc == 0 ? transfer_count(to, &other, err) : rc;
     if (rc == 0 && memcmp(one.digest, other.digest, sizeof one.digest) != 0) {
@@ -104,7 +103,7 @@ static int store_compare(struct store *from, struct store *to, struct store_copy
                           "them meanwhile; remove the new store and copy again");
     }
     if (rc == 0) {
-        store_take_figures(&c->figures, &other);
+        store_take_stats(&c->totals, &other);
     }
     return rc;
 }
@@ -138,7 +137,7 @@ int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_
     store_close(to);
     store_close(from);
     if (ret) {
-        *ret = c.figures;
+        *ret = c.totals;
     }
     return rc;
 }
@@ -146,7 +145,8 @@ int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_
 /* ---------------------------------------------------------------------------------------------- */
 
 /* It is named, and it is a file. */
-static int store_care_begin(const char *store, const char *instead, struct tidings_error *err)
+static int store_maintenance_begin(const char *store, const char *instead,
+                                   struct tidings_error *err)
 {
     if (!store || !store[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID, "the file of the store must be named");
@@ -159,8 +159,8 @@ static int store_care_begin(const char *store, const char *instead, struct tidin
     return 0;
 }
 
-static int store_care_check_published(void *user, const struct published_row *row,
-                                      struct tidings_error *err)
+static int store_maintenance_check_published(void *user, const struct published_row *row,
+                                             struct tidings_error *err)
 {
     (void)user;
     char etag[PUBLISHED_ETAG_SIZE];
@@ -175,9 +175,9 @@ static int store_care_check_published(void *user, const struct published_row *ro
 int tidings_store_check(const char *store, struct tidings_store_figures *ret,
                         struct tidings_error *err)
 {
-    struct transfer_figures f = {0};
-    int rc = store_care_begin(store, "pg_amcheck", err);
-    rc = rc == 0 ? sqlite_care_check(store, store_care_check_published, &f, err) : rc;
+    struct transfer_stats f = {0};
+    int rc = store_maintenance_begin(store, "pg_amcheck", err);
+    rc = rc == 0 ? sqlite_maintenance_check(store, store_maintenance_check_published, &f, err) : rc;
     if (rc == 0 && ret) {
         *ret = (struct tidings_store_figures){.types = f.rows[TRANSFER_TYPE],
                                               .versions = f.rows[TRANSFER_VERSION],
@@ -192,9 +192,9 @@ int tidings_store_backup(const char *store, const char *to, uint64_t *ret_bytes,
                          struct tidings_error *err)
 {
     uint64_t bytes = 0;
-    int rc = store_care_begin(store, "pg_dump", err);
-    rc = rc == 0 ? store_care_begin(to, "'tidings store copy'", err) : rc;
-    rc = rc == 0 ? sqlite_care_backup(store, to, &bytes, err) : rc;
+    int rc = store_maintenance_begin(store, "pg_dump", err);
+    rc = rc == 0 ? store_maintenance_begin(to, "'tidings store copy'", err) : rc;
+    rc = rc == 0 ? sqlite_maintenance_backup(store, to, &bytes, err) : rc;
     if (rc == 0 && ret_bytes) {
         *ret_bytes = bytes;
     }
@@ -205,8 +205,8 @@ int tidings_store_compact(const char *store, uint64_t *ret_before, uint64_t *ret
                           struct tidings_error *err)
 {
     uint64_t before = 0, after = 0;
-    int rc = store_care_begin(store, "VACUUM FULL", err);
-    rc = rc == 0 ? sqlite_care_compact(store, &before, &after, err) : rc;
+    int rc = store_maintenance_begin(store, "VACUUM FULL", err);
+    rc = rc == 0 ? sqlite_maintenance_compact(store, &before, &after, err) : rc;
     if (rc == 0 && ret_before) {
         *ret_before = before;
     }

@@ -54,8 +54,8 @@ struct server_files {
 };
 
 struct known_scope {
-    struct letter letter; /* on its way to the hub */
-    struct list link;     /* in `known` */
+    struct thread_message message; /* on its way to the hub */
+    struct list link;              /* in `known` */
     struct server_files *files;
     uint64_t number;
     struct tidings_str prefix, uri;
@@ -74,20 +74,20 @@ static bool has_history(const struct tidings_provider *p)
 
 /* ---- scopes that are known ------------------------------------------------------------------- */
 
-static void known_drop(struct letter *letter)
+static void known_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct known_scope, letter));
+    mem_free(list_entry(message, struct known_scope, message));
 }
 
-static void known_deliver(struct letter *letter, void *owner)
+static void known_deliver(struct thread_message *message, void *owner)
 {
-    struct known_scope *known = list_entry(letter, struct known_scope, letter);
+    struct known_scope *known = list_entry(message, struct known_scope, message);
     struct server_files *f = known->files;
     struct known_scope *before = map_find(&f->scopes, known->uri);
     bool is_new = !before && !file_history_has_scope(f->history, known->uri);
     bool has_room = before || !is_new || f->scope_count < SCOPES_MAX;
     if (before || !has_room || map_put(&f->scopes, known->uri, known, NULL) < 0) {
-        known_drop(letter);
+        known_drop(message);
         known = before;
     } else {
         list_init(&known->link);
@@ -111,33 +111,33 @@ static void files_known(struct file_keeping *k, struct tidings_str prefix, struc
     known->files = f;
     known->prefix = str_pack(&at, prefix);
     known->uri = str_pack(&at, uri);
-    known->letter.deliver = known_deliver;
-    known->letter.drop = known_drop;
-    mailbox_send(hub_mailbox(f->hub), &known->letter);
+    known->message.deliver = known_deliver;
+    known->message.drop = known_drop;
+    mailbox_send(hub_mailbox(f->hub), &known->message);
 }
 
 /* Those of its mount go with the part. What there is no memory for stays. */
-static void take_known(struct server_files *f, struct file_part *part)
+static void take_known(struct server_files *f, struct file_chunk *chunk)
 {
     list_each (it, next, &f->known) {
         struct known_scope *known = list_entry(it, struct known_scope, link);
-        if (!str_eq(known->prefix, part->prefix)) {
+        if (!str_eq(known->prefix, chunk->prefix)) {
             continue;
         }
-        size_t count = part->scope_count;
+        size_t count = chunk->scope_count;
         if ((count & (count - 1)) == 0) { /* the array doubles */
             struct file_scope_mark *more =
-                mem_realloc(part->scopes, (count ? 2 * count : 1) * sizeof *more);
+                mem_realloc(chunk->scopes, (count ? 2 * count : 1) * sizeof *more);
             if (!more) {
                 return;
             }
-            part->scopes = more;
+            chunk->scopes = more;
         }
         char *uri = str_dup(known->uri);
         if (!uri) {
             return;
         }
-        part->scopes[part->scope_count++] = (struct file_scope_mark){
+        chunk->scopes[chunk->scope_count++] = (struct file_scope_mark){
             .uri = tidings_strn(uri, known->uri.len), .number = known->number};
         list_remove(it);
     }
@@ -147,7 +147,7 @@ static void take_known(struct server_files *f, struct file_part *part)
 
 struct gathering {
     struct server_files *files;
-    struct file_part *part;
+    struct file_chunk *chunk;
     uint64_t saved_to;
     size_t room;
     bool has_failed;
@@ -157,12 +157,12 @@ struct gathering {
 static bool server_files_gather(struct gathering *g, struct change *c,
                                 enum tidings_change_kind kind)
 {
-    struct file_part *part = g->part;
-    if (c && part->change_count == g->room) {
+    struct file_chunk *chunk = g->chunk;
+    if (c && chunk->change_count == g->room) {
         size_t room = g->room ? 2 * g->room : 64;
-        struct file_part_change *more = mem_realloc(part->changes, room * sizeof *more);
+        struct file_chunk_change *more = mem_realloc(chunk->changes, room * sizeof *more);
         g->has_failed = !more;
-        part->changes = more ? more : part->changes;
+        chunk->changes = more ? more : chunk->changes;
         g->room = more ? room : g->room;
     }
     g->has_failed = g->has_failed || !c;
@@ -170,7 +170,7 @@ static bool server_files_gather(struct gathering *g, struct change *c,
         change_unref(c);
         return false;
     }
-    part->changes[part->change_count++] = (struct file_part_change){c, kind};
+    chunk->changes[chunk->change_count++] = (struct file_chunk_change){c, kind};
     return true;
 }
 
@@ -199,22 +199,22 @@ static void gather_missed(struct gathering *g, uint64_t epoch, uint64_t floor)
 }
 
 /* What was announced since the last time goes with the part. */
-static int take_changes(struct server_files *f, struct file_part *part)
+static int take_changes(struct server_files *f, struct file_chunk *chunk)
 {
     const struct changelog *log = hub_log(f->hub);
     uint64_t saved_to = __atomic_load_n(&f->saved_to, __ATOMIC_ACQUIRE);
-    struct gathering g = {.files = f, .part = part, .saved_to = saved_to};
-    for (size_t i = 0; i < part->change_count; i++) { /* from before, when it is sent again */
-        change_unref(part->changes[i].change);
+    struct gathering g = {.files = f, .chunk = chunk, .saved_to = saved_to};
+    for (size_t i = 0; i < chunk->change_count; i++) { /* from before, when it is sent again */
+        change_unref(chunk->changes[i].change);
     }
-    mem_free(part->changes);
-    part->changes = NULL;
-    part->change_count = 0;
-    part->epoch = log->ops->epoch(log);
-    part->number = log->ops->last(log);
-    part->change_max = f->max_changes;
+    mem_free(chunk->changes);
+    chunk->changes = NULL;
+    chunk->change_count = 0;
+    chunk->epoch = log->ops->epoch(log);
+    chunk->number = log->ops->last(log);
+    chunk->change_max = f->max_changes;
     if (log->ops->floor(log) > saved_to) {
-        gather_missed(&g, part->epoch, log->ops->floor(log));
+        gather_missed(&g, chunk->epoch, log->ops->floor(log));
     }
     if (!g.has_failed) {
         (void)log->ops->each(log, saved_to, gather_row, &g);
@@ -224,79 +224,80 @@ static int take_changes(struct server_files *f, struct file_part *part)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static int part_run(struct keeper_job *job, struct entities *e)
+static int chunk_run(struct store_job *job, struct entities *e)
 {
-    struct file_part *part = list_entry(job, struct file_part, job);
-    int rc = sqlite_files_write(entities_store(e), part, &job->err);
-    job->is_lost = rc < 0;
+    struct file_chunk *chunk = list_entry(job, struct file_chunk, job);
+    int rc = sqlite_files_write(entities_store(e), chunk, &job->err);
+    job->is_fatal = rc < 0;
     return rc < 0 ? error_wrap(&job->err, rc, "the store cannot be written") : 0;
 }
 
-/* On the keeper's thread. */
-static void part_done(struct keeper_job *job, int code)
+/* On the commit thread. */
+static void chunk_done(struct store_job *job, int code)
 {
-    struct file_part *part = list_entry(job, struct file_part, job);
-    struct server_files *f = part->owner;
+    struct file_chunk *chunk = list_entry(job, struct file_chunk, job);
+    struct server_files *f = chunk->owner;
     uint64_t saved_to = __atomic_load_n(&f->saved_to, __ATOMIC_RELAXED); /* only this thread */
-    if (code == 0 && part->number > saved_to) {
-        __atomic_store_n(&f->saved_to, part->number, __ATOMIC_RELEASE);
+    if (code == 0 && chunk->number > saved_to) {
+        __atomic_store_n(&f->saved_to, chunk->number, __ATOMIC_RELEASE);
     }
-    if (code == 0 && part->is_whole) {
-        log_debug(LOG_STORE, "files saved", KV("mount", part->prefix), KV("number", part->number));
+    if (code == 0 && chunk->is_whole) {
+        log_debug(LOG_STORE, "files saved", KV("mount", chunk->prefix),
+                  KV("number", chunk->number));
     }
-    part->done(part, code);
+    chunk->done(chunk, code);
 }
 
-static void part_deliver(struct letter *letter, void *owner)
+static void chunk_deliver(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct file_part *part = list_entry(letter, struct file_part, letter);
-    struct server_files *f = part->owner;
-    int rc = take_changes(f, part);
+    struct file_chunk *chunk = list_entry(message, struct file_chunk, message);
+    struct server_files *f = chunk->owner;
+    int rc = take_changes(f, chunk);
     if (rc < 0) {
-        part->done(part, rc);
+        chunk->done(chunk, rc);
         return;
     }
-    if (part->is_whole) {
-        take_known(f, part);
+    if (chunk->is_whole) {
+        take_known(f, chunk);
     }
-    part->job = (struct keeper_job){.is_write = true, .run = part_run, .done = part_done};
-    keeper_submit(f->keeping.keeper, &part->job);
+    chunk->job = (struct store_job){.is_write = true, .run = chunk_run, .done = chunk_done};
+    commit_thread_submit(f->keeping.commit_thread, &chunk->job);
 }
 
-static void part_drop(struct letter *letter)
+static void chunk_drop(struct thread_message *message)
 {
-    struct file_part *part = list_entry(letter, struct file_part, letter);
-    part->done(part, TIDINGS_E_CLOSED);
+    struct file_chunk *chunk = list_entry(message, struct file_chunk, message);
+    chunk->done(chunk, TIDINGS_E_CLOSED);
 }
 
-static void files_save(struct file_keeping *k, struct file_part *part)
+static void files_save(struct file_keeping *k, struct file_chunk *chunk)
 {
     struct server_files *f = files_of(k);
-    part->owner = f;
-    part->letter = (struct letter){.deliver = part_deliver, .drop = part_drop};
-    list_init(&part->letter.link);
-    mailbox_send(hub_mailbox(f->hub), &part->letter);
+    chunk->owner = f;
+    chunk->message = (struct thread_message){.deliver = chunk_deliver, .drop = chunk_drop};
+    list_init(&chunk->message.link);
+    mailbox_send(hub_mailbox(f->hub), &chunk->message);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 struct files_opening {
-    struct keeper_job job;
+    struct store_job job;
     struct server_files *files;
     struct file_mount_row *rows;
     size_t count;
 };
 
-static int run_set_mounts(struct keeper_job *job, struct entities *e)
+static int run_set_mounts(struct store_job *job, struct entities *e)
 {
     struct files_opening *o = list_entry(job, struct files_opening, job);
     int rc = sqlite_files_set_mounts(entities_store(e), o->rows, o->count, &job->err);
-    job->is_lost = rc < 0;
+    job->is_fatal = rc < 0;
     return rc;
 }
 
-static int run_read_history(struct keeper_job *job, struct entities *e)
+static int run_read_history(struct store_job *job, struct entities *e)
 {
     struct files_opening *o = list_entry(job, struct files_opening, job);
     return file_history_read(entities_store(e), hub_epoch(o->files->hub), &o->files->history,
@@ -332,18 +333,18 @@ static int files_read(struct server_files *f, struct files_opening *o, char **te
     if (rc < 0) {
         return rc;
     }
-    o->job = (struct keeper_job){.is_write = true, .run = run_set_mounts};
-    rc = keeper_run(f->keeping.keeper, &o->job);
+    o->job = (struct store_job){.is_write = true, .run = run_set_mounts};
+    rc = commit_thread_run(f->keeping.commit_thread, &o->job);
     if (rc == 0) {
-        o->job = (struct keeper_job){.run = run_read_history};
-        rc = keeper_run(f->keeping.keeper, &o->job);
+        o->job = (struct store_job){.run = run_read_history};
+        rc = commit_thread_run(f->keeping.commit_thread, &o->job);
     }
     return rc < 0 ? tidings_fail(err, rc, "store: %s", o->job.err.text) : 0;
 }
 
 int server_files_open(struct server_store *s, size_t max_changes, struct tidings_error *err)
 {
-    if (!s->keeper || !s->has_file || keeper_is_shared(s->keeper)) {
+    if (!s->commit_thread || !s->has_file || commit_thread_is_shared(s->commit_thread)) {
         return 0; /* what a node knows of its files is of no use to others */
     }
     struct server_files *f = mem_zalloc(sizeof *f);
@@ -358,8 +359,8 @@ int server_files_open(struct server_store *s, size_t max_changes, struct tidings
         map_init(&f->scopes);
     }
     if (f && texts && o.rows) {
-        f->keeping =
-            (struct file_keeping){.known = files_known, .save = files_save, .keeper = s->keeper};
+        f->keeping = (struct file_keeping){
+            .known = files_known, .save = files_save, .commit_thread = s->commit_thread};
         f->hub = s->hub;
         f->catalog = catalog_ref(c);
         f->max_changes = max_changes;
@@ -387,7 +388,7 @@ int server_files_open(struct server_store *s, size_t max_changes, struct tidings
     return rc;
 }
 
-static int run_nothing(struct keeper_job *job, struct entities *e)
+static int run_nothing(struct store_job *job, struct entities *e)
 {
     (void)job;
     (void)e;
@@ -397,15 +398,15 @@ static int run_nothing(struct keeper_job *job, struct entities *e)
 /* All that is known and not saved, in as many parts as it takes. */
 static void save_rest(struct server_files *f, struct tidings_provider *p)
 {
-    struct file_part *part;
-    while ((part = provider_file_unsaved(p)) != NULL) {
-        part->owner = f;
-        int rc = take_changes(f, part);
-        if (rc == 0 && part->is_whole) {
-            take_known(f, part);
+    struct file_chunk *chunk;
+    while ((chunk = provider_file_unsaved(p)) != NULL) {
+        chunk->owner = f;
+        int rc = take_changes(f, chunk);
+        if (rc == 0 && chunk->is_whole) {
+            take_known(f, chunk);
         }
-        part->job = (struct keeper_job){.is_write = true, .run = part_run, .done = part_done};
-        rc = rc == 0 ? keeper_run(f->keeping.keeper, &part->job) : rc;
+        chunk->job = (struct store_job){.is_write = true, .run = chunk_run, .done = chunk_done};
+        rc = rc == 0 ? commit_thread_run(f->keeping.commit_thread, &chunk->job) : rc;
         if (rc < 0) {
             log_warn(LOG_STORE,
                      "what is known of files is not saved: who comes back must look again",
@@ -418,7 +419,7 @@ static void save_rest(struct server_files *f, struct tidings_provider *p)
 /* Nobody watches any more; what was announced is numbered, and what was on its way is written. */
 static void files_drain(struct server_files *f)
 {
-    struct keeper_job job = {.run = run_nothing};
+    struct store_job job = {.run = run_nothing};
     for (size_t i = 0; i < f->catalog->mount_count; i++) {
         if (has_history(f->catalog->mounts[i])) {
             provider_file_drain(f->catalog->mounts[i]);
@@ -429,7 +430,7 @@ static void files_drain(struct server_files *f)
         /* announcements, and parts behind them */
     }
     hub_release(f->hub);
-    (void)keeper_run(f->keeping.keeper, &job);
+    (void)commit_thread_run(f->keeping.commit_thread, &job);
 }
 
 void server_files_close(struct server_store *s, bool is_undone)
@@ -466,7 +467,7 @@ void server_files_close(struct server_store *s, bool is_undone)
 /* ---- the log --------------------------------------------------------------------------------- */
 
 struct rebuilding {
-    struct keeper_job job;
+    struct store_job job;
     struct server_store *store;
     struct catalog *catalog;
     const struct changelog_limits *limits;
@@ -497,69 +498,70 @@ static void server_store_append(void *user, const struct tidings_change *told)
         c->position = r->position;
         (void)ops->append(r->log, c);
     } else {
-        ops->lost(r->log, r->position);
+        ops->note_gap(r->log, r->position);
     }
     change_unref(c);
 }
 
-static void append_missed(struct rebuilding *r, const struct kept_change *k)
+static void append_missed(struct rebuilding *r, const struct log_entry *k)
 {
     const struct changelog_ops *ops = r->log->ops;
     struct change *c = change_create_missed(str_skip(k->uri, 1), ops->epoch(r->log), r->position);
     if (c) {
-        c->position = k->kind == KEPT_MOUNTED ? r->position : 0;
+        c->position = k->kind == LOG_ENTRY_MOUNTED ? r->position : 0;
         (void)ops->append(r->log, c);
     } else {
-        ops->lost(r->log, r->position);
+        ops->note_gap(r->log, r->position);
     }
     change_unref(c);
 }
 
-static void append_file(struct rebuilding *r, const struct kept_change *k)
+static void append_file(struct rebuilding *r, const struct log_entry *k)
 {
-    struct tidings_change change = kept_row_change(k);
+    struct tidings_change change = log_entry_to_change(k);
     change.has_size = k->size >= 0;
     change.from = k->came_from;
     change.target = k->target;
     server_store_append(r, &change);
 }
 
-static bool server_store_is_too_old(const struct rebuilding *r, const struct kept_change *k)
+static bool server_store_is_too_old(const struct rebuilding *r, const struct log_entry *k)
 {
     int64_t age = (int64_t)r->limits->max_age_ms;
     return age > 0 && k->at_ms > 0 && k->at_ms + age < r->now_ms;
 }
 
-static bool add_kept(void *user, const struct kept_change *k)
+static bool add_kept(void *user, const struct log_entry *k)
 {
     struct rebuilding *r = user;
     r->position = k->position;
-    r->is_leaving = k->kind == KEPT_MOVED;
-    if (kept_check(k, NULL) < 0) {
+    r->is_leaving = k->kind == LOG_ENTRY_MOVED;
+    if (log_entry_check(k, NULL) < 0) {
         return true; /* it was said when it came, or is when it is read */
     }
     if (server_store_is_too_old(r, k)) {
-        r->log->ops->lost(r->log, k->position);
-    } else if (k->kind == KEPT_MOUNTED && !cluster_owned_has(r->store->cluster, k->uri)) {
+        r->log->ops->note_gap(r->log, k->position);
+    } else if (k->kind == LOG_ENTRY_MOUNTED && !cluster_owned_has(r->store->cluster, k->uri)) {
         return true; /* not here */
-    } else if ((k->kind == KEPT_FILE || k->kind == KEPT_MOUNTED) && change_is_missed_uri(k->uri)) {
+    } else if ((k->kind == LOG_ENTRY_FILE || k->kind == LOG_ENTRY_MOUNTED) &&
+               change_is_missed_uri(k->uri)) {
         append_missed(r, k);
-    } else if (k->kind == KEPT_FILE) {
+    } else if (k->kind == LOG_ENTRY_FILE) {
         append_file(r, k);
-    } else if (!kept_describe(k, r->has_entities, server_store_append, r)) {
-        r->log->ops->lost(r->log, k->position);
+    } else if (!log_entry_describe(k, r->has_entities, server_store_append, r)) {
+        r->log->ops->note_gap(r->log, k->position);
     }
     return true;
 }
 
-static int server_store_rebuild(struct keeper_job *job, struct entities *e)
+static int server_store_rebuild(struct store_job *job, struct entities *e)
 {
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct store *store = entities_store(e);
     uint64_t floor = 0;
     r->now_ms = entities_now(e);
     /* The log begins with what was followed. */
-    int rc = keeper_follow_now(r->store->keeper, &job->err);
+    int rc = commit_thread_follow_now(r->store->commit_thread, &job->err);
     rc = rc == 0 ? store->ops->create_changelog(store, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0 ? store->ops->each_change(store, r->limits->max_entries, &floor, add_kept, r,
                                            &job->err)
@@ -572,7 +574,7 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
         }
         return rc;
     }
-    r->log->ops->lost(r->log, floor);
+    r->log->ops->note_gap(r->log, floor);
     if (store_is_shared(store)) {
         cluster_log_is_there(r->store->cluster);
     }
@@ -583,20 +585,20 @@ static int server_store_rebuild(struct keeper_job *job, struct entities *e)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int server_store_tell(void *user, const struct tidings_change *change, uint64_t position)
+static int server_store_announce(void *user, const struct tidings_change *change, uint64_t position)
 {
     if (!change) {
-        hub_lose(user);
+        hub_overflow(user);
         return 0;
     }
-    return hub_announce_kept(user, change, position, NULL);
+    return hub_announce_durable(user, change, position, NULL);
 }
 
 static int server_store_open_file(struct server_store *s, const struct changelog_limits *limits,
                                   struct changelog **ret, struct tidings_error *err)
 {
     size_t unseen = 0;
-    int rc = published_keep(s->publishing->published, s->keeper, server_publish_may_keep,
+    int rc = published_keep(s->publishing->published, s->commit_thread, server_publish_may_keep,
                             s->publishing, &unseen, err);
     if (rc < 0) {
         return rc;
@@ -609,9 +611,9 @@ static int server_store_open_file(struct server_store *s, const struct changelog
         .store = s, .limits = limits, .has_entities = s->config->entities[0] != '\0'};
     r.job.run = server_store_rebuild;
     r.catalog = hub_catalog(s->hub);
-    rc = keeper_run(s->keeper, &r.job);
+    rc = commit_thread_run(s->commit_thread, &r.job);
     catalog_unref(r.catalog);
-    if (rc == 0 && keeper_is_shared(s->keeper)) {
+    if (rc == 0 && commit_thread_is_shared(s->commit_thread)) {
         s->shared->seal = r.seal; /* what one node sealed the others open */
     }
     explicit_bzero(&r.seal, sizeof(r.seal));
@@ -670,7 +672,7 @@ static int server_store_open_cluster(struct server_store *s, bool has_nodes,
     const struct cluster_options options = {
         .hub = s->hub,
         .limits = &s->shared->limits,
-        .keeper = s->keeper,
+        .commit_thread = s->commit_thread,
         .loop = s->loop,
         .published = s->publishing->published,
         .ops = s->cluster_ops,
@@ -700,10 +702,12 @@ int server_store_open(struct server_store *s, const struct changelog_limits *lim
     int rc = server_store_connect(s, path, &store, err);
     s->has_file = rc == 0 && store_is_durable(store);
     bool has_nodes = rc == 0 && postgres_store_is(store);
-    rc = rc == 0 ? keeper_open(store, &s->keeper, err) : rc;
-    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_store_open_cluster(s, has_nodes, err) : rc;
+    rc = rc == 0 ? commit_thread_open(store, &s->commit_thread, err) : rc;
+    rc = rc == 0 && commit_thread_is_shared(s->commit_thread)
+             ? server_store_open_cluster(s, has_nodes, err)
+             : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
-    rc = rc == 0 && keeper_is_shared(s->keeper) ? cluster_join(s->cluster, err) : rc;
+    rc = rc == 0 && commit_thread_is_shared(s->commit_thread) ? cluster_join(s->cluster, err) : rc;
     if (rc < 0) {
         if (*ret) {
             (*ret)->ops->destroy(*ret);
@@ -712,29 +716,29 @@ int server_store_open(struct server_store *s, const struct changelog_limits *lim
         server_store_close(s, true);
         return error_wrap(err, rc, "store");
     }
-    keeper_on_change(s->keeper, server_store_tell, s->hub);
+    commit_thread_on_change(s->commit_thread, server_store_announce, s->hub);
     return 0;
 }
 
 bool server_store_is_shared(const struct server_store *s)
 {
-    return s->keeper && keeper_is_shared(s->keeper);
+    return s->commit_thread && commit_thread_is_shared(s->commit_thread);
 }
 
 void server_store_bind(const struct server_store *s, struct tidings_provider *p)
 {
-    p->is_durable = s->keeper && s->has_file;
+    p->is_durable = s->commit_thread && s->has_file;
 }
 
 void server_store_close(struct server_store *s, bool is_undone)
 {
     server_files_close(s, is_undone);
     cluster_leave(s->cluster);
-    keeper_close(s->keeper);
+    commit_thread_close(s->commit_thread);
     server_tasks_close(&s->tasks);
     cluster_close(s->cluster);
-    if (s->keeper) {
+    if (s->commit_thread) {
         published_unkeep(s->publishing->published, is_undone);
     }
-    s->keeper = NULL;
+    s->commit_thread = NULL;
 }

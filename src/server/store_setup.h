@@ -33,9 +33,9 @@ struct server_store {
     void *cluster_user;                    /* … for the cluster */
     struct store *given_store; /* of a test: taken instead of the store that is configured */
 
-    struct keeper *keeper;      /* NULL: there is no store */
-    struct cluster *cluster;    /* of the nodes that share it; NULL: none do */
-    struct server_files *files; /* what goes there of files; NULL: nothing */
+    struct commit_thread *commit_thread; /* NULL: there is no store */
+    struct cluster *cluster;             /* of the nodes that share it; NULL: none do */
+    struct server_files *files;          /* what goes there of files; NULL: nothing */
     struct server_tasks tasks;
     bool has_file;      /* it is one that outlives the server */
     bool has_lost_data; /* … and had lost committed data when this run began */

@@ -30,7 +30,7 @@ enum question_kind {
 };
 
 struct worker_answer {
-    struct letter letter;
+    struct thread_message message;
     struct question *question;
     struct buf rows; /* struct row and its texts, one after the other */
     uint64_t count;  /* rows, or subscriptions ended */
@@ -38,13 +38,13 @@ struct worker_answer {
 };
 
 struct question {
-    struct letter letter;
-    struct letter answer;
+    struct thread_message message;
+    struct thread_message answer;
     struct mailbox *asker; /* NULL: nobody waits; it frees itself */
     enum question_kind what;
     uint64_t subscriber; /* 0: any */
-    struct worker_answer *parts;
-    size_t part_count;
+    struct worker_answer *replies;
+    size_t reply_count;
     size_t left; /* atomic: parts under way */
     int code;
     size_t uri_len;
@@ -74,7 +74,7 @@ struct row {
 
 /* The texts of a row; borrowed. */
 static void gather_texts(const struct subscription *sub, const struct channel_facts *facts,
-                         const struct peer_error *error, struct tidings_str ret[ROW_TEXTS])
+                         const struct client_error *error, struct tidings_str ret[ROW_TEXTS])
 {
     const struct subscriber *subscriber = sub->subscriber;
     const struct client_info *client =
@@ -83,8 +83,8 @@ static void gather_texts(const struct subscription *sub, const struct channel_fa
                            ? subscriber->ops->session_id(subscriber)
                            : STR_EMPTY;
     ret[ROW_STREAM] = subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR_EMPTY;
-    ret[ROW_URI] = subscription_spelled(sub);
-    ret[ROW_ID] = listen_id(sub->listen);
+    ret[ROW_URI] = subscription_as_requested(sub);
+    ret[ROW_ID] = subscription_group_id(sub->group);
     ret[ROW_PRINCIPAL] = subscriber->principal ? subscriber->principal->name : STR_EMPTY;
     ret[ROW_ADDRESS] = tidings_str(facts->address);
     ret[ROW_CLIENT] = client ? client->name : STR_EMPTY;
@@ -93,11 +93,11 @@ static void gather_texts(const struct subscription *sub, const struct channel_fa
     ret[ROW_ERROR] = error ? tidings_str(error->text) : STR_EMPTY;
 }
 
-static void subscribers_collect(struct worker_answer *part, const struct subscription *sub)
+static void subscribers_collect(struct worker_answer *reply, const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    const struct peer_error *error =
-        peer_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
+    const struct client_error *error =
+        client_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
     struct tidings_str texts[ROW_TEXTS];
     struct channel_facts facts;
     subscriber_get_facts(subscriber, &facts);
@@ -117,30 +117,30 @@ static void subscribers_collect(struct worker_answer *part, const struct subscri
     for (size_t i = 0; i < ROW_TEXTS; i++) {
         row.texts[i] = texts[i].len;
     }
-    part->count++;
-    buf_put(&part->rows, &row, sizeof(row));
+    reply->count++;
+    buf_put(&reply->rows, &row, sizeof(row));
     for (size_t i = 0; i < ROW_TEXTS; i++) {
-        buf_puts(&part->rows, texts[i]);
+        buf_puts(&reply->rows, texts[i]);
     }
 }
 
 static void collect_match(void *user, struct match_node *node)
 {
-    struct worker_answer *part = user;
+    struct worker_answer *reply = user;
     const struct subscription *sub = list_entry(node, struct subscription, node);
-    uint64_t subscriber = part->question->subscriber;
-    if (sub->listen->is_open && (subscriber == 0 || subscriber_id(sub->subscriber) == subscriber)) {
-        subscribers_collect(part, sub);
+    uint64_t subscriber = reply->question->subscriber;
+    if (sub->group->is_open && (subscriber == 0 || subscriber_id(sub->subscriber) == subscriber)) {
+        subscribers_collect(reply, sub);
     }
 }
 
-static void collect_subscriber(struct worker_answer *part, const struct subscriber *subscriber)
+static void collect_subscriber(struct worker_answer *reply, const struct subscriber *subscriber)
 {
-    list_each (lit, lnext, &subscriber->listens) {
-        const struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
-            if (listen->is_open) {
-                subscribers_collect(part, list_entry(it, struct subscription, link));
+    list_each (lit, lnext, &subscriber->groups) {
+        const struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
+            if (group->is_open) {
+                subscribers_collect(reply, list_entry(it, struct subscription, link));
             }
         }
     }
@@ -157,19 +157,19 @@ static struct subscriber *find_subscriber(struct worker *worker, uint64_t id)
     return NULL;
 }
 
-static void answer_subscribers(struct worker_answer *part, struct worker *worker)
+static void answer_subscribers(struct worker_answer *reply, struct worker *worker)
 {
-    const struct question *q = part->question;
+    const struct question *q = reply->question;
     struct tidings_str uri = tidings_strn(q->uri, q->uri_len);
     if (uri.len > 0) {
-        match_find(&worker->delivery->match, uri, collect_match, part);
-        delivery_find_covered(worker, uri, collect_match, part);
+        match_find(&worker->delivery->match, uri, collect_match, reply);
+        delivery_find_matching(worker, uri, collect_match, reply);
         return;
     }
     list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (q->subscriber == 0 || subscriber_id(subscriber) == q->subscriber) {
-            collect_subscriber(part, subscriber);
+            collect_subscriber(reply, subscriber);
         }
     }
 }
@@ -178,11 +178,11 @@ static uint64_t server_subscribers_unsubscribe(struct subscriber *subscriber,
                                                struct tidings_str spelled)
 {
     uint64_t count = 0;
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (str_eq(subscription_spelled(sub), spelled)) {
+            if (str_eq(subscription_as_requested(sub), spelled)) {
                 subscription_withdraw(sub);
                 count++;
             }
@@ -191,17 +191,17 @@ static uint64_t server_subscribers_unsubscribe(struct subscriber *subscriber,
     return count;
 }
 
-static void server_subscribers_fill(struct worker_answer *part, struct worker *worker)
+static void server_subscribers_fill(struct worker_answer *reply, struct worker *worker)
 {
-    const struct question *q = part->question;
+    const struct question *q = reply->question;
     const struct worker_stats *stats = &worker->stats;
     struct subscriber *subscriber = NULL;
     switch (q->what) {
     case ASK_SUBSCRIBERS:
-        answer_subscribers(part, worker);
+        answer_subscribers(reply, worker);
         break;
     case ASK_TOTALS:
-        part->totals = (struct tidings_totals){
+        reply->totals = (struct tidings_totals){
             .subscribers = stats->subscribers,
             .sessions = stats->sessions,
             .subscriptions = stats->subscriptions,
@@ -210,13 +210,13 @@ static void server_subscribers_fill(struct worker_answer *part, struct worker *w
         break;
     case DO_UNSUBSCRIBE:
         subscriber = find_subscriber(worker, q->subscriber);
-        part->count = subscriber ? server_subscribers_unsubscribe(subscriber,
-                                                                  tidings_strn(q->uri, q->uri_len))
-                                 : 0;
+        reply->count = subscriber ? server_subscribers_unsubscribe(subscriber,
+                                                                   tidings_strn(q->uri, q->uri_len))
+                                  : 0;
         break;
     case DO_DISCONNECT:
         subscriber = find_subscriber(worker, q->subscriber);
-        part->count = subscriber ? subscriber->subscription_count : 0;
+        reply->count = subscriber ? subscriber->subscription_count : 0;
         if (subscriber) {
             worker->ending = "ended by the program";
             subscriber_disconnect(subscriber);
@@ -230,10 +230,10 @@ static void server_subscribers_fill(struct worker_answer *part, struct worker *w
 
 static void question_free(struct question *q)
 {
-    for (size_t i = 0; i < q->part_count; i++) {
-        buf_deinit(&q->parts[i].rows);
+    for (size_t i = 0; i < q->reply_count; i++) {
+        buf_deinit(&q->replies[i].rows);
     }
-    mem_free(q->parts);
+    mem_free(q->replies);
     mem_free(q);
 }
 
@@ -246,70 +246,70 @@ static void subscribers_answer(struct question *q)
     }
 }
 
-static void subscribers_part_done(struct worker_answer *part)
+static void subscribers_reply_done(struct worker_answer *reply)
 {
-    struct question *q = part->question;
+    struct question *q = reply->question;
     if (__atomic_sub_fetch(&q->left, 1, __ATOMIC_ACQ_REL) == 0) {
         subscribers_answer(q);
     }
 }
 
-static void subscribers_part_deliver(struct letter *letter, void *owner)
+static void subscribers_reply_deliver(struct thread_message *message, void *owner)
 {
-    struct worker_answer *part = list_entry(letter, struct worker_answer, letter);
-    server_subscribers_fill(part, owner);
-    subscribers_part_done(part);
+    struct worker_answer *reply = list_entry(message, struct worker_answer, message);
+    server_subscribers_fill(reply, owner);
+    subscribers_reply_done(reply);
 }
 
 /* The worker went, and its subscribers with it. */
-static void subscribers_part_drop(struct letter *letter)
+static void subscribers_reply_drop(struct thread_message *message)
 {
-    subscribers_part_done(list_entry(letter, struct worker_answer, letter));
+    subscribers_reply_done(list_entry(message, struct worker_answer, message));
 }
 
-static bool make_parts(struct question *q, size_t count)
+static bool make_replies(struct question *q, size_t count)
 {
-    q->parts = mem_zalloc(count * sizeof(*q->parts));
-    q->code = q->parts ? 0 : TIDINGS_E_NOMEM;
-    for (size_t i = 0; q->parts && i < count; i++) {
-        q->parts[i].question = q;
-        q->parts[i].letter.deliver = subscribers_part_deliver;
-        q->parts[i].letter.drop = subscribers_part_drop;
-        buf_init(&q->parts[i].rows, ROWS_MAX_BYTES);
-        q->part_count++;
+    q->replies = mem_zalloc(count * sizeof(*q->replies));
+    q->code = q->replies ? 0 : TIDINGS_E_NOMEM;
+    for (size_t i = 0; q->replies && i < count; i++) {
+        q->replies[i].question = q;
+        q->replies[i].message.deliver = subscribers_reply_deliver;
+        q->replies[i].message.drop = subscribers_reply_drop;
+        buf_init(&q->replies[i].rows, ROWS_MAX_BYTES);
+        q->reply_count++;
     }
-    return q->parts != NULL;
+    return q->replies != NULL;
 }
 
-static void subscribers_on_hub(struct letter *letter, void *owner)
+static void subscribers_on_hub(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct question *q = list_entry(letter, struct question, letter);
+    struct question *q = list_entry(message, struct question, message);
     size_t count = hub_worker_count(hub);
-    if (count == 0 || !make_parts(q, count)) {
+    if (count == 0 || !make_replies(q, count)) {
         subscribers_answer(q);
         return;
     }
     q->left = count;
     for (size_t i = 0; i < count; i++) {
-        mailbox_send(hub_worker(hub, i)->mailbox, &q->parts[i].letter);
+        mailbox_send(hub_worker(hub, i)->mailbox, &q->replies[i].message);
     }
 }
 
-static void dropped_on_the_way(struct letter *letter)
+static void dropped_on_the_way(struct thread_message *message)
 {
-    subscribers_answer(list_entry(letter, struct question, letter));
+    subscribers_answer(list_entry(message, struct question, message));
 }
 
-static void answer_arrived(struct letter *letter, void *owner)
+static void answer_arrived(struct thread_message *message, void *owner)
 {
-    (void)letter;
+    (void)message;
     *(bool *)owner = true;
 }
 
-static void answer_dropped(struct letter *letter)
+static void answer_dropped(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
 /* Wait for all workers. */
@@ -320,7 +320,7 @@ static int ask_and_wait(struct tidings_server *s, struct question *q, struct tid
     if (!q->asker) {
         return TIDINGS_E_NOMEM;
     }
-    if (hub_send(s->hub, &q->letter)) {
+    if (hub_send(s->hub, &q->message)) {
         while (!is_answered) {
             mailbox_wait(q->asker, -1);
         }
@@ -335,7 +335,7 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
 {
     struct hub *hub = s->hub;
     if (q->what == DO_UNSUBSCRIBE || q->what == DO_DISCONNECT) {
-        mailbox_send(hub_mailbox(hub), &q->letter);
+        mailbox_send(hub_mailbox(hub), &q->message);
         return 1;
     }
     struct worker *only =
@@ -344,10 +344,10 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
         return tidings_fail(err, TIDINGS_E_BUSY,
                             "this waits for every worker: call it on a thread of the program");
     }
-    if (!make_parts(q, 1)) {
+    if (!make_replies(q, 1)) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    server_subscribers_fill(&q->parts[0], only);
+    server_subscribers_fill(&q->replies[0], only);
     return 0;
 }
 
@@ -369,8 +369,8 @@ static int subscribers_ask(struct tidings_server *s, const struct question *abou
     if (uri.len > 0) {
         memcpy(q->uri, uri.ptr, uri.len);
     }
-    q->letter.deliver = subscribers_on_hub;
-    q->letter.drop = dropped_on_the_way;
+    q->message.deliver = subscribers_on_hub;
+    q->message.drop = dropped_on_the_way;
     q->answer.deliver = answer_arrived;
     q->answer.drop = answer_dropped;
     int rc = hub_is_ours(s->hub) ? ask_here(s, q, err) : ask_and_wait(s, q, err);
@@ -391,10 +391,10 @@ static struct tidings_str subscribers_take(const char **at, size_t len)
     return text;
 }
 
-static bool read_rows(const struct worker_answer *part, tidings_subscriber_fn fn, void *user)
+static bool read_rows(const struct worker_answer *reply, tidings_subscriber_fn fn, void *user)
 {
-    const char *at = part->rows.ptr;
-    for (uint64_t i = 0; i < part->count; i++) {
+    const char *at = reply->rows.ptr;
+    for (uint64_t i = 0; i < reply->count; i++) {
         struct row row;
         memcpy(&row, at, sizeof(row));
         at += sizeof(row);
@@ -419,18 +419,18 @@ static bool read_rows(const struct worker_answer *part, tidings_subscriber_fn fn
 static int count_of(const struct question *q)
 {
     uint64_t count = 0;
-    for (size_t i = 0; i < q->part_count; i++) {
-        count += q->parts[i].count;
+    for (size_t i = 0; i < q->reply_count; i++) {
+        count += q->replies[i].count;
     }
     return count > INT_MAX ? INT_MAX : (int)count;
 }
 
-static int tell_rows(struct question *q, tidings_subscriber_fn fn, void *user,
-                     struct tidings_error *err)
+static int report_rows(struct question *q, tidings_subscriber_fn fn, void *user,
+                       struct tidings_error *err)
 {
     assert(q);
-    for (size_t i = 0; i < q->part_count; i++) {
-        int failed = q->parts[i].rows.failed;
+    for (size_t i = 0; i < q->reply_count; i++) {
+        int failed = q->replies[i].rows.failed;
         if (failed == TIDINGS_E_LIMIT) {
             return tidings_fail(err, failed, "more than %u MiB of subscriptions on one worker",
                                 ROWS_MAX_BYTES >> 20);
@@ -440,8 +440,8 @@ static int tell_rows(struct question *q, tidings_subscriber_fn fn, void *user,
         }
     }
     bool more = fn != NULL;
-    for (size_t i = 0; more && i < q->part_count; i++) {
-        more = read_rows(&q->parts[i], fn, user);
+    for (size_t i = 0; more && i < q->reply_count; i++) {
+        more = read_rows(&q->replies[i], fn, user);
     }
     return count_of(q);
 }
@@ -461,7 +461,7 @@ static int server_subscribers_list(struct tidings_server *s, uint64_t subscriber
     }
     buf_deinit(&canonical);
     if (rc == 0) {
-        rc = tell_rows(q, fn, user, err);
+        rc = report_rows(q, fn, user, err);
         question_free(q);
     }
     return rc;
@@ -502,12 +502,12 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
     }
     *totals = (struct tidings_totals){0};
     assert(q);
-    for (size_t i = 0; i < q->part_count; i++) {
-        const struct tidings_totals *part = &q->parts[i].totals;
-        totals->subscribers += part->subscribers;
-        totals->sessions += part->sessions;
-        totals->subscriptions += part->subscriptions;
-        totals->deliveries += part->deliveries;
+    for (size_t i = 0; i < q->reply_count; i++) {
+        const struct tidings_totals *reply = &q->replies[i].totals;
+        totals->subscribers += reply->subscribers;
+        totals->sessions += reply->sessions;
+        totals->subscriptions += reply->subscriptions;
+        totals->deliveries += reply->deliveries;
     }
     question_free(q);
     return 0;

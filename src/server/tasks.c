@@ -33,7 +33,7 @@ static const char tasks_lost_error[] =
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* A row of another program is passed over like one that is too old. */
-static bool server_tasks_read_row(const struct kept_task *k, struct task_row *ret)
+static bool server_tasks_read_row(const struct stored_task *k, struct task_row *ret)
 {
     int status = task_status_find(k->status);
     struct json *payload = NULL;
@@ -75,26 +75,26 @@ static int server_tasks_announce(struct store *store, struct tidings_str id, boo
     memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, len);
     const struct tidings_change change =
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + len), is_gone);
-    return store->ops->announce(store, KEPT_ANNOUNCED, &change, ret_position, err);
+    return store->ops->announce(store, LOG_ENTRY_ANNOUNCED, &change, ret_position, err);
 }
 
 /* A refusal leaves no trace in its batch; any other failure loses the batch. */
-static int server_tasks_judge(struct keeper_job *job, int rc)
+static int server_tasks_classify(struct store_job *job, int rc)
 {
-    job->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
-                   rc != TIDINGS_E_INVALID && rc != TIDINGS_E_NOTFOUND;
+    job->is_fatal = rc < 0 && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
+                    rc != TIDINGS_E_INVALID && rc != TIDINGS_E_NOTFOUND;
     return rc;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct server_task_job {
-    struct keeper_job job;
+    struct store_job job;
     struct server_tasks *owner;
     bool is_sweep;
     int64_t now_ms;
-    struct kept_task row; /* slices into `text` */
-    struct kept_task_room room;
+    struct stored_task row; /* slices into `text` */
+    struct stored_task_limits room;
     struct refusal *why; /* it is new */
     uint64_t position;   /* at which it was told; 0: it was not */
     void (*done)(void *user, int code);
@@ -106,7 +106,7 @@ struct server_task_job {
  * commit. A row that no tidings wrote does not count. */
 static int server_tasks_check_end(struct server_task_job *j, struct store *store)
 {
-    struct kept_task kept;
+    struct stored_task kept;
     struct task_row row;
     int rc = store->ops->find_task(store, j->row.id, &kept, &j->job.err);
     bool is_good = rc == 1 && server_tasks_read_row(&kept, &row) && row.status >= TASK_COMPLETED;
@@ -117,7 +117,7 @@ static int server_tasks_check_end(struct server_task_job *j, struct store *store
 static int server_tasks_follow(struct tasks *tasks, struct store *store, struct tidings_str id,
                                struct tidings_error *err)
 {
-    struct kept_task kept;
+    struct stored_task kept;
     struct task_row row;
     int rc = store->ops->find_task(store, id, &kept, err);
     bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
@@ -137,12 +137,12 @@ static int server_tasks_put_state(struct server_task_job *j, struct store *store
                            : rc;
 }
 
-static int server_tasks_run(struct keeper_job *job, struct entities *entities)
+static int server_tasks_run(struct store_job *job, struct entities *entities)
 {
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
     struct store *store = entities_store(entities);
     if (j->is_sweep) {
-        return server_tasks_judge(job, store->ops->sweep_tasks(store, j->now_ms, &job->err));
+        return server_tasks_classify(job, store->ops->sweep_tasks(store, j->now_ms, &job->err));
     }
     j->position = 0;
     int rc = store->ops->put_task(store, &j->row, &job->err);
@@ -151,24 +151,24 @@ static int server_tasks_run(struct keeper_job *job, struct entities *entities)
     } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
         rc = server_tasks_put_state(j, store);
     }
-    return server_tasks_judge(job, rc);
+    return server_tasks_classify(job, rc);
 }
 
-static void server_tasks_tell(struct server_tasks *o, struct tidings_str id, bool is_gone,
-                              uint64_t position)
+static void server_tasks_notify(struct server_tasks *o, struct tidings_str id, bool is_gone,
+                                uint64_t position)
 {
     char uri[sizeof(OWNED_URI_PREFIX) + SHARED_TASK_ID_MAX] = OWNED_URI_PREFIX;
     memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, id.len);
     const struct tidings_change change =
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + id.len), is_gone);
-    (void)hub_announce_kept(o->hub, &change, position, NULL);
+    (void)hub_announce_durable(o->hub, &change, position, NULL);
 }
 
 static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id);
 
 static void server_tasks_refuse(struct server_task_job *j)
 {
-    bool is_many = j->room.full == KEPT_TASKS_MANY;
+    bool is_many = j->room.full == STORED_TASKS_MANY;
     enum limit limit = !is_many            ? LIMIT_TASK_BYTES
                        : j->room.is_client ? LIMIT_CLIENT_TASKS
                                            : LIMIT_TASKS;
@@ -176,7 +176,7 @@ static void server_tasks_refuse(struct server_task_job *j)
     *j->why = limit_refusal(limit, value, j->room.is_client);
 }
 
-static void server_tasks_done(struct keeper_job *job, int code)
+static void server_tasks_done(struct store_job *job, int code)
 {
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
     if (code == TIDINGS_E_LIMIT && j->why) {
@@ -189,7 +189,7 @@ static void server_tasks_done(struct keeper_job *job, int code)
         j->done(j->user, code);
     }
     if (code >= 0 && j->position > 0) {
-        server_tasks_tell(j->owner, j->row.id, false, j->position);
+        server_tasks_notify(j->owner, j->row.id, false, j->position);
     }
     mem_free(j);
 }
@@ -220,7 +220,7 @@ static void server_tasks_put(struct task_store *store, const struct task_row *ro
         return;
     }
     char *at = j->text;
-    j->row = (struct kept_task){
+    j->row = (struct stored_task){
         .id = str_pack(&at, row->id),
         .client = str_pack(&at, row->client),
         .status = tidings_str(task_status_name(row->status)),
@@ -232,14 +232,14 @@ static void server_tasks_put(struct task_store *store, const struct task_row *ro
         .ttl_ms = (int64_t)row->ttl_ms,
     };
     if (row->why && store->is_shared) {
-        j->room = (struct kept_task_room){
+        j->room = (struct stored_task_limits){
             .max = row->max, .max_client = row->max_client, .max_bytes = TASKS_BYTES};
         j->row.room = &j->room;
         j->why = row->why;
     }
     j->done = done;
     j->user = user;
-    keeper_submit(o->keeper, &j->job);
+    commit_thread_submit(o->commit_thread, &j->job);
 }
 
 static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
@@ -249,24 +249,24 @@ static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
     if (j) { /* else with the next; of those that nodes share by the timer */
         j->is_sweep = true;
         j->now_ms = now_ms;
-        keeper_submit(o->keeper, &j->job);
+        commit_thread_submit(o->commit_thread, &j->job);
     }
 }
 
 /* ---- those of other nodes -------------------------------------------------------------------- */
 
 struct server_task_asking {
-    struct keeper_job job;
+    struct store_job job;
     struct server_tasks *owner;
     struct task_asking *asking;
     uint64_t position; /* at which it was told; 0: it was not */
 };
 
-static int server_tasks_cancel_row(struct store *store, const struct kept_task *found,
+static int server_tasks_cancel_row(struct store *store, const struct stored_task *found,
                                    struct tidings_error *err)
 {
     static const char message[] = "cancelled by the client";
-    struct kept_task row = *found;
+    struct stored_task row = *found;
     char id[SHARED_TASK_ID_MAX], client[SHARED_TASK_CLIENT_MAX];
     memcpy(id, found->id.ptr,
            found->id.len); /* the store bounds both; they go with the next call */
@@ -291,12 +291,12 @@ static int server_tasks_answer_row(struct store *store, struct task_asking *aski
     return rc < 0 ? rc : is_new;
 }
 
-static int server_tasks_run_asking(struct keeper_job *job, struct entities *entities)
+static int server_tasks_run_asking(struct store_job *job, struct entities *entities)
 {
     struct server_task_asking *j = list_entry(job, struct server_task_asking, job);
     struct store *store = entities_store(entities);
     struct task_asking *a = j->asking;
-    struct kept_task kept;
+    struct stored_task kept;
     struct task_row row;
     j->position = 0;
     int rc = store->ops->find_task(store, a->id, &kept, &job->err);
@@ -304,7 +304,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
         rc = tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no task of that id");
     }
     if (rc < 0) {
-        return server_tasks_judge(job, rc);
+        return server_tasks_classify(job, rc);
     }
     int is_new = 0;
     if (a->verb == TASK_GET) {
@@ -322,14 +322,14 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     if (rc == 0 && is_new > 0) {
         rc = server_tasks_announce(store, a->id, false, &j->position, &job->err);
     }
-    return server_tasks_judge(job, rc);
+    return server_tasks_classify(job, rc);
 }
 
-static void server_tasks_asked(struct keeper_job *job, int code)
+static void server_tasks_asked(struct store_job *job, int code)
 {
     struct server_task_asking *j = list_entry(job, struct server_task_asking, job);
     if (code >= 0 && j->position > 0) {
-        server_tasks_tell(j->owner, j->asking->id, false, j->position);
+        server_tasks_notify(j->owner, j->asking->id, false, j->position);
     }
     j->asking->err = job->err;
     j->asking->done(j->asking, code);
@@ -348,29 +348,29 @@ static void server_tasks_ask(struct task_store *store, struct task_asking *askin
     j->job.is_write = asking->verb != TASK_GET;
     j->job.run = server_tasks_run_asking;
     j->job.done = server_tasks_asked;
-    keeper_submit(j->owner->keeper, &j->job);
+    commit_thread_submit(j->owner->commit_thread, &j->job);
 }
 
 /* ---- what other nodes wrote of ours ---------------------------------------------------------- */
 
 struct server_task_following {
-    struct keeper_job job;
+    struct store_job job;
     struct hub *hub;
     struct tasks *tasks;
     char id[OWNED_ID_LEN];
 };
 
-static int server_tasks_run_following(struct keeper_job *job, struct entities *entities)
+static int server_tasks_run_following(struct store_job *job, struct entities *entities)
 {
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
     struct store *store = entities_store(entities);
     struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
-    return server_tasks_judge(job, server_tasks_follow(f->tasks, store, id, &job->err));
+    return server_tasks_classify(job, server_tasks_follow(f->tasks, store, id, &job->err));
 }
 
 /* Whoever listens here was told when the other node wrote it, and may have looked too early. What
  * was not followed is when the store is there again: tasks_doubt. */
-static void server_tasks_on_followed(struct keeper_job *job, int code)
+static void server_tasks_on_followed(struct store_job *job, int code)
 {
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
     char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN] = OWNED_URI_PREFIX;
@@ -401,7 +401,7 @@ static void server_tasks_follow_id(struct server_tasks *o, struct tidings_str id
     f->job.is_write = true;
     f->job.run = server_tasks_run_following;
     f->job.done = server_tasks_on_followed;
-    keeper_submit(o->keeper, &f->job);
+    commit_thread_submit(o->commit_thread, &f->job);
 }
 
 void server_tasks_followed(struct server_tasks *o, struct tidings_str uri)
@@ -409,7 +409,7 @@ void server_tasks_followed(struct server_tasks *o, struct tidings_str uri)
     server_tasks_follow_id(o, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
 }
 
-void server_tasks_broken(struct server_tasks *o)
+void server_tasks_on_data_loss(struct server_tasks *o)
 {
     tasks_doubt(o->tasks);
 }
@@ -418,18 +418,18 @@ void server_tasks_broken(struct server_tasks *o)
 
 void server_tasks_reach(struct server_tasks *o, bool is_unreachable)
 {
-    o->judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
+    o->checks_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
 }
 
 /* While the store is away no node can say that it lives: none is taken for gone before all had the
- * time to. On the keeper's thread. */
-static bool server_tasks_judges(const struct server_tasks *o)
+ * time to. On the commit thread. */
+static bool server_tasks_checks_stale(const struct server_tasks *o)
 {
-    return clock_monotonic_ms() >= o->judges_at;
+    return clock_monotonic_ms() >= o->checks_at;
 }
 
 struct server_task_look {
-    struct keeper_job job;
+    struct store_job job;
     struct server_tasks *owner;
     unsigned count;
     struct {
@@ -450,17 +450,17 @@ static void server_tasks_note_over(void *user, struct tidings_str id, bool is_go
     }
 }
 
-static int server_tasks_run_ending(struct keeper_job *job, struct entities *entities)
+static int server_tasks_run_ending(struct store_job *job, struct entities *entities)
 {
     struct server_task_look *l = list_entry(job, struct server_task_look, job);
     struct store *store = entities_store(entities);
-    const struct kept_task end = {
+    const struct stored_task end = {
         .status = tidings_str(task_status_name(TASK_FAILED)),
         .message = tidings_str(tasks_lost_message),
         .payload = tidings_str(tasks_lost_error),
     };
     l->count = 0;
-    if (!server_tasks_judges(l->owner)) {
+    if (!server_tasks_checks_stale(l->owner)) {
         return 0;
     }
     int rc = store->ops->end_stale_tasks(store, &end, server_tasks_note_over, l, &job->err);
@@ -468,7 +468,7 @@ static int server_tasks_run_ending(struct keeper_job *job, struct entities *enti
         rc = server_tasks_announce(store, tidings_strn(l->over[i].id, l->over[i].len),
                                    l->over[i].is_gone, &l->over[i].position, &job->err);
     }
-    return server_tasks_judge(job, rc);
+    return server_tasks_classify(job, rc);
 }
 
 static void server_tasks_end_look(struct server_task_look *l)
@@ -477,34 +477,34 @@ static void server_tasks_end_look(struct server_task_look *l)
     mem_free(l);
 }
 
-static void server_tasks_on_ended(struct keeper_job *job, int code)
+static void server_tasks_on_ended(struct store_job *job, int code)
 {
     struct server_task_look *l = list_entry(job, struct server_task_look, job);
     for (unsigned i = 0; code >= 0 && i < l->count; i++) {
         struct tidings_str id = tidings_strn(l->over[i].id, l->over[i].len);
-        server_tasks_tell(l->owner, id, l->over[i].is_gone, l->over[i].position);
+        server_tasks_notify(l->owner, id, l->over[i].is_gone, l->over[i].position);
     }
     server_tasks_end_look(l);
 }
 
-static int server_tasks_run_look(struct keeper_job *job, struct entities *entities)
+static int server_tasks_run_look(struct store_job *job, struct entities *entities)
 {
     const struct server_task_look *l = list_entry(job, struct server_task_look, job);
     struct store *store = entities_store(entities);
-    return server_tasks_judges(l->owner) ? store->ops->has_stale_tasks(store, &job->err) : 0;
+    return server_tasks_checks_stale(l->owner) ? store->ops->has_stale_tasks(store, &job->err) : 0;
 }
 
-static void server_tasks_on_looked(struct keeper_job *job, int code)
+static void server_tasks_on_looked(struct store_job *job, int code)
 {
     struct server_task_look *l = list_entry(job, struct server_task_look, job);
     if (code != 1) {
         server_tasks_end_look(l);
         return;
     }
-    l->job = (struct keeper_job){
+    l->job = (struct store_job){
         .is_write = true, .run = server_tasks_run_ending, .done = server_tasks_on_ended};
-    list_init(&l->job.letter.link);
-    keeper_submit(l->owner->keeper, &l->job);
+    list_init(&l->job.message.link);
+    commit_thread_submit(l->owner->commit_thread, &l->job);
 }
 
 static void server_tasks_on_timer(struct loop_timer *timer, void *user)
@@ -523,18 +523,18 @@ static void server_tasks_on_timer(struct loop_timer *timer, void *user)
     l->owner = o;
     l->job.run = server_tasks_run_look;
     l->job.done = server_tasks_on_looked;
-    keeper_submit(o->keeper, &l->job);
+    commit_thread_submit(o->commit_thread, &l->job);
 }
 
 /* ---- taking over ----------------------------------------------------------------------------- */
 
 struct server_tasks_loading {
-    struct keeper_job job;
+    struct store_job job;
     struct tasks *tasks;
-    bool is_kept, is_shared;
+    bool is_durable, is_shared;
 };
 
-static void server_tasks_restore(void *user, const struct kept_task *k)
+static void server_tasks_restore(void *user, const struct stored_task *k)
 {
     struct server_tasks_loading *l = user;
     struct task_row row;
@@ -544,13 +544,13 @@ static void server_tasks_restore(void *user, const struct kept_task *k)
 }
 
 /* Those in a database stay there: whoever is asked for one looks. */
-static int server_tasks_load(struct keeper_job *job, struct entities *entities)
+static int server_tasks_load(struct store_job *job, struct entities *entities)
 {
     struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
     struct store *store = entities_store(entities);
     l->is_shared = store_is_shared(store) && store->ops->find_task;
-    l->is_kept = store->ops->each_task && (l->is_shared || !store_is_shared(store));
-    return l->is_kept && !l->is_shared
+    l->is_durable = store->ops->each_task && (l->is_shared || !store_is_shared(store));
+    return l->is_durable && !l->is_shared
                ? store->ops->each_task(store, server_tasks_restore, l, &job->err)
                : 0;
 }
@@ -565,23 +565,23 @@ static int server_tasks_begin_looking(struct server_tasks *o, struct tidings_err
     return 0;
 }
 
-static int server_tasks_open(struct server_tasks *o, struct keeper *keeper,
+static int server_tasks_open(struct server_tasks *o, struct commit_thread *commit_thread,
                              struct tidings_error *err)
 {
     struct server_tasks_loading l = {.tasks = o->tasks};
     l.job.run = server_tasks_load;
-    int rc = keeper ? keeper_run(keeper, &l.job) : 0;
+    int rc = commit_thread ? commit_thread_run(commit_thread, &l.job) : 0;
     if (rc < 0) {
         return tidings_fail(err, rc, "store: tasks: %s", l.job.err.text);
     }
-    if (l.is_kept) {
+    if (l.is_durable) {
         o->store = (struct task_store){
             .is_shared = l.is_shared,
             .put = server_tasks_put,
             .sweep = server_tasks_sweep,
             .ask = server_tasks_ask,
         };
-        o->keeper = keeper;
+        o->commit_thread = commit_thread;
         tasks_set_store(o->tasks, &o->store);
         server_tasks_sweep(&o->store, clock_wall_ms());
     }
@@ -748,11 +748,12 @@ static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gon
     (void)tidings_provider_changed(user, &change, NULL); /* who cannot be told looks again */
 }
 
-int server_tasks_mount(struct server_tasks *o, struct keeper *keeper, struct tidings_error *err)
+int server_tasks_mount(struct server_tasks *o, struct commit_thread *commit_thread,
+                       struct tidings_error *err)
 {
     struct tasks *tasks = o->tasks;
     struct feature_list *tools = hub_features(o->hub, FEATURE_TOOL);
-    int rc = server_tasks_open(o, keeper, err);
+    int rc = server_tasks_open(o, commit_thread, err);
     bool is_needed = (tools && tools->has_tasks) || o->store.is_shared ||
                      limit_in_use(o->limits, LIMIT_TASKS) > 0;
     feature_list_unref(tools);

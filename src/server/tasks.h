@@ -8,7 +8,7 @@
 #include "engine/protocol/tasks.h"
 
 struct hub;
-struct keeper;
+struct commit_thread;
 struct loop;
 struct loop_timer;
 
@@ -21,25 +21,27 @@ struct server_tasks {
     struct limit_counters *limits;
 
     struct task_store store;
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     struct tidings_provider *provider; /* tidings://tasks/; NULL: there is none */
     /* Of a store that nodes share: */
     struct loop_timer *timer; /* looks for those that are over */
     bool is_looking;          /* atomic: it is under way */
-    uint64_t judges_at; /* the keeper's, clock_monotonic_ms: nodes are taken for gone from then */
+    uint64_t
+        checks_at; /* the commit thread's, clock_monotonic_ms: nodes are taken for gone from then */
 };
 
-/* Take over those that the store has (`keeper` NULL: none is kept); then mount tidings://tasks/, if
- * there are any or a tool makes some. */
-int server_tasks_mount(struct server_tasks *o, struct keeper *keeper, struct tidings_error *err);
+/* Take over those that the store has (`commit_thread` NULL: none is kept); then mount
+ * tidings://tasks/, if there are any or a tool makes some. */
+int server_tasks_mount(struct server_tasks *o, struct commit_thread *commit_thread,
+                       struct tidings_error *err);
 /* The store is closed, and no worker runs. */
 void server_tasks_close(struct server_tasks *o);
 
-/* On the keeper's thread: another node said that this one has changed; the store has lost what was
+/* On the commit thread: another node said that this one has changed; the store has lost what was
  * committed. */
 void server_tasks_followed(struct server_tasks *o, struct tidings_str uri);
-void server_tasks_broken(struct server_tasks *o);
-/* On the keeper's thread: the store cannot be reached, or can again. */
+void server_tasks_on_data_loss(struct server_tasks *o);
+/* On the commit thread: the store cannot be reached, or can again. */
 void server_tasks_reach(struct server_tasks *o, bool is_unreachable);
 
 #endif

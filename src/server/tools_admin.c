@@ -33,7 +33,7 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Ending clients: one letter to each worker, which ends those that are meant on its own thread. A
+ * Ending clients: one message to each worker, which ends those that are meant on its own thread. A
  * session ends with its streams, a listen gets its result, a connection of messages is closed; of
  * one that takes nothing any more, the stream is cut. Standard input stays open, since the server
  * would end with it: what it has subscribed ends.
@@ -41,8 +41,8 @@
 
 #define PEERS_URI ACCESS_OPERATOR_URI
 
-struct ending_part {
-    struct letter letter;
+struct ending_reply {
+    struct thread_message message;
     struct ending *ending;
 };
 
@@ -52,7 +52,7 @@ struct ending {
     char principal[PRINCIPAL_MAX];
     uint64_t count; /* atomic: ended */
     size_t left;    /* atomic: workers that have not answered */
-    struct ending_part parts[];
+    struct ending_reply replies[];
 };
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
@@ -110,24 +110,24 @@ static void end_peer_finish(struct ending *e)
     tidings_call_done(call, rc, &err);
 }
 
-static void end_peer_part_done(struct ending_part *part)
+static void end_peer_reply_done(struct ending_reply *reply)
 {
-    struct ending *e = part->ending;
+    struct ending *e = reply->ending;
     if (__atomic_sub_fetch(&e->left, 1, __ATOMIC_ACQ_REL) == 0) {
         end_peer_finish(e);
     }
 }
 
-static void end_peer_deliver(struct letter *letter, void *owner)
+static void end_peer_deliver(struct thread_message *message, void *owner)
 {
-    struct ending_part *part = list_entry(letter, struct ending_part, letter);
-    end_on_worker(part->ending, owner);
-    end_peer_part_done(part);
+    struct ending_reply *reply = list_entry(message, struct ending_reply, message);
+    end_on_worker(reply->ending, owner);
+    end_peer_reply_done(reply);
 }
 
-static void end_peer_drop(struct letter *letter)
+static void end_peer_drop(struct thread_message *message)
 {
-    end_peer_part_done(list_entry(letter, struct ending_part, letter));
+    end_peer_reply_done(list_entry(message, struct ending_reply, message));
 }
 
 static void end_peer_log(const struct tidings_call *call, const struct ending *e)
@@ -161,7 +161,7 @@ static void end_peer_call(void *user, struct tidings_call *call)
     struct tidings_server *s = user;
     struct tidings_error err = {0};
     size_t count = s->workers.count;
-    struct ending *e = mem_zalloc(sizeof(*e) + count * sizeof(e->parts[0]));
+    struct ending *e = mem_zalloc(sizeof(*e) + count * sizeof(e->replies[0]));
     int rc =
         e ? end_peer_read(call, e, &err) : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     if (rc < 0) {
@@ -173,12 +173,12 @@ static void end_peer_call(void *user, struct tidings_call *call)
     e->left = count;
     end_peer_log(call, e);
     for (size_t i = 0; i < count; i++) {
-        e->parts[i].ending = e;
-        e->parts[i].letter.deliver = end_peer_deliver;
-        e->parts[i].letter.drop = end_peer_drop;
+        e->replies[i].ending = e;
+        e->replies[i].message.deliver = end_peer_deliver;
+        e->replies[i].message.drop = end_peer_drop;
     }
     for (size_t i = 0; i < count; i++) { /* with the last it may be gone */
-        mailbox_send(s->workers.cores[i]->mailbox, &e->parts[i].letter);
+        mailbox_send(s->workers.cores[i]->mailbox, &e->replies[i].message);
     }
 }
 
@@ -447,7 +447,7 @@ static void on_publish(void *user, struct tidings_call *call)
     rc = rc == 0 ? check_access(call, buf_str(&uri), &err) : rc;
     rc = rc == 0 ? read_common(call, buf_str(&uri), &p, &metadata, &err) : rc;
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
-    p.owner = call->allowance;
+    p.owner = call->account;
     p.is_operator = access_is_operator(call->principal);
     bool is_written = rc == 0 && server_publish_is_writable(user, call, p.about.uri);
     if (is_written && has_description(call)) {
@@ -509,7 +509,7 @@ static void publish_tools_on_notified(void *user, const struct notify_outcome *o
 {
     struct tidings_call *call = user;
     struct tidings_error err = {0, ""};
-    if (outcome->told == 0) {
+    if (outcome->notified == 0) {
         tidings_call_mark_error(call);
     }
     int rc = buf_check(answer, NOTIFY_ANSWER, "send fewer changes at a time", &err);
@@ -524,7 +524,7 @@ static void on_notify(void *user, struct tidings_call *call)
     const struct notify n = {
         .worker = call->base.worker,
         .principal = call->principal,
-        .account = call->allowance,
+        .account = call->account,
         .quota = request && request->channel ? channel_quota(request->channel) : NULL,
         .origin = tidings_call_origin(call),
         .traceparent = tidings_call_traceparent(call),

@@ -15,7 +15,7 @@
 #include "engine/protocol/dialect.h"
 #include "formats/http_fields.h"
 #include "formats/uri.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 
 /* -------------------------------------------------------------------------------------------------
  * The results of tool calls that write entities, as JSON.
@@ -94,7 +94,7 @@ static int entity_answer_writes(struct entity_call *c, struct tidings_error *err
 /* The store cannot be reached: nothing is wrong with what was asked. */
 static bool is_unavailable(const struct entity_call *c, int code)
 {
-    return code == TIDINGS_E_BUSY && c->job.is_lost;
+    return code == TIDINGS_E_BUSY && c->job.is_fatal;
 }
 
 static const char *entity_answer_reason_of(const struct entity_call *c, int code)
@@ -131,7 +131,7 @@ static const char *entity_answer_reason_of(const struct entity_call *c, int code
            : code == TIDINGS_E_CONDITION   ? "conditionRequired"
            : code == TIDINGS_E_FORMAT      ? "format"
            : code == TIDINGS_E_UNSUPPORTED ? "unsupported"
-           : c->job.is_lost                ? "storage"
+           : c->job.is_fatal               ? "storage"
            : code == TIDINGS_E_NOMEM       ? "storage"
                                            : "invalid";
 }
@@ -630,7 +630,7 @@ void entity_tools_remove(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Carries a call of an entity tool to the thread of the keeper and its answer back. A call that
+ * Carries a call of an entity tool to the commit thread and its answer back. A call that
  * nobody waits for any more is carried out all the same: it may be in a batch already.
  */
 
@@ -658,8 +658,8 @@ static void entity_call_free(struct entity_call *c)
 static void refuse_limit(struct entity_call *c)
 {
     struct worker *worker = c->write ? c->write->base.worker : c->call->base.worker;
-    struct refusal why =
-        allowance_refusal(worker->limit_counters, c->allowance, ENTITY_STEPS, clock_monotonic_ms());
+    struct refusal why = client_account_refusal(worker->limit_counters, c->account, ENTITY_STEPS,
+                                                clock_monotonic_ms());
     if (c->write) {
         job_write_limit(c->write, &why);
     } else {
@@ -696,7 +696,7 @@ static struct entity_call *entity_call_create(struct tidings_provider *provider)
         buf_init(&c->out, HISTORY_MAX);
         buf_init(&c->principal_json, PRINCIPAL_TEXT_MAX);
         buf_init(&c->origin, 4 * ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX); /* schemas count characters */
-        list_init(&c->job.letter.link);
+        list_init(&c->job.message.link);
     }
     return c;
 }
@@ -713,7 +713,7 @@ static struct entity_call *entity_call_begin(struct tidings_provider *provider,
     }
     c->call = call;
     c->principal = call->principal;
-    c->allowance = call->allowance;
+    c->account = call->account;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
     if (origin.len > 0) {
@@ -752,12 +752,12 @@ static bool call_knows(struct entity_call *c, const struct entity_version *v)
 /* ---- what schemas may cost ------------------------------------------------------------------- */
 
 /* With what is judged before, a request is within what a client has at once. */
-_Static_assert(ENTITY_STEPS < ALLOWANCE_BURST, "steps for one transaction");
+_Static_assert(ENTITY_STEPS < CPU_BUDGET_BURST, "steps for one transaction");
 
 /* The client has no steps for schemas, which this needs: true, and it is to be refused. */
 static bool entity_call_lacks_steps(struct entity_call *c)
 {
-    uint64_t left = allowance_left(c->allowance, clock_monotonic_ms());
+    uint64_t left = client_account_steps_left(c->account, clock_monotonic_ms());
     c->had = left < ENTITY_STEPS ? left : ENTITY_STEPS;
     c->steps = c->had;
     c->is_limited = c->had == 0;
@@ -767,13 +767,13 @@ static bool entity_call_lacks_steps(struct entity_call *c)
 /* It was tried. `is_out`: and given up, for want of them. */
 static void pay_steps(struct entity_call *c, bool is_out)
 {
-    allowance_pay(c->allowance, c->had - c->steps, clock_monotonic_ms());
+    client_account_pay(c->account, c->had - c->steps, clock_monotonic_ms());
     c->is_limited = is_out && c->had < ENTITY_STEPS;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static bool is_judged(const struct entity_call *c)
+static bool is_checked(const struct entity_call *c)
 {
     bool is = false;
     for (size_t i = 0; !is && i < c->count; i++) {
@@ -782,7 +782,7 @@ static bool is_judged(const struct entity_call *c)
     return is;
 }
 
-static int run_writes(struct keeper_job *job, struct entities *e)
+static int run_writes(struct store_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     bool is_known = c->principal && c->principal->kind != PRINCIPAL_ANONYMOUS;
@@ -798,30 +798,30 @@ static int run_writes(struct keeper_job *job, struct entities *e)
         .digest = tidings_str(c->digest),
         .steps = &c->steps,
     };
-    if (is_judged(c) && entity_call_lacks_steps(c)) {
+    if (is_checked(c) && entity_call_lacks_steps(c)) {
         return TIDINGS_E_BUSY;
     }
     arena_reset(&c->work);
     int rc = entities_transact(e, &t, &c->work, c->done, &c->problem, &job->err);
-    job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
+    job->is_fatal = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
     pay_steps(c, rc < 0 && c->problem.is_out_of_steps);
     c->is_replayed = rc == 1;
     return rc < 0 ? rc : 0;
 }
 
 /* It is not the caller's fault that it is judged twice. */
-static void undo_writes(struct keeper_job *job)
+static void undo_writes(struct store_job *job)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     uint64_t judged = c->had - c->steps;
-    if (judged > ALLOWANCE_FREE) {
-        allowance_refund(c->allowance, judged - ALLOWANCE_FREE);
+    if (judged > CPU_BUDGET_FREE) {
+        client_account_refund(c->account, judged - CPU_BUDGET_FREE);
     }
     c->had = c->steps = 0;
     c->is_limited = false;
 }
 
-/* Back on the thread of the worker, so that the keeper is free for the next batch. */
+/* Back on the thread of the worker, so that the commit thread is free for the next batch. */
 static int answer_writes(void *user, struct tidings_call *call, struct tidings_error *err)
 {
     struct entity_call *c = user;
@@ -844,10 +844,10 @@ static struct entity_cause call_cause(const struct entity_call *c)
 
 static void entity_http_done(struct entity_call *c);
 
-static void writes_done(struct keeper_job *job, int code)
+static void writes_done(struct store_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
-    if (job->is_lost && c->problem.reason != ENTITY_MEDIUM) { /* that was not decided after all */
+    if (job->is_fatal && c->problem.reason != ENTITY_MEDIUM) { /* that was not decided after all */
         c->problem = (struct entity_problem){.current = TIMELINE_NEVER};
         c->is_limited = false;
     }
@@ -890,7 +890,7 @@ static void entity_call_submit(struct entity_call *c, int rc)
     c->job.run = run_writes;
     c->job.undo = undo_writes;
     c->job.done = writes_done;
-    keeper_submit(entity_keeper(c->provider), &c->job);
+    commit_thread_submit(entity_commit_thread(c->provider), &c->job);
 }
 
 /* For so many writes. */
@@ -959,7 +959,7 @@ void entity_call_transact(void *user, struct tidings_call *call)
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static int run_type(struct keeper_job *job, struct entities *e)
+static int run_type(struct store_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     if (entity_call_lacks_steps(c)) {
@@ -969,13 +969,13 @@ static int run_type(struct keeper_job *job, struct entities *e)
     int rc = entities_add_type(e, &c->type, &job->err);
     bool is_refused = rc == TIDINGS_E_INVALID || rc == TIDINGS_E_EXISTS ||
                       rc == TIDINGS_E_UNSUPPORTED || rc == TIDINGS_E_NOTFOUND;
-    job->is_lost = rc < 0 && !is_refused;
+    job->is_fatal = rc < 0 && !is_refused;
     pay_steps(c, rc == TIDINGS_E_INVALID && c->steps == 0);
     c->position = rc == 0 ? entities_position(e) : 0;
     return rc;
 }
 
-static void type_done(struct keeper_job *job, int code)
+static void type_done(struct store_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     struct tidings_error err = {0};
@@ -1025,7 +1025,7 @@ void entity_call_add_type(void *user, struct tidings_call *call)
     c->job.run = run_type;
     c->job.undo = undo_writes;
     c->job.done = type_done;
-    keeper_submit(entity_keeper(c->provider), &c->job);
+    commit_thread_submit(entity_commit_thread(c->provider), &c->job);
 }
 
 /* ---- history --------------------------------------------------------------------------------- */
@@ -1050,7 +1050,7 @@ static bool put_version(void *user, const struct entity_version *v)
     return !c->out.failed;
 }
 
-static int run_history(struct keeper_job *job, struct entities *e)
+static int run_history(struct store_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     struct entity_version v = {.type = STR_EMPTY, .type_version = STR_EMPTY};
@@ -1083,7 +1083,7 @@ static int run_history(struct keeper_job *job, struct entities *e)
     return rc < 0 ? rc : buf_check(&c->out, "the history", "ask for less with limit", &job->err);
 }
 
-static void history_done(struct keeper_job *job, int code)
+static void history_done(struct store_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     struct tidings_error err = {0};
@@ -1113,7 +1113,7 @@ void entity_call_history(void *user, struct tidings_call *call)
     }
     c->job.run = run_history;
     c->job.done = history_done;
-    keeper_submit(entity_keeper(c->provider), &c->job);
+    commit_thread_submit(entity_commit_thread(c->provider), &c->job);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -1319,7 +1319,7 @@ void entity_http_write(struct tidings_provider *provider, struct tidings_write *
     }
     c->write = write;
     c->principal = write->principal;
-    c->allowance = write->allowance;
+    c->account = write->account;
     entity_call_submit(c, read_write(c, uri, &c->job.err));
 }
 

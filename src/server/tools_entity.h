@@ -30,14 +30,14 @@ void entity_tools_remove(struct tidings_server *s);
  */
 
 struct entity_call {
-    struct keeper_job job;
+    struct store_job job;
     struct tidings_provider *provider;
     struct tidings_call *call;         /* or … */
     struct tidings_write *write;       /* … over HTTP: then the arguments are its own, and: */
     const struct principal *principal; /* held by whichever it is; NULL: may do everything */
-    struct allowance *allowance; /* likewise: at whose expense schemas judge and are compiled */
-    struct json *body;           /* the value or patch; NULL: among the arguments */
-    struct json *arguments;      /* everything below borrows from it and from the arena */
+    struct client_account *account; /* likewise: at whose expense schemas judge and are compiled */
+    struct json *body;              /* the value or patch; NULL: among the arguments */
+    struct json *arguments;         /* everything below borrows from it and from the arena */
     struct arena arena;
     struct arena work; /* of what is done and handed out; begun anew when it is done again */
     struct buf origin; /* of what is announced */

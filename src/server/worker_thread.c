@@ -66,10 +66,10 @@ static void worker_thread_on_deadline(struct loop_timer *timer, void *user)
     worker_thread_finish(user);
 }
 
-static void stop_deliver(struct letter *letter, void *owner)
+static void stop_deliver(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct worker_thread *w = list_entry(letter, struct worker_thread, stop);
+    struct worker_thread *w = list_entry(message, struct worker_thread, stop);
     loop_timer_start(w->deadline, w->drain_ms, 0);
     w->stopping = true;
     w->http_done = !w->http;
@@ -88,15 +88,15 @@ static void stop_deliver(struct letter *letter, void *owner)
     check_done(w);
 }
 
-static void stop_drop(struct letter *letter)
+static void stop_drop(struct thread_message *message)
 {
-    (void)letter; /* lies in the worker */
+    (void)message; /* lies in the worker */
 }
 
-static void hurry_deliver(struct letter *letter, void *owner)
+static void hurry_deliver(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct worker_thread *w = list_entry(letter, struct worker_thread, hurry);
+    struct worker_thread *w = list_entry(message, struct worker_thread, hurry);
     drain_begin(&w->core.worker, 0);
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w); /* those whose end has come now */
@@ -222,7 +222,7 @@ void worker_thread_stop(struct worker_thread *w, uint64_t drain_ms,
     w->ended = ended;
     w->user = user;
     w->drain_ms = drain_ms;
-    w->stop = (struct letter){.deliver = stop_deliver, .drop = stop_drop};
+    w->stop = (struct thread_message){.deliver = stop_deliver, .drop = stop_drop};
     if (w->owns_loop && !w->running) {
         worker_thread_finish(w); /* its thread could not be started */
         return;
@@ -235,6 +235,6 @@ void worker_thread_hurry(struct worker_thread *w)
     if (w->owns_loop && !w->running) {
         return; /* its thread could not be started */
     }
-    w->hurry = (struct letter){.deliver = hurry_deliver, .drop = stop_drop};
+    w->hurry = (struct thread_message){.deliver = hurry_deliver, .drop = stop_drop};
     mailbox_send(w->core.worker.mailbox, &w->hurry);
 }

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "engine/engine.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "transport/http.h"
 #include "transport/lines.h"
 
@@ -23,7 +23,7 @@ struct worker_thread {
     struct stdio *stdio;           /* NULL: none */
     struct loop_timer *deadline;
     pthread_t thread;
-    struct letter stop, hurry;
+    struct thread_message stop, hurry;
     uint64_t drain_ms;
     bool owns_loop, running;
     bool stopping, http_done, sockets_done, stdio_done, finished, has_awaited_jobs;

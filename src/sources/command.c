@@ -164,7 +164,7 @@ static void line_of_tail(struct command_run *r, char out[COMMAND_TAIL + 1])
     }
 }
 
-static void command_run_judge(struct command_run *r, enum spawn_ending how, int value)
+static void command_run_decide(struct command_run *r, enum spawn_ending how, int value)
 {
     char tail[COMMAND_TAIL + 1];
     if (r->code < 0 || (how == SPAWN_EXITED && value == 0)) {
@@ -205,7 +205,7 @@ static void on_exit_event(struct loop_poll *poll, int events, void *user)
     if (!spawn_reap(&r->child, &how, &value)) {
         return; /* not yet after all; the descriptor will say so again */
     }
-    command_run_judge(r, how, value);
+    command_run_decide(r, how, value);
     close_all(r);
     r->done(r, r->user);
 }
@@ -226,7 +226,7 @@ static void command_run_on_deadline(struct loop_timer *timer, void *user)
 static struct loop_poll *watch_fd(struct command_run *r, int fd, loop_poll_fn fn)
 {
     struct loop_poll *poll = loop_poll_open(r->loop, fd, fn, r, &r->err);
-    if (poll && loop_poll_want(poll, LOOP_READ) < 0) {
+    if (poll && loop_poll_set_events(poll, LOOP_READ) < 0) {
         loop_poll_close(poll);
         poll = NULL;
     }
@@ -615,10 +615,10 @@ static void do_unwatch(struct command *c)
     }
 }
 
-static void command_deliver(struct letter *letter, void *owner)
+static void command_deliver(struct thread_message *message, void *owner)
 {
     struct command *c = owner;
-    struct actor_job *e = list_entry(letter, struct actor_job, letter);
+    struct actor_job *e = list_entry(message, struct actor_job, message);
     if (e->read) {
         command_do_read(c, e);
         return;

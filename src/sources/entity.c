@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The operations of the entity provider. A request is checked where it comes in, carried to the
- * thread of the keeper as a job, and answered there.
+ * commit thread as a job, and answered there.
  */
 #include "sources/entity.h"
 
@@ -534,7 +534,7 @@ static int entity_complete(struct entity_job *r, struct entities *e, struct tidi
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* ---- to the keeper and back ------------------------------------------------------------------ */
+/* ---- to the commit thread and back ----------------------------------------------------------- */
 
 static void entity_finish(struct entity_job *r, int code, const struct tidings_error *err)
 {
@@ -552,7 +552,7 @@ static void entity_finish(struct entity_job *r, int code, const struct tidings_e
     }
 }
 
-static int entity_run(struct keeper_job *job, struct entities *entities)
+static int entity_run(struct store_job *job, struct entities *entities)
 {
     struct entity_job *r = list_entry(job, struct entity_job, job);
     return r->is_patch ? entity_patch(r, entities, &job->err)
@@ -562,7 +562,7 @@ static int entity_run(struct keeper_job *job, struct entities *entities)
                        : entity_complete(r, entities, &job->err);
 }
 
-static void entity_job_on_done(struct keeper_job *job, int code)
+static void entity_job_on_done(struct store_job *job, int code)
 {
     struct entity_job *r = list_entry(job, struct entity_job, job);
     entity_finish(r, code < 0 ? code : 0, &job->err);
@@ -584,7 +584,7 @@ static void entity_job_submit(const struct entity_job *asked)
     *r = *asked;
     r->job.run = entity_run;
     r->job.done = entity_job_on_done;
-    list_init(&r->job.letter.link);
+    list_init(&r->job.message.link);
     arena_init(&r->arena, ENTITY_ARENA_MAX);
     int rc = r->complete || r->text.len == 0 ? 0 : entity_uri_parse(r->text, &r->uri, &err);
     if (rc < 0) {
@@ -594,13 +594,13 @@ static void entity_job_submit(const struct entity_job *asked)
         mem_free(r);
         return;
     }
-    if (entity_read_recent(r, m->keeper, &rc, &err)) {
+    if (entity_read_recent(r, m->commit_thread, &rc, &err)) {
         entity_finish(r, rc, &err);
         arena_deinit(&r->arena);
         mem_free(r);
         return;
     }
-    keeper_submit(m->keeper, &r->job);
+    commit_thread_submit(m->commit_thread, &r->job);
 }
 
 static void mount_read(struct tidings_provider *p, struct tidings_read *read,
@@ -703,17 +703,17 @@ static int mount_open(struct tidings_provider *p, struct tidings_str config,
 
 static void mount_close(struct tidings_provider *p)
 {
-    (void)p; /* the keeper is the server's */
+    (void)p; /* the commit thread is the server's */
 }
 
-void entity_bind(struct tidings_provider *p, struct keeper *keeper)
+void entity_bind(struct tidings_provider *p, struct commit_thread *commit_thread)
 {
-    ((struct entity_mount *)tidings_provider_state(p))->keeper = keeper;
+    ((struct entity_mount *)tidings_provider_state(p))->commit_thread = commit_thread;
 }
 
-struct keeper *entity_keeper(struct tidings_provider *p)
+struct commit_thread *entity_commit_thread(struct tidings_provider *p)
 {
-    return ((struct entity_mount *)tidings_provider_state(p))->keeper;
+    return ((struct entity_mount *)tidings_provider_state(p))->commit_thread;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -782,32 +782,32 @@ const struct tidings_provider_ops provider_entity_ops = {
 
 /* -------------------------------------------------------------------------------------------------
  * Holding versions of entities: those that subscriptions begin their patches at are kept from
- * compaction. The keeper is told in the order in which it happened, so the version that a
+ * compaction. The commit thread is told in the order in which it happened, so the version that a
  * subscription is at now is held before the one it was at is let go.
  */
 
 struct entity_hold {
-    struct keeper_job take, drop;
+    struct store_job take, drop;
     int64_t from;
-    bool is_taken; /* the keeper's */
+    bool is_taken; /* the commit thread's */
     size_t id_len;
     char id[];
 };
 
-static int run_take(struct keeper_job *job, struct entities *e)
+static int run_take(struct store_job *job, struct entities *e)
 {
     struct entity_hold *h = list_entry(job, struct entity_hold, take);
     h->is_taken = entities_hold(e, tidings_strn(h->id, h->id_len), h->from) == 0;
     return 0;
 }
 
-static void take_done(struct keeper_job *job, int code)
+static void take_done(struct store_job *job, int code)
 {
     (void)job;
     (void)code;
 }
 
-static int run_drop(struct keeper_job *job, struct entities *e)
+static int run_drop(struct store_job *job, struct entities *e)
 {
     const struct entity_hold *h = list_entry(job, struct entity_hold, drop);
     if (h->is_taken) {
@@ -816,7 +816,7 @@ static int run_drop(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static void drop_done(struct keeper_job *job, int code)
+static void drop_done(struct store_job *job, int code)
 {
     (void)code;
     mem_free(list_entry(job, struct entity_hold, drop));
@@ -836,18 +836,18 @@ static void *entity_hold(struct tidings_provider *p, struct tidings_str text,
     if (!h) {
         return NULL; /* then what follows is told whole, perhaps */
     }
-    h->take = (struct keeper_job){.is_aside = true, .run = run_take, .done = take_done};
-    h->drop = (struct keeper_job){.is_aside = true, .run = run_drop, .done = drop_done};
-    list_init(&h->take.letter.link);
-    list_init(&h->drop.letter.link);
+    h->take = (struct store_job){.is_aside = true, .run = run_take, .done = take_done};
+    h->drop = (struct store_job){.is_aside = true, .run = run_drop, .done = drop_done};
+    list_init(&h->take.message.link);
+    list_init(&h->drop.message.link);
     h->from = from;
     h->id_len = uri.id.len;
     memcpy(h->id, uri.id.ptr, uri.id.len);
-    keeper_submit(entity_keeper(p), &h->take);
+    commit_thread_submit(entity_commit_thread(p), &h->take);
     return h;
 }
 
 static void entity_release(struct tidings_provider *p, void *held)
 {
-    keeper_submit(entity_keeper(p), &((struct entity_hold *)held)->drop);
+    commit_thread_submit(entity_commit_thread(p), &((struct entity_hold *)held)->drop);
 }

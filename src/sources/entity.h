@@ -2,10 +2,10 @@
  *
  * Entities as resources: typed JSON values with their history, kept in a file or in memory.
  *
- * One mount of provider_entity_ops at ENTITY_URI_PREFIX serves what a keeper has. It takes no
- * configuration. Everything is asked of the thread that keeps the store (store/commit_thread.h),
+ * One mount of provider_entity_ops at ENTITY_URI_PREFIX serves what a commit thread has. It takes
+ * no configuration. Everything is asked of the thread that keeps the store (store/commit_thread.h),
  * which is also the one that answers. Writing goes there too: whoever writes submits jobs to
- * entity_keeper and, once they are committed, announces what they did.
+ * entity_commit_thread and, once they are committed, announces what they did.
  */
 #ifndef SOURCES_ENTITY_H
 #define SOURCES_ENTITY_H
@@ -70,9 +70,9 @@ typedef void (*entity_writer_fn)(struct tidings_provider *provider, struct tidin
                                  struct tidings_str uri);
 void entity_set_writer(struct tidings_provider *provider, entity_writer_fn writer);
 
-/* It serves what `keeper` has, which outlives it. Before it is asked anything. */
-void entity_bind(struct tidings_provider *provider, struct keeper *keeper);
-struct keeper *entity_keeper(struct tidings_provider *provider);
+/* It serves what `commit_thread` has, which outlives it. Before it is asked anything. */
+void entity_bind(struct tidings_provider *provider, struct commit_thread *commit_thread);
+struct commit_thread *entity_commit_thread(struct tidings_provider *provider);
 
 /* The members that describe a version, without its value, inside an object. */
 void entity_put_version(struct jw *w, const struct entity_version *version);
@@ -93,19 +93,19 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
                             entity_change_fn fn, void *user);
 
 /* -------------------------------------------------------------------------------------------------
- * What the files of sources/entity.h share: a job on its way to the keeper and back.
+ * What the files of sources/entity.h share: a job on its way to the commit thread and back.
  */
 
 #define ENTITY_ARENA_MAX (16u << 20)
 
 struct entity_mount {
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     entity_writer_fn writer;
 };
 
 /* One of the requests is there. */
 struct entity_job {
-    struct keeper_job job;
+    struct store_job job;
     struct tidings_provider *provider;
     struct tidings_read *read;
     struct tidings_list *list;
@@ -125,11 +125,11 @@ struct entity_job {
 /* Tell whoever asked, of a failure, its reason and what there is instead. */
 void entity_explain(const struct entity_job *r);
 
-/* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
+/* On the commit thread: the answer but for its end. 0, or a failure with its sentence. */
 int entity_read(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 /* On any thread: the same of what is current and known without asking. false: it is not. */
-bool entity_read_recent(struct entity_job *r, const struct keeper *keeper, int *ret_code,
-                        struct tidings_error *err);
+bool entity_read_recent(struct entity_job *r, const struct commit_thread *commit_thread,
+                        int *ret_code, struct tidings_error *err);
 int entity_patch(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 int entity_stat(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 

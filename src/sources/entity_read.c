@@ -342,12 +342,13 @@ static int read_known(struct entity_job *r, const struct entity_version *v,
     return rc;
 }
 
-/* Of another type: whoever asks the keeper says what there is instead. */
-bool entity_read_recent(struct entity_job *r, const struct keeper *keeper, int *ret_code,
-                        struct tidings_error *err)
+/* Of another type: whoever asks the commit thread says what there is instead. */
+bool entity_read_recent(struct entity_job *r, const struct commit_thread *commit_thread,
+                        int *ret_code, struct tidings_error *err)
 {
     bool is_plain = r->read && !r->is_patch && r->uri.kind == ENTITY_URI_CURRENT;
-    const struct recent_version *known = is_plain ? keeper_recent(keeper, r->uri.id) : NULL;
+    const struct recent_version *known =
+        is_plain ? commit_thread_recent(commit_thread, r->uri.id) : NULL;
     bool is_it = known && str_eq(r->uri.type, known->v.type) &&
                  str_eq(r->uri.version, known->v.type_version);
     *ret_code = is_it ? read_known(r, &known->v, err) : 0;
@@ -533,12 +534,12 @@ struct change_target {
     struct tidings_str traceparent;
 };
 
-static void entity_read_tell(void *user, const struct tidings_change *described)
+static void entity_read_announce(void *user, const struct tidings_change *described)
 {
     const struct change_target *t = user;
     struct tidings_change change = *described;
     change.traceparent = t->traceparent;
-    if (!keeper_announce(entity_keeper(t->provider), &change, t->position)) {
+    if (!commit_thread_announce(entity_commit_thread(t->provider), &change, t->position)) {
         (void)tidings_provider_changed(t->provider, &change, NULL);
     }
 }
@@ -548,9 +549,9 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
 {
     struct change_target t = {
         .provider = p, .position = done->position, .traceparent = cause->traceparent};
-    if (done->changed && !entity_describe_change(done, cause->origin, entity_read_tell, &t)) {
-        (void)keeper_announce(entity_keeper(p), NULL,
-                              0); /* it is committed: everybody looks again */
+    if (done->changed && !entity_describe_change(done, cause->origin, entity_read_announce, &t)) {
+        (void)commit_thread_announce(entity_commit_thread(p), NULL,
+                                     0); /* it is committed: everybody looks again */
     }
 }
 
@@ -560,5 +561,5 @@ void entity_announce_types(struct tidings_provider *p, uint64_t position,
     struct change_target t = {
         .provider = p, .position = position, .traceparent = cause->traceparent};
     struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = cause->origin};
-    entity_read_tell(&t, &change);
+    entity_read_announce(&t, &change);
 }

@@ -332,8 +332,8 @@ static void provider_file_close(struct tidings_provider *p)
 
 /* ---- describing ------------------------------------------------------------------------------ */
 
-bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
-                       const struct buf *target, bool is_directory)
+bool file_policy_allows(const struct file_provider *f, const struct file_policy *policy,
+                        const struct buf *target, bool is_directory)
 {
     struct buf uri;
     if (target->len == 0) {
@@ -341,13 +341,13 @@ bool file_judge_allows(const struct file_provider *f, const struct file_judge *j
     }
     buf_init(&uri, f->root.prefix_len + FILE_MAX_ENCODED);
     file_target_uri(&f->root, target, is_directory, &uri);
-    bool may = !uri.failed && judge->may(judge->request, buf_str(&uri));
+    bool may = !uri.failed && policy->may(policy->request, buf_str(&uri));
     buf_deinit(&uri);
     return may;
 }
 
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_info *ret, const struct file_judge *judge, struct tidings_error *err)
+                 struct file_info *ret, const struct file_policy *policy, struct tidings_error *err)
 {
     bool has_slash;
     struct buf target;
@@ -357,7 +357,7 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
     }
     buf_init(&target, FILE_WHERE_SIZE + 1);
     rc = file_stat(&f->root, path->ptr, ret, &target);
-    if (rc == 0 && !file_judge_allows(f, judge, &target, file_kind(ret) == FILE_DIRECTORY)) {
+    if (rc == 0 && !file_policy_allows(f, policy, &target, file_kind(ret) == FILE_DIRECTORY)) {
         rc = -ENOENT;
     }
     buf_deinit(&target);
@@ -436,8 +436,8 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     file_root_follow(&f->root);
-    const struct file_judge judge = {file_may_show, stat};
-    int rc = file_resolve(f, uri, &path, &info, &judge, &err);
+    const struct file_policy policy = {file_may_show, stat};
+    int rc = file_resolve(f, uri, &path, &info, &policy, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);
         const char *slash = memrchr(name.ptr, '/', name.len);
@@ -517,7 +517,7 @@ void provider_file_drain(struct tidings_provider *provider)
     }
 }
 
-struct file_part *provider_file_unsaved(struct tidings_provider *provider)
+struct file_chunk *provider_file_unsaved(struct tidings_provider *provider)
 {
     struct file_provider *f = tidings_provider_state(provider);
     return f->watch ? file_watch_unsaved(f->watch) : NULL;

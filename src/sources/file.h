@@ -10,7 +10,7 @@
  * bytes of content one read gives "maxWatches": 100000,          directories watched by the kernel;
  * the rest is polled "quietMs": 10,                 a path is looked at once it has been quiet this
  * long "modifyMs": 200,               a file held open and written to is announced this often
- *      "lingerMs": 60000,             watches stay armed this long after the last watcher left
+ *      "lingerMs": 60000,             watches stay active this long after the last watcher left
  *      "pollMs": 2000,                how often to look at what the kernel does not report
  *      "keptNodes": 1000000}          names known, with those that nobody watches any more; beyond
  *                                     it the latter are forgotten
@@ -33,7 +33,7 @@
 #include "base/str.h"
 
 struct file_keeping;
-struct file_part;
+struct file_chunk;
 struct mailbox;
 
 extern const struct tidings_provider_ops provider_file_ops;
@@ -45,7 +45,7 @@ struct mailbox *provider_file_mailbox(struct tidings_provider *provider);
 /* ---- what outlives the program ---------------------------------------------------------------
  *
  * With a store, what is known of the watched files goes there (store/sqlite_files.h), and what was
- * saved is compared with what there is before the first watch is armed. */
+ * saved is compared with what there is before the first watch starts. */
 
 /* Before the first watch; `keeping` is borrowed until close. */
 void provider_file_keep(struct tidings_provider *provider, struct file_keeping *keeping);
@@ -54,7 +54,7 @@ void provider_file_keep(struct tidings_provider *provider, struct file_keeping *
 void provider_file_identify(struct tidings_provider *provider, struct buf *out);
 /* Before close: file_watch_drain and file_watch_unsaved (sources/file_watch.h). */
 void provider_file_drain(struct tidings_provider *provider);
-struct file_part *provider_file_unsaved(struct tidings_provider *provider);
+struct file_chunk *provider_file_unsaved(struct tidings_provider *provider);
 
 /* -------------------------------------------------------------------------------------------------
  * The numbers in the settings of a mount of files (sources/file.h says what they mean), as they

@@ -30,14 +30,15 @@ struct file_provider {
 };
 
 /* May it, where links led? */
-bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
-                       const struct buf *target, bool is_directory);
+bool file_policy_allows(const struct file_provider *f, const struct file_policy *policy,
+                        const struct buf *target, bool is_directory);
 
 /* What `uri` names: its path and what is there. Only regular files and directories get through, and
  * a URI with a trailing '/' only for a directory. What a link leads to and may not be seen is not
  * there. */
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_info *ret, const struct file_judge *judge, struct tidings_error *err);
+                 struct file_info *ret, const struct file_policy *policy,
+                 struct tidings_error *err);
 
 /* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
  * borrows all three. False when the name says nothing about the type of a file, which then is

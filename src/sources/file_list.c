@@ -277,7 +277,7 @@ static void file_target_below(struct buf *target, const struct buf *dir_target,
 /* Whom names are told to. */
 struct telling {
     const struct file_provider *f;
-    const struct file_judge *judge;
+    const struct file_policy *policy;
     struct buf dir_target; /* where links led to the directory */
 };
 
@@ -300,17 +300,17 @@ static bool may_tell(const struct telling *t, int dir, const struct file_name *e
     } else {
         file_target_below(&target, &t->dir_target, raw);
     }
-    bool may = is_there && file_judge_allows(t->f, t->judge, &target, e->is_directory);
+    bool may = is_there && file_policy_allows(t->f, t->policy, &target, e->is_directory);
     buf_deinit(&target);
     return may;
 }
 
 int file_each_name(const struct file_provider *f, struct tidings_str path,
-                   const struct file_judge *judge, file_name_fn fn, void *user,
+                   const struct file_policy *policy, file_name_fn fn, void *user,
                    struct tidings_error *err)
 {
     struct file_names names;
-    struct telling t = {.f = f, .judge = judge};
+    struct telling t = {.f = f, .policy = policy};
     struct buf where;
     file_names_init(&names, SIZE_MAX);
     buf_init(&t.dir_target, FILE_WHERE_SIZE + 1);
@@ -416,9 +416,9 @@ static bool file_complete_may_show(const void *complete, struct tidings_str uri)
 static void run_pooled(void *memory)
 {
     struct complete_job *job = memory;
-    const struct file_judge judge = {file_complete_may_show, job->complete};
+    const struct file_policy policy = {file_complete_may_show, job->complete};
     job->rc = 1;
-    int rc = file_each_name(job->f, buf_str(&job->path), &judge, file_complete_suggest, job, NULL);
+    int rc = file_each_name(job->f, buf_str(&job->path), &policy, file_complete_suggest, job, NULL);
     if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_BUSY) {
         job->rc = rc;
     } /* otherwise what is no directory, or cannot be read, has nothing to suggest */
@@ -561,8 +561,8 @@ static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
     if (w->dir_target.len > 0 && w->target.len == 0) {
         file_target_below(&w->target, &w->dir_target, tidings_strn(raw, e->raw_len));
     }
-    const struct file_judge judge = {file_list_may_show, w->list};
-    if (!file_judge_allows(w->f, &judge, &w->target, e->is_directory)) {
+    const struct file_policy policy = {file_list_may_show, w->list};
+    if (!file_policy_allows(w->f, &policy, &w->target, e->is_directory)) {
         return 0;
     }
     file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &info, etag, &row);
@@ -676,12 +676,12 @@ struct list_job {
 static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
 {
     struct file_info info;
-    const struct file_judge judge = {file_list_may_show, w->list};
+    const struct file_policy policy = {file_list_may_show, w->list};
     if (file_is_short(negative_errno)) {
         return file_refuse(&w->err, negative_errno, uri);
     }
     buf_clear(&w->path);
-    int rc = file_resolve(w->f, uri, &w->path, &info, &judge, &w->err);
+    int rc = file_resolve(w->f, uri, &w->path, &info, &policy, &w->err);
     if (rc == 0 && negative_errno != -ENOTDIR) {
         rc = file_refuse(&w->err, negative_errno, uri);
     }
@@ -693,10 +693,10 @@ static int refuse_directory(struct walk *w, int negative_errno, struct tidings_s
 /* Open the directory that is asked for. */
 static int open_top(struct walk *w)
 {
-    const struct file_judge judge = {file_list_may_show, w->list};
+    const struct file_policy policy = {file_list_may_show, w->list};
     int dir = file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY,
                                 &w->dir_target);
-    if (dir >= 0 && !file_judge_allows(w->f, &judge, &w->dir_target, true)) {
+    if (dir >= 0 && !file_policy_allows(w->f, &policy, &w->dir_target, true)) {
         close(dir);
         return -ENOENT;
     }

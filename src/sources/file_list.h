@@ -34,7 +34,7 @@ struct file_names {
  * seen. */
 typedef bool (*file_name_fn)(void *user, struct tidings_str name, struct tidings_str segment);
 int file_each_name(const struct file_provider *f, struct tidings_str path,
-                   const struct file_judge *judge, file_name_fn fn, void *user,
+                   const struct file_policy *policy, file_name_fn fn, void *user,
                    struct tidings_error *err);
 
 #endif

@@ -133,7 +133,7 @@ void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE]);
 int64_t file_modified_ms(const struct stat *st);
 
 /* Asks whether whoever makes the request may see `uri`, too: what a link leads to. */
-struct file_judge {
+struct file_policy {
     bool (*may)(const void *request, struct tidings_str uri);
     const void *request;
 };

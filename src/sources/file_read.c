@@ -39,7 +39,7 @@ struct file_provider;
 #define FILE_SCAN_MAX (INT64_C(256) << 20)
 
 /* Some bytes of an open file. */
-struct file_part {
+struct file_chunk {
     int fd;       /* borrowed */
     int64_t size; /* of the file */
     int64_t from, to;
@@ -56,8 +56,8 @@ struct file_part {
 
 /* Read [from, to) into `bytes`; fewer at the end of the file. The count, or a negative code; stops
  * when the read is cancelled. */
-static int64_t file_read_bytes(const struct file_part *part, char *bytes, struct tidings_read *read,
-                               struct tidings_error *err)
+static int64_t file_read_bytes(const struct file_chunk *part, char *bytes,
+                               struct tidings_read *read, struct tidings_error *err)
 {
     int64_t got = 0, want = part->to - part->from;
     while (got < want) {
@@ -84,7 +84,7 @@ static int64_t file_read_bytes(const struct file_part *part, char *bytes, struct
 
 /* A file being looked through. */
 struct scan {
-    const struct file_part *part;
+    const struct file_chunk *part;
     struct tidings_read *read;
     char *chunk;
     struct tidings_error *err;
@@ -93,7 +93,7 @@ struct scan {
 /* The bytes [from, to), at most a chunk. The count, or a negative code. */
 static int64_t scan_read(const struct scan *s, int64_t from, int64_t to)
 {
-    struct file_part piece = {.fd = s->part->fd, .from = from, .to = to};
+    struct file_chunk piece = {.fd = s->part->fd, .from = from, .to = to};
     return file_read_bytes(&piece, s->chunk, s->read, s->err);
 }
 
@@ -122,7 +122,7 @@ static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t
 }
 
 static int find_forwards(const struct scan *s, const struct tidings_range *range, int64_t cap,
-                         struct file_part *ret)
+                         struct file_chunk *ret)
 {
     int64_t at = 0, lines = range->from;
     int rc = skip_lines(s, &at, &lines, FILE_SCAN_MAX);
@@ -144,7 +144,7 @@ static int find_forwards(const struct scan *s, const struct tidings_range *range
     return rc;
 }
 
-static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, struct file_part *ret)
+static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, struct file_chunk *ret)
 {
     int64_t at = ret->size;
     ret->from = 0;
@@ -175,7 +175,7 @@ static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, stru
 /* Find from and to, which must not be more than `cap` bytes apart. Only a range of lines looks into
  * the file: from the beginning, or for the last ones from the end, and no further than it must.
  * TIDINGS_E_INVALID when it begins behind the end, TIDINGS_E_LIMIT. */
-static int file_find_range(struct file_part *part, const struct tidings_range *range, int64_t cap,
+static int file_find_range(struct file_chunk *part, const struct tidings_range *range, int64_t cap,
                            struct tidings_read *read, struct tidings_error *err)
 {
     int rc;
@@ -184,7 +184,7 @@ static int file_find_range(struct file_part *part, const struct tidings_range *r
     } else {
         size_t chunk = (size_t)(part->size < CHUNK ? part->size : CHUNK);
         struct scan s = {.part = part, .read = read, .chunk = mem_alloc(chunk + 1), .err = err};
-        struct file_part found = *part;
+        struct file_chunk found = *part;
         rc = !s.chunk          ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
              : range->last > 0 ? find_backwards(&s, range->last, cap, &found)
                                : find_forwards(&s, range, cap, &found);
@@ -208,9 +208,9 @@ static bool may_read(const void *read, struct tidings_str uri)
 }
 
 /* May whoever reads read what a link leads to? */
-static struct file_judge file_read_judge(const struct tidings_read *read)
+static struct file_policy file_read_policy(const struct tidings_read *read)
 {
-    return (struct file_judge){may_read, read};
+    return (struct file_policy){may_read, read};
 }
 
 /* Open the regular file at `path` the long way: look first, so that nothing else is ever opened. A
@@ -218,12 +218,12 @@ static struct file_judge file_read_judge(const struct tidings_read *read)
  * a link may have been switched since the look. */
 static int file_open_checked(const struct file_provider *f, const char *path,
                              struct tidings_str uri, struct file_info *info,
-                             const struct file_judge *judge, struct tidings_error *err)
+                             const struct file_policy *policy, struct tidings_error *err)
 {
     struct buf target;
     buf_init(&target, FILE_WHERE_SIZE + 1);
     int fd = file_open_beneath(&f->root, f->root.fd, path, O_RDONLY, &target);
-    if (fd >= 0 && !file_judge_allows(f, judge, &target, false)) {
+    if (fd >= 0 && !file_policy_allows(f, policy, &target, false)) {
         close(fd);
         fd = -ENOENT;
     }
@@ -330,8 +330,8 @@ static bool file_directory_may_show(const void *read, struct tidings_str uri)
 
 static int read_names(struct directory *d, struct tidings_error *err)
 {
-    const struct file_judge judge = {file_directory_may_show, d->read};
-    int rc = file_each_name(d->f, d->path, &judge, add_name, d, err);
+    const struct file_policy policy = {file_directory_may_show, d->read};
+    int rc = file_each_name(d->f, d->path, &policy, add_name, d, err);
     if (rc == 0 && d->text.failed) {
         rc = tidings_fail(err, d->text.failed, "too many names");
     }
@@ -369,8 +369,8 @@ static int give_subdirectory(struct directory *parent, struct tidings_str path,
 static int give_file(struct directory *d, struct tidings_str path, struct tidings_str uri,
                      struct file_info *info, struct tidings_error *err)
 {
-    struct file_judge judge = file_read_judge(d->read);
-    int fd = file_open_checked(d->f, path.ptr, uri, info, &judge, err);
+    struct file_policy policy = file_read_policy(d->read);
+    int fd = file_open_checked(d->f, path.ptr, uri, info, &policy, err);
     if (fd == TIDINGS_E_BUSY || fd == TIDINGS_E_NOMEM) {
         return fd;
     }
@@ -380,7 +380,7 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
         }
         return 0;
     }
-    struct file_part part = {.fd = fd, .to = info->st.st_size};
+    struct file_chunk part = {.fd = fd, .to = info->st.st_size};
     int rc = tidings_read_reserve(d->read, (size_t)part.to, err);
     if (rc < 0) {
         close(fd);
@@ -409,7 +409,7 @@ static int file_directory_give_child(struct directory *d, const char *record,
 {
     struct file_info info;
     struct buf path, uri, target;
-    struct file_judge judge = file_read_judge(d->read);
+    struct file_policy policy = file_read_policy(d->read);
     int rc = 0, status = 0;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&target, FILE_WHERE_SIZE + 1);
@@ -425,7 +425,7 @@ static int file_directory_give_child(struct directory *d, const char *record,
     } else if (!path.failed && !uri.failed &&
                tidings_read_wants(d->read, buf_str(&uri), STR_EMPTY) &&
                (status = file_stat(&d->f->root, path.ptr, &info, &target)) == 0 &&
-               file_judge_allows(d->f, &judge, &target, record[0] == 'd')) {
+               file_policy_allows(d->f, &policy, &target, record[0] == 'd')) {
         if (file_kind(&info) == FILE_DIRECTORY && record[0] == 'd') {
             rc = give_subdirectory(d, buf_str(&path), &info, err);
         } else if (file_kind(&info) == FILE_REGULAR && record[0] == 'f') {
@@ -647,7 +647,7 @@ static bool is_part(const struct read_job *job)
 }
 
 /* Which bytes are to be read. */
-static int file_read_plan(const struct read_job *job, struct file_part *part,
+static int file_read_plan(const struct read_job *job, struct file_chunk *part,
                           struct tidings_error *err)
 {
     if (is_part(job)) {
@@ -667,8 +667,8 @@ static int file_read_plan(const struct read_job *job, struct file_part *part,
 }
 
 /* Hand over `got` bytes read from `part`; takes them. `asked` is the range without margins. */
-static int file_read_give(struct read_job *job, const struct file_part *part,
-                          const struct file_part *asked, char *bytes, size_t got,
+static int file_read_give(struct read_job *job, const struct file_chunk *part,
+                          const struct file_chunk *asked, char *bytes, size_t got,
                           struct tidings_error *err)
 {
     struct tidings_resource row;
@@ -710,7 +710,7 @@ static int file_read_pieces(struct read_job *job, struct tidings_error *err)
 
 static int file_read_whole(struct read_job *job, struct tidings_error *err)
 {
-    struct file_part asked = {.fd = job->fd, .size = job->info.st.st_size};
+    struct file_chunk asked = {.fd = job->fd, .size = job->info.st.st_size};
     int rc = file_read_plan(job, &asked, err);
     if (rc < 0) {
         return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
@@ -721,7 +721,7 @@ static int file_read_whole(struct read_job *job, struct tidings_error *err)
             return rc < 0 ? error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri)) : 0;
         }
     }
-    struct file_part part = asked;
+    struct file_chunk part = asked;
     if (is_part(job) && job->range.unit == TIDINGS_UNIT_BYTES) {
         part.from = part.from > BYTE_RANGE_MARGIN ? part.from - BYTE_RANGE_MARGIN : 0;
         part.to = part.to + BYTE_RANGE_MARGIN < part.size ? part.to + BYTE_RANGE_MARGIN : part.size;
@@ -757,8 +757,8 @@ static void file_read_run_pooled(void *memory)
     struct tidings_error err = {0};
     mem_free(memory);
     if (!job.is_directory) {
-        struct file_judge judge = file_read_judge(job.read);
-        job.fd = file_open_checked(job.f, job.path.ptr, job.uri, &job.info, &judge, &err);
+        struct file_policy policy = file_read_policy(job.read);
+        job.fd = file_open_checked(job.f, job.path.ptr, job.uri, &job.info, &policy, &err);
     }
     if (job.is_directory || job.fd >= 0) {
         file_read_run(&job);
@@ -814,10 +814,10 @@ static int open_job(struct read_job *job, struct tidings_error *err)
     }
     file_root_follow(&job->f->root);
     buf_clear(&job->path);
-    struct file_judge judge = file_read_judge(job->read);
-    rc = file_resolve(job->f, job->uri, &job->path, &job->info, &judge, err);
+    struct file_policy policy = file_read_policy(job->read);
+    rc = file_resolve(job->f, job->uri, &job->path, &job->info, &policy, err);
     if (rc == 0 && file_kind(&job->info) == FILE_REGULAR) {
-        job->fd = file_open_checked(job->f, job->path.ptr, job->uri, &job->info, &judge, err);
+        job->fd = file_open_checked(job->f, job->path.ptr, job->uri, &job->info, &policy, err);
         rc = job->fd < 0 ? job->fd : 0;
     }
     return rc;

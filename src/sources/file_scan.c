@@ -6,7 +6,7 @@
  * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
  * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag
  * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is
- * tried again later: arming then fails as a whole, otherwise everything is
+ * tried again later: watching then fails as a whole, otherwise everything is
  * scanned again.
  */
 #include <dirent.h>
@@ -345,8 +345,8 @@ enum enter_mode {
     ENTER_ALWAYS,
 };
 
-static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
-                                   enum enter_mode mode, const struct file_node *origin);
+static void file_scan_watch_and_read(struct file_watch *w, struct file_node *dir,
+                                     enum enter_mode mode, const struct file_node *origin);
 
 static struct file_state state_of(const struct file_info *info)
 {
@@ -398,7 +398,7 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     /* It was not there: all that is in it is new. */
     file_node_set_complete(node, is_needed && file_node_is_deep(node));
     if (is_needed) {
-        file_scan_arm_and_read(w, node, ENTER_ALWAYS, origin);
+        file_scan_watch_and_read(w, node, ENTER_ALWAYS, origin);
     }
 }
 
@@ -469,8 +469,8 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
     case FILE_SAME:
     case FILE_DELETED:
     default:
-        if (file_node_is_needed(node) && (w->is_rescanning || !file_node_is_armed(node))) {
-            file_scan_arm_and_read(w, node, ENTER_ALWAYS, NULL);
+        if (file_node_is_needed(node) && (w->is_rescanning || !file_node_is_watched(node))) {
+            file_scan_watch_and_read(w, node, ENTER_ALWAYS, NULL);
         }
         break;
     }
@@ -579,9 +579,9 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
 
 static bool file_retry_is_short(const struct file_watch *w);
 
-/* Arm a directory, then look at its names. */
-static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
-                                   enum enter_mode mode, const struct file_node *origin)
+/* Watch a directory, then look at its names. */
+static void file_scan_watch_and_read(struct file_watch *w, struct file_node *dir,
+                                     enum enter_mode mode, const struct file_node *origin)
 {
     if (w->is_rescanning && file_retry_is_short(w)) {
         return;
@@ -612,7 +612,7 @@ static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
         if (fd == -EACCES && file_node_is_deep(dir)) {
             file_node_set_complete(dir, true);
         }
-    } else if (!(watch_point_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
+    } else if (!(watch_point_watch(w, p, fd) && mode == ENTER_IF_MISSED)) {
         DIR *stream = file_node_is_deep(dir) ? fdopendir(fd) : NULL;
         if (stream) {
             scan_all(w, dir, stream, &path, origin);
@@ -645,7 +645,7 @@ enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
         struct file_node *node = file_tree_find(&w->tree, dir, name);
         if (node && verdict == FILE_SAME && file_node_is_needed(node)) {
             /* An inode number is used again at once: the same print may be a new directory. */
-            file_scan_arm_and_read(w, node, ENTER_IF_MISSED, NULL);
+            file_scan_watch_and_read(w, node, ENTER_IF_MISSED, NULL);
         }
     } else {
         file_retry_errno(w, -rc);
@@ -675,7 +675,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
 void file_scan_enter(struct file_watch *w, struct file_node *dir)
 {
     if (file_node_is_needed(dir)) {
-        file_scan_arm_and_read(w, dir, ENTER_ALWAYS, NULL);
+        file_scan_watch_and_read(w, dir, ENTER_ALWAYS, NULL);
     }
 }
 
@@ -698,7 +698,7 @@ static void file_scan_root(struct file_watch *w, const struct stat *st, bool mus
         if (is_first) {
             file_node_set(node, &state);
         }
-        file_scan_vanished(w, node); /* also for what was armed since */
+        file_scan_vanished(w, node); /* also for what was watched since */
         return;
     }
     file_node_set(node, &state);
@@ -869,7 +869,7 @@ static void file_ancestors_unwatch(struct file_watch *w, int wd)
 }
 
 /* Watch the way as it is now, each directory before its name is looked up. */
-static void file_ancestors_arm(struct file_watch *w)
+static void file_ancestors_watch(struct file_watch *w)
 {
     int before[FILE_ANCESTORS_MAX];
     size_t count = w->ancestor_count;
@@ -922,7 +922,7 @@ static void compare_root(struct file_watch *w, bool must_compare)
 
 void file_ancestors_check(struct file_watch *w, bool must_compare)
 {
-    file_ancestors_arm(w);
+    file_ancestors_watch(w);
     compare_root(w, must_compare);
 }
 

@@ -272,7 +272,7 @@ void file_node_set(struct file_node *node, const struct file_state *found)
 #define RECORD_VERSION 1
 #define RECORD_COMPLETE 1
 #define HEAD_BYTES 2u
-#define SUM_BYTES 8u
+#define CHECKSUM_BYTES 8u
 #define ENTRY_BYTES 14u /* before the name */
 
 static const unsigned record_kinds = FILE_NODE_PRESENT | FILE_NODE_DIRECTORY | FILE_NODE_LINK;
@@ -295,7 +295,7 @@ static uint64_t record_get(const char *at, size_t bytes)
     return n;
 }
 
-static uint64_t record_sum(struct tidings_str path, struct tidings_str body)
+static uint64_t record_checksum(struct tidings_str path, struct tidings_str body)
 {
     return str_hash(body, str_hash(path, FILE_RECORD_SEED));
 }
@@ -329,7 +329,7 @@ void file_record_write(const struct file_node *dir, struct tidings_str path,
         }
     }
     if (!out->failed) {
-        record_put(out, record_sum(path, str_skip(buf_str(out), begun)), SUM_BYTES);
+        record_put(out, record_checksum(path, str_skip(buf_str(out), begun)), CHECKSUM_BYTES);
     }
 }
 
@@ -389,12 +389,12 @@ static int read_entry(struct file_tree *t, struct file_node *dir, struct tidings
 int file_record_read(struct file_tree *t, struct file_node *dir, struct tidings_str path,
                      struct tidings_str record, file_record_lead_fn lead, void *user)
 {
-    if (record.len < HEAD_BYTES + SUM_BYTES || record.ptr[0] != RECORD_VERSION ||
+    if (record.len < HEAD_BYTES + CHECKSUM_BYTES || record.ptr[0] != RECORD_VERSION ||
         (record.ptr[1] & ~RECORD_COMPLETE) != 0) {
         return TIDINGS_E_PARSE;
     }
-    struct tidings_str body = tidings_strn(record.ptr, record.len - SUM_BYTES);
-    if (record_get(body.ptr + body.len, SUM_BYTES) != record_sum(path, body)) {
+    struct tidings_str body = tidings_strn(record.ptr, record.len - CHECKSUM_BYTES);
+    if (record_get(body.ptr + body.len, CHECKSUM_BYTES) != record_checksum(path, body)) {
         return TIDINGS_E_PARSE;
     }
     struct tidings_str rest = str_skip(body, HEAD_BYTES);

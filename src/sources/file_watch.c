@@ -5,7 +5,7 @@
  *     (none) --add--> ACTIVE --last remove--> LINGERING --lingerMs--> (none)
  *                        ^-------- add ----------'
  *
- * ACTIVE and LINGERING are both armed; a scope is LINGERING while it is linked in `lingering`.
+ * ACTIVE and LINGERING are both watched; a scope is LINGERING while it is linked in `lingering`.
  */
 #include "sources/file_watch.h"
 
@@ -66,7 +66,7 @@ bool file_node_is_directory(const struct file_node *node)
     return (node->flags & both) == both;
 }
 
-bool file_node_is_armed(const struct file_node *node)
+bool file_node_is_watched(const struct file_node *node)
 {
     const struct watch_point *p = watch_point_of(node);
     return p && (p->wd >= 0 || p->is_polled);
@@ -265,7 +265,7 @@ static int add_watch(struct file_watch *w, int fd)
 
 /* Watch the directory open as `fd`, or put it on the list to be polled. True when it was watched
  * all along, so that nothing can have been missed. */
-bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd)
+bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd)
 {
     if (w->inotify < 0) {
         warn_polling(w, w->inotify_errno == EMFILE
@@ -674,8 +674,8 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
 static void warn_lost(struct file_watch *w)
 {
     uint64_t now = clock_monotonic_ms();
-    if (w->lost_told_ms == 0 || now - w->lost_told_ms >= LOST_EVERY_MS) {
-        w->lost_told_ms = now;
+    if (w->lost_logged_ms == 0 || now - w->lost_logged_ms >= LOST_EVERY_MS) {
+        w->lost_logged_ms = now;
         log_warn(LOG_FILES, "events of files were lost, everything is scanned again",
                  KV("reason", "more than fs.inotify.max_queued_events, or than are kept here"),
                  KV("mount", w->root->prefix));
@@ -755,7 +755,7 @@ static int file_event_open(struct file_watch *w, struct tidings_error *err)
         return 0;
     }
     w->inotify_poll = loop_poll_open(w->actor.loop, w->inotify, on_inotify, w, err);
-    if (!w->inotify_poll || loop_poll_want(w->inotify_poll, LOOP_READ) < 0) {
+    if (!w->inotify_poll || loop_poll_set_events(w->inotify_poll, LOOP_READ) < 0) {
         loop_poll_close(w->inotify_poll);
         w->inotify_poll = NULL;
         close(w->inotify);
@@ -784,15 +784,15 @@ static void file_event_deinit(struct file_watch *w)
 
 /* -------------------------------------------------------------------------------------------------
  * The scopes of a file watch in its tree: the chain of directories from the root to each scope is
- * watched, so arming walks it down, looking at every step, and disarming gives back what no other
- * scope needs.
+ * watched, so watching walks it down, looking at every step, and unwatching gives back what no
+ * other scope needs.
  *
- * What was known of a disarmed scope stays in the tree: arming it again looks and announces the
- * difference. That memory is bounded; when the tree has more than keptNodes nodes, disarming drops
- * everything that no scope tracks, and the next arming takes a new baseline.
+ * What was known of an unwatched scope stays in the tree: watching it again looks and announces the
+ * difference. That memory is bounded; when the tree has more than keptNodes nodes, unwatching drops
+ * everything that no scope tracks, and the next watching takes a new baseline.
  */
 
-/* ---- arming ---------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 /* The node of a name. One that is missing where all names are known is known to be absent: that it
  * is there when it is looked at is a change, and others may be waiting for just that. */
@@ -841,7 +841,7 @@ static void chain_count(struct file_node *target, int by)
 static void chain_scan(struct file_watch *w, struct tidings_str path)
 {
     struct file_node *node = w->tree.root;
-    if (!file_node_is_armed(node)) {
+    if (!file_node_is_watched(node)) {
         file_scan_enter(w, node);
     }
     while (path.len > 0 && file_node_is_needed(node)) {
@@ -861,23 +861,23 @@ static void rescan_below(struct file_watch *w, struct file_node *node)
     w->is_rescanning = false;
 }
 
-static void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree);
+static void file_scope_unwatch(struct file_watch *w, struct tidings_str path, bool is_tree);
 
-static int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
-                          struct tidings_error *err)
+static int file_scope_watch(struct file_watch *w, struct tidings_str path, bool is_tree,
+                            struct tidings_error *err)
 {
     int before = w->failed;
     w->failed = 0;
     struct file_node *target = chain_ensure(w, path);
     if (target) {
         struct watch_point *p = watch_point_of(target);
-        bool was_partly_armed = file_node_is_armed(target) && !file_node_is_deep(target);
+        bool was_partly_watched = file_node_is_watched(target) && !file_node_is_deep(target);
         p->wants_tree = p->wants_tree || is_tree;
         p->wants_file = p->wants_file || !is_tree;
         chain_count(target, 1);
         file_ancestors_ask(w);
         chain_scan(w, path);
-        if (is_tree && was_partly_armed) {
+        if (is_tree && was_partly_watched) {
             rescan_below(w, target);
         }
     }
@@ -885,7 +885,7 @@ static int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is
     if (rc == TIDINGS_E_IO) {
         rc = 0; /* of one file among others, perhaps: looked at again */
     } else if (rc < 0 && target) {
-        file_scope_disarm(w, path, is_tree);
+        file_scope_unwatch(w, path, is_tree);
     }
     w->failed = before   ? before
                 : rc < 0 ? 0
@@ -897,7 +897,7 @@ static int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is
                   : 0;
 }
 
-/* ---- disarming ------------------------------------------------------------------------------- */
+/* ---- unwatching ------------------------------------------------------------------------------ */
 
 static void tidy_below(struct file_watch *w, struct file_node *node)
 {
@@ -923,8 +923,8 @@ static void forget_below(struct file_watch *w, struct file_node *dir)
     }
 }
 
-/* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
-static void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree)
+/* Begin and stop to care about a scope. Watching fails with NOMEM or LIMIT and is then undone. */
+static void file_scope_unwatch(struct file_watch *w, struct tidings_str path, bool is_tree)
 {
     struct file_node *target = file_tree_walk(&w->tree, path);
     struct watch_point *p = target ? watch_point_of(target) : NULL;
@@ -1024,8 +1024,8 @@ struct scope {
     char key[];
 };
 
-struct watch_letter {
-    struct letter letter;
+struct watch_message {
+    struct thread_message message;
     struct tidings_watch *watch; /* NULL: remove */
     bool is_tree;
     size_t path_len;
@@ -1039,7 +1039,7 @@ static struct tidings_str scope_path(const struct scope *s)
     return tidings_strn(s->key, s->path_len);
 }
 
-static struct scope *scope_create(const struct watch_letter *e)
+static struct scope *scope_create(const struct watch_message *e)
 {
     size_t key_len = e->path_len + e->is_tree;
     struct scope *s = mem_zalloc(sizeof *s + key_len + 1);
@@ -1052,14 +1052,15 @@ static struct scope *scope_create(const struct watch_letter *e)
     return s;
 }
 
-static int scope_open(struct file_watch *w, const struct watch_letter *e, struct tidings_error *err)
+static int scope_open(struct file_watch *w, const struct watch_message *e,
+                      struct tidings_error *err)
 {
     struct scope *s = scope_create(e);
     if (!s || map_put(&w->scopes, tidings_strn(s->key, s->key_len), s, NULL) < 0) {
         mem_free(s);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = file_scope_arm(w, scope_path(s), e->is_tree, err);
+    int rc = file_scope_watch(w, scope_path(s), e->is_tree, err);
     if (rc < 0) {
         map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
         mem_free(s);
@@ -1070,7 +1071,7 @@ static int scope_open(struct file_watch *w, const struct watch_letter *e, struct
     return 0;
 }
 
-void file_watch_tell_known(struct file_watch *w)
+void file_watch_report_known(struct file_watch *w)
 {
     size_t position = 0;
     struct scope *s;
@@ -1083,7 +1084,7 @@ static void scope_expire(struct file_watch *w, struct scope *s)
 {
     list_remove(&s->linger_link);
     map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
-    file_scope_disarm(w, scope_path(s), s->key_len > s->path_len);
+    file_scope_unwatch(w, scope_path(s), s->key_len > s->path_len);
     mem_free(s);
     if (w->scopes.count == 0) {
         file_ancestors_rest(w);
@@ -1104,10 +1105,10 @@ static void on_linger(struct loop_timer *timer, void *user)
     }
 }
 
-static void deliver_add(struct letter *letter, void *owner)
+static void deliver_add(struct thread_message *message, void *owner)
 {
     struct file_watch *w = owner;
-    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
+    struct watch_message *e = list_entry(message, struct watch_message, message);
     struct tidings_error err = {0};
     int rc = 0;
     struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
@@ -1122,10 +1123,10 @@ static void deliver_add(struct letter *letter, void *owner)
     mem_free(e);
 }
 
-static void deliver_remove(struct letter *letter, void *owner)
+static void deliver_remove(struct thread_message *message, void *owner)
 {
     struct file_watch *w = owner;
-    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
+    struct watch_message *e = list_entry(message, struct watch_message, message);
     struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
     mem_free(e);
     if (!s || s->refs == 0 || --s->refs > 0) {
@@ -1138,9 +1139,9 @@ static void deliver_remove(struct letter *letter, void *owner)
     }
 }
 
-static void watch_letter_drop(struct letter *letter)
+static void watch_message_drop(struct thread_message *message)
 {
-    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
+    struct watch_message *e = list_entry(message, struct watch_message, message);
     if (e->watch) {
         tidings_watch_done(e->watch, TIDINGS_E_CLOSED, NULL);
     }
@@ -1246,20 +1247,20 @@ void file_watch_destroy(struct file_watch *w)
     file_watch_release(w);
 }
 
-static void deliver_drain(struct letter *letter, void *owner)
+static void deliver_drain(struct thread_message *message, void *owner)
 {
-    (void)letter; /* lies with who waits for the end of the thread */
+    (void)message; /* lies with who waits for the end of the thread */
     file_event_flush(owner);
 }
 
-static void drop_drain(struct letter *letter)
+static void drop_drain(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
 void file_watch_drain(struct file_watch *w)
 {
-    struct letter drain = {.deliver = deliver_drain, .drop = drop_drain};
+    struct thread_message drain = {.deliver = deliver_drain, .drop = drop_drain};
     if (w->actor.running) {
         list_init(&drain.link);
         mailbox_send(w->actor.mailbox, &drain);
@@ -1267,12 +1268,12 @@ void file_watch_drain(struct file_watch *w)
     }
 }
 
-static struct watch_letter *watch_letter_create(struct tidings_str path, bool is_tree)
+static struct watch_message *watch_message_create(struct tidings_str path, bool is_tree)
 {
-    struct watch_letter *e = mem_zalloc(sizeof *e + path.len + 2);
+    struct watch_message *e = mem_zalloc(sizeof *e + path.len + 2);
     if (e) {
-        list_init(&e->letter.link);
-        e->letter.drop = watch_letter_drop;
+        list_init(&e->message.link);
+        e->message.drop = watch_message_drop;
         e->is_tree = is_tree;
         e->path_len = path.len;
         if (path.len > 0) {
@@ -1286,22 +1287,22 @@ static struct watch_letter *watch_letter_create(struct tidings_str path, bool is
 int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_watch *watch, struct tidings_error *err)
 {
-    struct watch_letter *e = watch_letter_create(path, is_tree);
+    struct watch_message *e = watch_message_create(path, is_tree);
     if (!e) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     e->watch = watch;
-    e->letter.deliver = deliver_add;
-    mailbox_send(w->actor.mailbox, &e->letter);
+    e->message.deliver = deliver_add;
+    mailbox_send(w->actor.mailbox, &e->message);
     return 0;
 }
 
 void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tree)
 {
-    struct watch_letter *e = watch_letter_create(path, is_tree);
-    if (e) { /* else it stays armed: harmless */
-        e->letter.deliver = deliver_remove;
-        mailbox_send(w->actor.mailbox, &e->letter);
+    struct watch_message *e = watch_message_create(path, is_tree);
+    if (e) { /* else it stays active: harmless */
+        e->message.deliver = deliver_remove;
+        mailbox_send(w->actor.mailbox, &e->message);
     }
 }
 

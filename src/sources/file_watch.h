@@ -4,8 +4,8 @@
  * looked, is told by inotify where to look again, and announces what differs.
  *
  * A scope is a path: one file, or (is_tree) a directory with everything below it; neither need
- * exist yet. After the last watcher of a scope left it stays armed for lingerMs; then its kernel
- * watches go, but what is known of it stays, so that arming it again first announces what changed
+ * exist yet. After the last watcher of a scope left it stays active for lingerMs; then its kernel
+ * watches go, but what is known of it stays, so that watching it again first announces what changed
  * meanwhile.
  *
  * All functions are called on the hub thread.
@@ -21,7 +21,7 @@
 #define FILE_WATCH_MOUNTS "/proc/self/mountinfo"
 
 struct file_keeping;
-struct file_part;
+struct file_chunk;
 struct file_settings;
 struct file_watch;
 struct mailbox;
@@ -35,11 +35,12 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
 void file_watch_drain(struct file_watch *w);
 /* After that: the next part of what is known and not saved, NULL when there is none. When it was
  * written or not, its `done` is called. */
-struct file_part *file_watch_unsaved(struct file_watch *w);
+struct file_chunk *file_watch_unsaved(struct file_watch *w);
 /* Stops and joins the thread. NULL is fine. */
 void file_watch_destroy(struct file_watch *w);
 
-/* Arm a scope, then finish `watch` on the watcher's thread. On failure here `watch` is not touched.
+/* Watch a scope, then finish `watch` on the watcher's thread. On failure here `watch` is not
+ * touched.
  */
 int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_watch *watch, struct tidings_error *err);

@@ -20,7 +20,8 @@
  *   A *watch point* hangs on a node of the tree that has a scope at or below it, a kernel watch, or
  *   needs polling. Polled are: directories the kernel will not watch for us, and symbolic links,
  *   whose targets change without an event here.
- *   Arming a directory adds the kernel watch first and looks afterwards, so nothing falls between.
+ *   Watching a directory adds the kernel watch first and looks afterwards, so nothing falls
+ *   between.
  */
 #ifndef SOURCES_FILE_WATCH_INTERNAL_H
 #define SOURCES_FILE_WATCH_INTERNAL_H
@@ -35,7 +36,7 @@
 #include "sources/file_watch.h"
 
 struct file_keeping;
-struct file_part;
+struct file_chunk;
 struct inotify_event;
 
 struct watch_point {
@@ -73,15 +74,15 @@ struct file_keep {
     struct file_keeping *to; /* NULL: it does not */
     struct loop_timer *timer;
     struct loop_hook turn_end;
-    struct file_part *part; /* being saved (is_in_flight), or to be sent again; NULL: none */
-    struct buf gone;        /* paths of what was a directory when it was saved, each with its NUL */
-    uint64_t device;        /* of the root; 0: there is none */
-    uint64_t pause_ms;      /* before the next part goes */
-    bool is_in_flight;      /* `part` is with the store */
-    bool is_loaded;         /* what was saved was read */
-    bool is_reset;          /* nothing that was saved counts any more */
-    bool has_news;          /* there are scopes of which is not saved that they are known */
-    bool is_final;          /* the last part of this run was made */
+    struct file_chunk *chunk; /* being saved (is_in_flight), or to be sent again; NULL: none */
+    struct buf gone;   /* paths of what was a directory when it was saved, each with its NUL */
+    uint64_t device;   /* of the root; 0: there is none */
+    uint64_t pause_ms; /* before the next part goes */
+    bool is_in_flight; /* `chunk` is with the store */
+    bool is_loaded;    /* what was saved was read */
+    bool is_reset;     /* nothing that was saved counts any more */
+    bool has_news;     /* there are scopes of which is not saved that they are known */
+    bool is_final;     /* the last part of this run was made */
 };
 
 struct file_watch {
@@ -96,11 +97,11 @@ struct file_watch {
     struct map by_wd;   /* point by its wd */
     struct list polled; /* points */
     struct loop_timer *poll_timer;
-    struct buf link_target; /* where links led in the look just made */
-    bool is_rescanning;     /* enter directories that are armed already, too */
-    unsigned warned;        /* FILE_WARN_*: those in the log */
-    uint64_t lost_told_ms;  /* when the log last had that events were lost; 0: never */
-    int inotify_errno;      /* why there is no inotify */
+    struct buf link_target;  /* where links led in the look just made */
+    bool is_rescanning;      /* enter directories that are watched already, too */
+    unsigned warned;         /* FILE_WARN_*: those in the log */
+    uint64_t lost_logged_ms; /* when the log last had that events were lost; 0: never */
+    int inotify_errno;       /* why there is no inotify */
 
     /* file_scan.c */
     int failed; /* why a scan failed that has to be repeated; 0: none has */
@@ -155,7 +156,7 @@ bool watch_point_has_scope(const struct watch_point *p);
 /* Is the node a tree scope, or inside one? */
 bool file_node_is_deep(const struct file_node *node);
 bool file_node_is_directory(const struct file_node *node); /* present, that is */
-bool file_node_is_armed(const struct file_node *node);
+bool file_node_is_watched(const struct file_node *node);
 /* Must we know what happens in this directory? Behind a link only if a scope leads there. */
 bool file_node_is_needed(const struct file_node *node);
 
@@ -167,7 +168,7 @@ void file_node_target(const struct file_node *node, struct buf *out);
 struct watch_point *watch_point_ensure(struct file_watch *w, struct file_node *node);
 /* Watch the directory open as `fd`, or have it polled. True when it was watched all along, so that
  * nothing can have been missed. */
-bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd);
+bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd);
 void watch_point_poll(struct file_watch *w, struct watch_point *p);
 void watch_point_unwatch(struct file_watch *w, struct watch_point *p);
 /* It is a link that leads there. */
@@ -197,7 +198,7 @@ enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
 /* A directory was moved from the node `origin` (then freed) to this name. */
 void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file_node *dir,
                      struct tidings_str name);
-/* Arm a needed directory and look at its names (further down only what is new). */
+/* Watch a needed directory and look at its names (further down only what is new). */
 void file_scan_enter(struct file_watch *w, struct file_node *dir);
 /* Announce that a file was written to although it looks the same. */
 void file_scan_announce_update(struct file_watch *w, struct file_node *node);
@@ -217,7 +218,7 @@ bool file_ancestors_concerns(const struct file_watch *w, const struct inotify_ev
 /* Watch the way to the root as it is now, look at the root, and compare if it is another one or
  * something below it may be. */
 void file_ancestors_check(struct file_watch *w, bool must_compare);
-/* The same, cheaper, when nothing was said: before a scope is armed, and with every poll. */
+/* The same, cheaper, when nothing was said: before a scope is watched, and with every poll. */
 void file_ancestors_ask(struct file_watch *w);
 
 /* ---- file_scan.c ------------------------------------------------------------------- */
@@ -242,7 +243,7 @@ void file_retry_add(struct file_watch *w, int code);
 /* Look at everything in any scope again: events were lost, or any directory may be another one.
  * What is in it is compared, name by name. */
 void file_scope_compare(struct file_watch *w);
-/* As if nothing were known. Nothing is armed. */
+/* As if nothing were known. Nothing is watched. */
 void file_scope_clear(struct file_watch *w);
 
 /* ---- file_watch.c ---------------------------------------------------------------------- */
@@ -257,10 +258,10 @@ void file_event_schedule(struct file_watch *w);
 /* `to` NULL: nothing is kept. */
 int file_keep_init(struct file_watch *w, struct file_keeping *to, struct tidings_error *err);
 void file_keep_deinit(struct file_watch *w);
-/* Before the first scope is armed: what was known when the program last ended. What cannot be read
- * is said to everybody; a failure is one of memory, to be tried again. */
+/* Before the first scope is watched: what was known when the program last ended. What cannot be
+ * read is said to everybody; a failure is one of memory, to be tried again. */
 int file_keep_load(struct file_watch *w, struct tidings_error *err);
-/* A scope is armed: from now on it is known. */
+/* A scope is watched: from now on it is known. */
 void file_keep_known(struct file_watch *w, struct tidings_str path, bool is_tree);
 /* A node is removed that may have been a directory. */
 void file_keep_gone(struct file_watch *w, const struct file_node *dir);
@@ -269,7 +270,7 @@ void file_keep_reset(struct file_watch *w);
 
 /* ---- file_watch.c ---------------------------------------------------------------------------- */
 
-/* Say of each scope that is armed that it is known. */
-void file_watch_tell_known(struct file_watch *w);
+/* Say of each scope that is watched that it is known. */
+void file_watch_report_known(struct file_watch *w);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Keeps what a file watch knows in the store, so that it outlives the program: its tree is read
- * back before the first scope is armed, so that arming compares with it as after any pause, and
+ * back before the first scope is watched, so that watching compares with it as after any pause, and
  * saved while it changes.
  *
  * Changes are saved in groups, GROUP_MS after the first of one: what is UNSAVED is put into a part
@@ -40,144 +40,145 @@ static bool has_known_names(const struct file_node *dir)
 }
 
 static void put_directory(const struct file_node *dir, struct tidings_str path,
-                          struct file_part *part)
+                          struct file_chunk *chunk)
 {
     if (has_known_names(dir)) {
-        size_t begun = file_part_begin(part, path);
-        file_record_write(dir, path, keep_target, &part->directories);
-        file_part_end(part, begun);
+        size_t begun = file_chunk_begin(chunk, path);
+        file_record_write(dir, path, keep_target, &chunk->directories);
+        file_chunk_end(chunk, begun);
     } else {
-        buf_puts(&part->gone, path);
-        buf_putc(&part->gone, '\0');
+        buf_puts(&chunk->gone, path);
+        buf_putc(&chunk->gone, '\0');
     }
 }
 
 /* Put what is unsaved at and below `dir`, whose path is `path`, into the part, until that is full.
  */
-static void put_unsaved(struct file_node *dir, struct buf *path, struct file_part *part)
+static void put_unsaved(struct file_node *dir, struct buf *path, struct file_chunk *chunk)
 {
     size_t len = path->len;
     if (dir->flags & FILE_NODE_UNSAVED) {
-        put_directory(dir, buf_str(path), part);
+        put_directory(dir, buf_str(path), chunk);
         dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_UNSAVED);
     }
     for (struct file_node *child = dir->children;
-         child && part->directories.len < FILE_PART_BYTES && (dir->flags & FILE_NODE_UNSAVED_BELOW);
+         child && chunk->directories.len < FILE_CHUNK_BYTES &&
+         (dir->flags & FILE_NODE_UNSAVED_BELOW);
          child = child->next) {
         if (child->flags & unsaved) {
             buf_puts(path, len > 0 ? STR("/") : STR_EMPTY);
             buf_puts(path, file_node_name(child));
-            put_unsaved(child, path, part);
+            put_unsaved(child, path, chunk);
             path->len = len;
         }
     }
-    if (part->directories.len < FILE_PART_BYTES) {
+    if (chunk->directories.len < FILE_CHUNK_BYTES) {
         dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_UNSAVED_BELOW);
     }
 }
 
 /* The next part; NULL: out of memory. What it was to have is then still unsaved, or all is. */
-static struct file_part *next_part(struct file_watch *w)
+static struct file_chunk *next_chunk(struct file_watch *w)
 {
     struct file_keep *k = &w->keep;
     struct file_node *root = w->tree.root;
-    struct file_part *part = file_part_create(tidings_provider_prefix(w->provider));
-    if (!part) {
+    struct file_chunk *chunk = file_chunk_create(tidings_provider_prefix(w->provider));
+    if (!chunk) {
         return NULL;
     }
     struct buf path;
     buf_init(&path, FILE_MAX_PATH + 256);
     buf_reserve(&path, 0);
-    buf_puts(&part->gone, buf_str(&k->gone));
-    put_unsaved(root, &path, part);
+    buf_puts(&chunk->gone, buf_str(&k->gone));
+    put_unsaved(root, &path, chunk);
     bool has_failed =
-        k->gone.failed || path.failed || part->gone.failed || part->directories.failed;
+        k->gone.failed || path.failed || chunk->gone.failed || chunk->directories.failed;
     buf_deinit(&path);
     if (has_failed) {
-        file_part_free(part);
+        file_chunk_free(chunk);
         file_keep_reset(w);
         return NULL;
     }
     buf_clear(&k->gone);
-    part->root_print = file_node_is_directory(root) ? root->print : 0;
-    part->device = k->device;
-    part->is_reset = k->is_reset;
-    part->is_whole = !(root->flags & unsaved);
+    chunk->root_print = file_node_is_directory(root) ? root->print : 0;
+    chunk->device = k->device;
+    chunk->is_reset = k->is_reset;
+    chunk->is_whole = !(root->flags & unsaved);
     k->is_reset = false;
-    k->has_news = k->has_news && !part->is_whole;
-    return part;
+    k->has_news = k->has_news && !chunk->is_whole;
+    return chunk;
 }
 
-struct part_letter {
-    struct letter letter;
-    struct file_part *part;
+struct chunk_message {
+    struct thread_message message;
+    struct file_chunk *chunk;
     int code;
     struct mailbox *reply_to; /* a reference */
 };
 
-static void returned_free(struct part_letter *l)
+static void returned_free(struct chunk_message *l)
 {
     mailbox_unref(l->reply_to);
     mem_free(l);
 }
 
-static void returned_deliver(struct letter *letter, void *owner)
+static void returned_deliver(struct thread_message *message, void *owner)
 {
     struct file_watch *w = owner;
-    struct part_letter *l = list_entry(letter, struct part_letter, letter);
+    struct chunk_message *l = list_entry(message, struct chunk_message, message);
     w->keep.is_in_flight = false;
     uint64_t pause = AGAIN_MS;
     if (l->code == 0) {
-        uint64_t bytes = l->part->directories.len;
-        pause = !l->part->is_whole ? 0 : bytes / BYTES_PER_MS;
-        pause = pause > GROUP_MS || !l->part->is_whole ? pause : GROUP_MS;
-        file_part_free(l->part);
-        w->keep.part = NULL;
+        uint64_t bytes = l->chunk->directories.len;
+        pause = !l->chunk->is_whole ? 0 : bytes / BYTES_PER_MS;
+        pause = pause > GROUP_MS || !l->chunk->is_whole ? pause : GROUP_MS;
+        file_chunk_free(l->chunk);
+        w->keep.chunk = NULL;
     }
     w->keep.pause_ms = pause;
     returned_free(l);
 }
 
-static void returned_drop(struct letter *letter)
+static void returned_drop(struct thread_message *message)
 {
-    struct part_letter *l = list_entry(letter, struct part_letter, letter);
-    file_part_free(l->part);
+    struct chunk_message *l = list_entry(message, struct chunk_message, message);
+    file_chunk_free(l->chunk);
     returned_free(l);
 }
 
-/* On the keeper's thread. */
-static void keep_done(struct file_part *part, int code)
+/* On the commit thread. */
+static void keep_done(struct file_chunk *chunk, int code)
 {
-    struct part_letter *l = part->user;
+    struct chunk_message *l = chunk->user;
     l->code = code;
-    mailbox_send(l->reply_to, &l->letter);
+    mailbox_send(l->reply_to, &l->message);
 }
 
-static bool make_part(struct file_watch *w)
+static bool make_chunk(struct file_watch *w)
 {
     struct file_keep *k = &w->keep;
-    struct part_letter *l = mem_zalloc(sizeof *l);
-    if (l && !k->part) {
-        k->part = next_part(w);
+    struct chunk_message *l = mem_zalloc(sizeof *l);
+    if (l && !k->chunk) {
+        k->chunk = next_chunk(w);
     }
-    if (!l || !k->part) {
+    if (!l || !k->chunk) {
         mem_free(l);
         return false;
     }
-    list_init(&l->letter.link);
-    l->letter.deliver = returned_deliver;
-    l->letter.drop = returned_drop;
-    l->part = k->part;
+    list_init(&l->message.link);
+    l->message.deliver = returned_deliver;
+    l->message.drop = returned_drop;
+    l->chunk = k->chunk;
     l->reply_to = mailbox_ref(w->actor.mailbox);
-    k->part->user = l;
-    k->part->done = keep_done;
+    k->chunk->user = l;
+    k->chunk->done = keep_done;
     k->is_in_flight = true;
     return true;
 }
 
 static bool file_keep_is_due(const struct file_watch *w)
 {
-    return w->keep.part || w->keep.has_news || (w->tree.root->flags & unsaved);
+    return w->keep.chunk || w->keep.has_news || (w->tree.root->flags & unsaved);
 }
 
 static void on_group(struct loop_timer *timer, void *user)
@@ -185,8 +186,8 @@ static void on_group(struct loop_timer *timer, void *user)
     struct file_watch *w = user;
     (void)timer;
     if (!w->keep.is_in_flight && file_keep_is_due(w)) {
-        if (make_part(w)) {
-            w->keep.to->save(w->keep.to, w->keep.part);
+        if (make_chunk(w)) {
+            w->keep.to->save(w->keep.to, w->keep.chunk);
         } else {
             w->keep.pause_ms = AGAIN_MS;
         }
@@ -201,7 +202,7 @@ static void on_turn_end(void *user)
     }
 }
 
-struct file_part *file_watch_unsaved(struct file_watch *w)
+struct file_chunk *file_watch_unsaved(struct file_watch *w)
 {
     while (mailbox_drain(w->actor.mailbox) > 0) {
         /* what came back meanwhile */
@@ -210,8 +211,9 @@ struct file_part *file_watch_unsaved(struct file_watch *w)
     /* Also when there is nothing to save: it says how far this epoch came. */
     bool is_first = k->is_loaded && !k->is_final;
     k->is_final = true;
-    return k->to && !k->is_in_flight && (is_first || file_keep_is_due(w)) && make_part(w) ? k->part
-                                                                                          : NULL;
+    return k->to && !k->is_in_flight && (is_first || file_keep_is_due(w)) && make_chunk(w)
+               ? k->chunk
+               : NULL;
 }
 
 /* ---- what happens to the tree ---------------------------------------------------------------- */
@@ -265,14 +267,14 @@ void file_keep_reset(struct file_watch *w)
         w->keep.is_reset = true;
         w->keep.has_news = true;
         set_all_unsaved(w->tree.root);
-        file_watch_tell_known(w);
+        file_watch_report_known(w);
     }
 }
 
 /* ---- reading back ---------------------------------------------------------------------------- */
 
 struct keep_loading {
-    struct keeper_job job;
+    struct store_job job;
     struct file_watch *w;
     struct saved_root root;
     uint64_t device_change; /* by exclusive or */
@@ -312,7 +314,7 @@ static int load_directory(void *user, struct tidings_str path, struct tidings_st
     return rc;
 }
 
-static int keep_load_run(struct keeper_job *job, struct entities *e)
+static int keep_load_run(struct store_job *job, struct entities *e)
 {
     struct keep_loading *l = list_entry(job, struct keep_loading, job);
     struct file_watch *w = l->w;
@@ -352,7 +354,7 @@ int file_keep_load(struct file_watch *w, struct tidings_error *err)
     file_root_follow(w->root);
     w->keep.device = file_root_stat(w->root, &st) ? (uint64_t)st.st_dev : 0;
     int failed = w->failed; /* not a look */
-    int rc = keeper_run(w->keep.to->keeper, &l.job);
+    int rc = commit_thread_run(w->keep.to->commit_thread, &l.job);
     w->failed = failed;
     if (rc < 0) { /* as if nothing had been read */
         file_scope_clear(w);
@@ -396,8 +398,8 @@ void file_keep_deinit(struct file_watch *w)
     if (w->keep.to) {
         loop_hook_remove(&w->keep.turn_end);
     }
-    if (w->keep.part && !w->keep.is_in_flight) {
-        file_part_free(w->keep.part);
+    if (w->keep.chunk && !w->keep.is_in_flight) {
+        file_chunk_free(w->keep.chunk);
     }
     loop_timer_close(w->keep.timer);
     buf_deinit(&w->keep.gone);

@@ -17,8 +17,8 @@
 /* -------------------------------------------------------------------------------------------------
  * Putting, removing and reserving published resources. Each is one step in the shared map:
  * conditions and limits are checked and the change announced while nobody else can change the same
- * URI, so announcements come in the order of the changes. With a keeper the order is that of its
- * jobs (sources/published_durable.c).
+ * URI, so announcements come in the order of the changes. With a commit thread the order is that of
+ * its jobs (sources/published_durable.c).
  */
 
 #define ETAG_SEED_A 0x74696469u
@@ -319,7 +319,7 @@ static int published_store_decide(void *user, const struct shared_value *value)
 static int published_store_apply(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
                                  published_done_fn done, void *user)
 {
-    if (s->store->keeper) {
+    if (s->store->commit_thread) {
         return published_submit(s, etag, done, user);
     }
     struct shared_value *fresh = s->fresh ? &s->fresh->value : NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Published resources: content that is pushed instead of fetched. The newest is kept in memory,
- * served, listed and announced; with a keeper in its file too, so that it is there after a restart.
+ * served, listed and announced; with a commit thread in its file too, so that it is there after a
+ * restart.
  *
  * One store holds everything that is published in a server; each prefix below which something may
  * be published is a mount of provider_published_ops, bound to the store. Putting and removing works
@@ -14,8 +15,8 @@
  *     and the other way round: who comes second is refused with TIDINGS_E_EXISTS.
  *   - The store is bounded in number and bytes (content and descriptions). What does not fit is
  *     refused with TIDINGS_E_LIMIT; nothing is thrown out for it.
- *   - With a keeper a change is first committed, then seen, announced and answered, in that order.
- *     What cannot be written (a full disk) is refused and has not happened.
+ *   - With a commit thread a change is first committed, then seen, announced and answered, in that
+ *     order. What cannot be written (a full disk) is refused and has not happened.
  *   - Segments make containers: `x:///a/` exists as long as something below it does (the prefix
  *     itself always), has children, and reads as their names and the first of them. So no URI
  *     published ends in '/'.
@@ -33,8 +34,8 @@
 extern const struct tidings_provider_ops provider_published_ops;
 
 struct store;
-struct keeper;
-struct kept_change;
+struct commit_thread;
+struct log_entry;
 struct published;
 
 /* The limits are read at each put; they must outlive the store. */
@@ -74,18 +75,18 @@ struct publication {
     bool is_operator;               /* … and it is one */
 };
 
-/* Any thread but the keeper's. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1:
- * created, 0: there before. TIDINGS_E_CONFLICT: a condition does not hold. `etag` (may be NULL)
- * gets the one of what is there now. With a keeper it waits for the commit. */
+/* Any thread but the commit thread's. Copies. `mount` (NULL: none yet) is where `about.uri` lies.
+ * 1: created, 0: there before. TIDINGS_E_CONFLICT: a condition does not hold. `etag` (may be NULL)
+ * gets the one of what is there now. With a commit thread it waits for the commit. */
 int published_put(struct published *store, struct tidings_provider *mount,
                   const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
                   struct tidings_error *err);
-/* Any thread but the keeper's. Of `p` only the URI, the metadata and `if_match` count. */
+/* Any thread but the commit thread's. Of `p` only the URI, the metadata and `if_match` count. */
 int published_remove(struct published *store, struct tidings_provider *mount,
                      const struct publication *p, struct tidings_error *err);
 
-/* The same without waiting: `done` gets what the others return, with a keeper on its thread, else
- * before this returns. The sentence of a failure is in `err`. */
+/* The same without waiting: `done` gets what the others return, with a commit thread on its thread,
+ * else before this returns. The sentence of a failure is in `err`. */
 typedef void (*published_done_fn)(void *user, int rc, const char *etag,
                                   const struct tidings_error *err);
 void published_put_then(struct published *store, struct tidings_provider *mount,
@@ -93,24 +94,26 @@ void published_put_then(struct published *store, struct tidings_provider *mount,
 void published_remove_then(struct published *store, struct tidings_provider *mount,
                            const struct publication *p, published_done_fn done, void *user);
 
-/* From now on what is published is kept by `keeper`, whose rows are in a file. What the file has is
- * published; what was published before takes its place there. `may_be` says for each resource of
- * the file whether it may be (then nothing else has its URI, and it is one as we write them; of
- * what was removed only the URI is known): others stay in the file, unseen, and are counted in
- * *ret_unseen. Before anybody else uses the store. */
+/* From now on what is published is kept by `commit_thread`, whose rows are in a file. What the file
+ * has is published; what was published before takes its place there. `may_be` says for each
+ * resource of the file whether it may be (then nothing else has its URI, and it is one as we write
+ * them; of what was removed only the URI is known): others stay in the file, unseen, and are
+ * counted in *ret_unseen. Before anybody else uses the store. */
 typedef bool (*published_may_fn)(void *user, const struct tidings_resource *about);
-int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
-                   void *user, size_t *ret_unseen, struct tidings_error *err);
-/* Another node published or removed something in the same store: so it is here. On the keeper's
+int published_keep(struct published *store, struct commit_thread *commit_thread,
+                   published_may_fn may_be, void *user, size_t *ret_unseen,
+                   struct tidings_error *err);
+/* Another node published or removed something in the same store: so it is here. On the commit
  * thread, outside of batches. A failure says why it is not served here, though it is there:
  * TIDINGS_E_DENIED (`may_be` says no), TIDINGS_E_EXISTS (the program has it), TIDINGS_E_LIMIT,
  * TIDINGS_E_NOMEM (as it was before). */
-int published_follow(struct published *store, const struct kept_change *change,
+int published_follow(struct published *store, const struct log_entry *change,
                      published_may_fn may_be, void *user, struct tidings_error *err);
 /* The same of everything there is: the store may have lost some, and got back others. */
 int published_reread(struct published *store, struct store *from, published_may_fn may_be,
                      void *user, struct tidings_error *err);
-/* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
+/* The commit thread goes, nothing is published any more. `forget`: so does what came from its file.
+ */
 void published_unkeep(struct published *store, bool forget);
 
 /* Returns true if the publication of `uri` says that it is not subscribable. Any thread. */
@@ -141,10 +144,11 @@ struct published {
     struct mime_table *mime;
     const uint64_t *max_count, *max_bytes;
     uint64_t count,
-        bytes; /* touched only inside shared_map_update, or on the keeper's thread alone */
+        bytes; /* touched only inside shared_map_update, or on the commit thread alone */
     const struct published_shares *shares; /* NULL: owners do not count */
-    struct keeper *keeper;                 /* NULL: nothing outlives the program */
-    struct list pending; /* the keeper's: struct publishing that wait for their commit, in order */
+    struct commit_thread *commit_thread;   /* NULL: nothing outlives the program */
+    struct list
+        pending; /* the commit thread's: struct publishing that wait for their commit, in order */
 };
 
 /* One block: the description's texts and the content follow the struct. Immutable. */
@@ -160,7 +164,7 @@ struct published_item {
     bool is_reserved; /* registered by the program: not ours to serve */
     bool is_coming;   /* nothing yet: holds the place until the first commit */
     bool is_in_file;  /* something of that URI is there … */
-    bool is_kept;     /* … and this is what */
+    bool is_durable;  /* … and this is what */
     bool is_loaded;   /* … from where it came */
     bool is_damaged;  /* … and is not what was put there */
     char etag[PUBLISHED_ETAG_SIZE];
@@ -200,8 +204,8 @@ struct published_item *published_item_create(const struct published *store,
                                              const struct publication *p);
 /* The same content with the same description? */
 bool published_is_same(const struct published_item *a, const struct published_item *b);
-/* published_durable.c: by way of the keeper. `done` NULL: wait, and return the outcome. Takes the
- * reference to `s->fresh`. */
+/* published_durable.c: by way of the commit thread. `done` NULL: wait, and return the outcome.
+ * Takes the reference to `s->fresh`. */
 int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
                      published_done_fn done, void *user);
 /* A place for `uri` without anything in it; one reference. NULL: out of memory. */

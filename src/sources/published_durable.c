@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing by way of the keeper. A change is judged and written when its job runs, among others
- * in one batch, and put into the shared map and announced when the batch was committed; so what is
- * there is what is on the disk.
+ * Publishing by way of the commit thread. A change is judged and written when its job runs, among
+ * others in one batch, and put into the shared map and announced when the batch was committed; so
+ * what is there is what is on the disk.
  *
  * In between it is in `pending`: what comes later in the same batch is judged by that. A URI that
  * is new gets an empty place in the shared map at once, so that nobody reserves it meanwhile.
@@ -17,7 +17,7 @@
 
 /* A change on its way; the texts of the step follow it. */
 struct publishing {
-    struct keeper_job job;
+    struct store_job job;
     struct list link; /* in `pending`, once it was written */
     struct published_step step;
     struct published_item *old; /* what it takes the place of: a reference, or NULL */
@@ -117,7 +117,7 @@ static int write_row(struct publishing *p, struct store *store, struct tidings_e
     return store->ops->publish(store, &row, &p->position, err);
 }
 
-static int published_keep_run(struct keeper_job *job, struct entities *e)
+static int published_keep_run(struct store_job *job, struct entities *e)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
     p->step.err = &job->err;
@@ -126,9 +126,9 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
     if (rc <= 0) {
         return rc;
     }
-    if (p->step.fresh && p->step.fresh->content.len > KEPT_MAX_CONTENT) {
+    if (p->step.fresh && p->step.fresh->content.len > PUBLISHED_MAX_CONTENT) {
         return tidings_fail(&job->err, TIDINGS_E_LIMIT, "at most %u bytes can be kept",
-                            KEPT_MAX_CONTENT);
+                            PUBLISHED_MAX_CONTENT);
     }
     rc = p->old ? 0 : claim_uri(p);
     if (rc < 0) {
@@ -136,7 +136,7 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
     }
     rc = write_row(p, entities_store(e), &job->err);
     if (rc < 0) {
-        job->is_lost = true;
+        job->is_fatal = true;
         return error_wrap(&job->err, rc, "the store cannot be written");
     }
     p->is_change = true;
@@ -156,7 +156,7 @@ static void published_keep_committed(struct publishing *p)
                                 fresh);
     }
     struct tidings_change change = published_change(&p->step, p->old);
-    (void)keeper_announce(store->keeper, &change, p->position);
+    (void)commit_thread_announce(store->commit_thread, &change, p->position);
 }
 
 static void publishing_undo(struct publishing *p)
@@ -175,7 +175,7 @@ static void publishing_drop_old(struct publishing *p)
     p->old = NULL;
 }
 
-static void publishing_undo_run(struct keeper_job *job)
+static void publishing_undo_run(struct store_job *job)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
     publishing_undo(p);
@@ -183,12 +183,12 @@ static void publishing_undo_run(struct keeper_job *job)
     p->is_change = false;
 }
 
-static void job_done(struct keeper_job *job, int code)
+static void job_done(struct store_job *job, int code)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
     if (code >= 0 && p->is_change) {
         published_keep_committed(p);
-    } else if (job->is_lost) {
+    } else if (job->is_fatal) {
         publishing_undo(p);
     }
     publishing_drop_old(p);
@@ -211,7 +211,7 @@ static void publishing_init(struct publishing *p, const struct published_step *s
     p->job.run = published_keep_run;
     p->job.undo = publishing_undo_run;
     p->job.done = job_done;
-    list_init(&p->job.letter.link);
+    list_init(&p->job.message.link);
     list_init(&p->link);
 }
 
@@ -219,7 +219,7 @@ static int published_keep_wait_for(const struct published_step *s, char etag[PUB
 {
     struct publishing p = {.position = 0};
     publishing_init(&p, s);
-    int rc = keeper_run(s->store->keeper, &p.job);
+    int rc = commit_thread_run(s->store->commit_thread, &p.job);
     if (rc < 0 && s->err) {
         *s->err = p.job.err;
     }
@@ -252,14 +252,14 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     p->step.traceparent = str_pack(&at, s->traceparent);
     p->done = done;
     p->user = user;
-    keeper_submit(s->store->keeper, &p->job);
+    commit_thread_submit(s->store->commit_thread, &p->job);
     return 0;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 struct loading {
-    struct keeper_job job;
+    struct store_job job;
     struct published *store;
     published_may_fn may_be;
     void *user;
@@ -276,7 +276,7 @@ static int load_there(void *user, const struct shared_value *value)
     }
     /* The program was first; nobody else looks yet. */
     there->is_in_file = true;
-    there->is_kept =
+    there->is_durable =
         published_is_there(there) && !s->fresh->is_damaged && published_is_same(there, s->fresh);
     return SHARED_MAP_KEEP;
 }
@@ -297,7 +297,7 @@ static struct published_item *item_of_row(const struct published *store,
         item->etag[row->about.etag.len] = '\0';
         item->about.etag = tidings_str(item->etag);
     }
-    item->is_in_file = item->is_kept = item->is_loaded = true;
+    item->is_in_file = item->is_durable = item->is_loaded = true;
     return item;
 }
 
@@ -319,7 +319,7 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
     return rc == TIDINGS_E_NOMEM ? tidings_fail(err, rc, "out of memory") : 0;
 }
 
-static int run_load(struct keeper_job *job, struct entities *e)
+static int run_load(struct store_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
     struct store *store = entities_store(e);
@@ -327,7 +327,7 @@ static int run_load(struct keeper_job *job, struct entities *e)
 }
 
 /* What the program published before it started. */
-static int run_add(struct keeper_job *job, struct entities *e)
+static int run_add(struct store_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
     struct store *store = entities_store(e);
@@ -336,36 +336,37 @@ static int run_add(struct keeper_job *job, struct entities *e)
     while (value) {
         struct published_item *item = published_item_of(value);
         uint64_t position;
-        if (rc == 0 && published_is_there(item) && !item->is_kept) {
+        if (rc == 0 && published_is_there(item) && !item->is_durable) {
             const struct published_row row = {
                 .about = item->about, .content = item->content, .created = !item->is_in_file};
             rc = store->ops->publish(store, &row, &position, &job->err);
-            item->is_kept = rc == 0;
+            item->is_durable = rc == 0;
         }
         struct shared_value *next = rc == 0 ? shared_map_next(l->store->shared, value->key) : NULL;
         shared_value_unref(value);
         value = next;
     }
-    job->is_lost = rc < 0;
+    job->is_fatal = rc < 0;
     return rc;
 }
 
-int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
-                   void *user, size_t *ret_unseen, struct tidings_error *err)
+int published_keep(struct published *store, struct commit_thread *commit_thread,
+                   published_may_fn may_be, void *user, size_t *ret_unseen,
+                   struct tidings_error *err)
 {
     struct loading l = {.store = store, .may_be = may_be, .user = user};
     l.job.run = run_load;
-    int rc = keeper_run(keeper, &l.job);
+    int rc = commit_thread_run(commit_thread, &l.job);
     *ret_unseen = l.unseen;
     if (rc >= 0) {
-        l.job = (struct keeper_job){.is_write = true, .run = run_add};
-        rc = keeper_run(keeper, &l.job);
+        l.job = (struct store_job){.is_write = true, .run = run_add};
+        rc = commit_thread_run(commit_thread, &l.job);
     }
     if (rc < 0) {
         published_unkeep(store, true);
         return tidings_fail(err, rc, "published resources: %s", l.job.err.text);
     }
-    store->keeper = keeper;
+    store->commit_thread = commit_thread;
     return 0;
 }
 
@@ -389,7 +390,7 @@ static int follow_there(void *user, const struct shared_value *value)
     return SHARED_MAP_REMOVE;
 }
 
-int published_follow(struct published *store, const struct kept_change *change,
+int published_follow(struct published *store, const struct log_entry *change,
                      published_may_fn may_be, void *user, struct tidings_error *err)
 {
     const struct published_row *row = change->removed ? NULL : change->published;
@@ -426,8 +427,8 @@ struct rereading {
 static int reread_row(void *user, const struct published_row *row, struct tidings_error *err)
 {
     struct rereading *r = user;
-    const struct kept_change change = {
-        .kind = KEPT_PUBLISHED, .uri = row->about.uri, .published = row};
+    const struct log_entry change = {
+        .kind = LOG_ENTRY_PUBLISHED, .uri = row->about.uri, .published = row};
     char *uri = str_dup(row->about.uri);
     int rc = uri ? map_put(&r->seen, tidings_strn(uri, row->about.uri.len), uri, NULL) : -1;
     if (rc < 0) {
@@ -446,7 +447,7 @@ int published_reread(struct published *store, struct store *from, published_may_
     int rc = from->ops->each_published(from, reread_row, &r, err);
     struct shared_value *value = rc == 0 ? shared_map_next(store->shared, STR_EMPTY) : NULL;
     while (value) {
-        const struct kept_change gone = {.uri = value->key, .removed = true};
+        const struct log_entry gone = {.uri = value->key, .removed = true};
         if (published_is_there(published_item_of(value)) && !map_find(&r.seen, value->key)) {
             (void)published_follow(store, &gone, may_be, user, NULL);
         }
@@ -471,14 +472,14 @@ static int forget_loaded(void *user, const struct shared_value *value)
         return SHARED_MAP_REMOVE;
     }
     if (item) {
-        item->is_kept = item->is_in_file = false;
+        item->is_durable = item->is_in_file = false;
     }
     return SHARED_MAP_KEEP;
 }
 
 void published_unkeep(struct published *store, bool forget)
 {
-    store->keeper = NULL;
+    store->commit_thread = NULL;
     struct shared_value *value = forget ? shared_map_next(store->shared, STR_EMPTY) : NULL;
     while (value) {
         struct published_step s = {.store = store, .uri = value->key};

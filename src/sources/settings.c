@@ -12,9 +12,9 @@
  * Sends a read or a watch to the thread of a provider.
  */
 
-static void actor_job_drop(struct letter *letter)
+static void actor_job_drop(struct thread_message *message)
 {
-    struct actor_job *e = list_entry(letter, struct actor_job, letter);
+    struct actor_job *e = list_entry(message, struct actor_job, message);
     if (e->read) {
         tidings_read_done(e->read, TIDINGS_E_CLOSED, NULL);
     }
@@ -31,11 +31,11 @@ bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_f
         return false;
     }
     *e = *job;
-    list_init(&e->letter.link);
+    list_init(&e->message.link);
     list_init(&e->link);
-    e->letter.deliver = deliver;
-    e->letter.drop = actor_job_drop;
-    mailbox_send(to, &e->letter);
+    e->message.deliver = deliver;
+    e->message.drop = actor_job_drop;
+    mailbox_send(to, &e->message);
     return true;
 }
 

@@ -49,14 +49,14 @@ char *setting_text(const struct json *value, struct tidings_error *err);
  */
 
 struct actor_job {
-    struct letter letter;
+    struct thread_message message;
     struct list link; /* the provider's own, once delivered */
     struct tidings_read *read;
     struct tidings_watch *watch; /* neither: a watch was given up */
     int which;                   /* the provider's own */
 };
 
-typedef void (*actor_job_fn)(struct letter *letter, void *owner);
+typedef void (*actor_job_fn)(struct thread_message *message, void *owner);
 
 /* A copy of `job` goes to `to`, where `deliver` gets it. false: out of memory, nothing sent. */
 bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_fn deliver);

@@ -524,10 +524,10 @@ static void count_needs(struct system *s, int metric, bool more)
     }
 }
 
-static void system_deliver(struct letter *letter, void *owner)
+static void system_deliver(struct thread_message *message, void *owner)
 {
     struct system *s = owner;
-    struct actor_job *e = list_entry(letter, struct actor_job, letter);
+    struct actor_job *e = list_entry(message, struct actor_job, message);
     if (e->read) {
         system_do_read(s, e);
     } else {
@@ -536,7 +536,7 @@ static void system_deliver(struct letter *letter, void *owner)
     if (e->watch) {
         tidings_watch_done(e->watch, 0, NULL);
         system_on_tick(NULL, s); /* what later samples are compared with; after the answer, so that
-                             a difference from what was read before is told */
+                                  * a difference from what was read before is told */
     }
     mem_free(e);
 }

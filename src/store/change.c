@@ -243,7 +243,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         c->meta_json = str_pack(&at, tidings_strn(text.ptr + led, meta - led));
         struct tidings_str object = str_pack(&at, tidings_strn(text.ptr + meta, text.len - meta));
         c->metadata_json = tidings_strn(object.ptr + 1, object.len - 2);
-        c->given_type_json = str_pack(&at, buf_str(&type));
+        c->own_type_json = str_pack(&at, buf_str(&type));
         c->etag = str_pack(&at, change->etag);
         c->origin = str_pack(&at, change->origin);
         c->from = str_pack(&at, change->from);
@@ -271,7 +271,7 @@ struct change *change_create_departure(const struct tidings_change *move, uint64
     return change_make(&gone, move->uri, epoch, seq);
 }
 
-struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq)
+struct change *change_create_list_event(enum list_event what, uint64_t epoch, uint64_t seq)
 {
     /* Keys of their own in the log; none is a URI. */
     static const struct {

@@ -39,7 +39,7 @@ struct change {
     /* The application's own metadata is the beginning of metadata_json; if it gave none, that is
      * the time, size and checksum. Its `change_type`, as JSON, or empty. */
     uint32_t metadata_plain_len;
-    struct tidings_str given_type_json;
+    struct tidings_str own_type_json;
     struct tidings_str etag, origin;
     struct tidings_str from; /* of a move: its URI before; else empty */
     /* Of the first half of a move (change_create_departure), the destination: its URI now, also
@@ -88,8 +88,8 @@ int change_put_metadata(struct buf *out, const struct json *metadata, struct tid
 /* metadata_json with its braces; empty: there is none. */
 struct tidings_str change_metadata_object(const struct change *change);
 struct tidings_str change_metadata_without_version(const struct change *change);
-/* Only what the application gave, without `change_type` (given_type_json): members without braces,
- * or empty. If it gave nothing: the time, and the size and checksum if they are known. */
+/* Only what the application gave, without `change_type` (own_type_json): members without braces, or
+ * empty. If it gave nothing: the time, and the size and checksum if they are known. */
 struct tidings_str change_metadata_plain(const struct change *change);
 
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
@@ -99,13 +99,13 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
 struct change *change_create_departure(const struct tidings_change *move, uint64_t epoch,
                                        uint64_t seq);
 /* Changes of no resource in particular. */
-enum change_notice {
+enum list_event {
     CHANGE_LIST, /* of resources */
     CHANGE_TOOLS,
     CHANGE_PROMPTS,
     CHANGE_EVERYTHING,
 };
-struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq);
+struct change *change_create_list_event(enum list_event what, uint64_t epoch, uint64_t seq);
 /* Anything below `prefix` may have changed. */
 struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, uint64_t seq);
 /* Is that what stands for a URI in a change with `everything`? */

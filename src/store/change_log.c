@@ -144,7 +144,7 @@ static uint64_t memory_last(const struct changelog *log)
     return memory_of_const(log)->last;
 }
 
-static void memory_lost(struct changelog *log, uint64_t seq)
+static void memory_note_gap(struct changelog *log, uint64_t seq)
 {
     raise_floor(changelog_memory_of(log), seq);
 }
@@ -279,7 +279,7 @@ static const struct changelog_ops memory_ops = {
     .resume = memory_resume,
     .last = memory_last,
     .floor = memory_floor,
-    .lost = memory_lost,
+    .note_gap = memory_note_gap,
     .next = memory_next,
     .append = memory_append,
     .each = memory_each,
@@ -367,9 +367,9 @@ static int durable_append(struct changelog *log, const struct change *change)
     return changelog_durable_inner(log)->ops->append(changelog_durable_inner(log), change);
 }
 
-static void durable_lost(struct changelog *log, uint64_t seq)
+static void durable_note_gap(struct changelog *log, uint64_t seq)
 {
-    changelog_durable_inner(log)->ops->lost(changelog_durable_inner(log), seq);
+    changelog_durable_inner(log)->ops->note_gap(changelog_durable_inner(log), seq);
 }
 
 static size_t durable_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
@@ -399,7 +399,7 @@ static const struct changelog_ops durable_ops = {
     .floor = durable_floor,
     .next = durable_next,
     .append = durable_append,
-    .lost = durable_lost,
+    .note_gap = durable_note_gap,
     .each = durable_each,
     .count = durable_count,
     .bytes = durable_bytes,

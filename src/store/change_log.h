@@ -67,7 +67,7 @@ struct changelog_ops {
      */
     int (*append)(struct changelog *log, const struct change *change);
     /* The change with that number could not be made: the floor rises to it. */
-    void (*lost)(struct changelog *log, uint64_t seq);
+    void (*note_gap)(struct changelog *log, uint64_t seq);
     /* Every URI whose newest change has seq in (after, last]. Returns the number reported. */
     size_t (*each)(const struct changelog *log, uint64_t after, changelog_each_fn fn, void *user);
     size_t (*count)(const struct changelog *log);

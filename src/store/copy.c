@@ -81,7 +81,7 @@ static void sqlite_transfer_published(struct sqlite3_stmt *st, struct transfer_r
         .metadata = sqlite_str(st, 17),
         .content = sqlite_bytes(st, 18),
     };
-    kept_set_priority(&r->published.about, sqlite_int(st, 12));
+    resource_set_priority_bits(&r->published.about, sqlite_int(st, 12));
 }
 
 static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind,
@@ -343,7 +343,7 @@ struct transfer_tasks {
     int rc;
 };
 
-static void transfer_task(void *user, const struct kept_task *task)
+static void transfer_task(void *user, const struct stored_task *task)
 {
     struct transfer_tasks *t = user;
     const struct transfer_row row = {.kind = TRANSFER_TASK, .number = ++t->count, .task = *task};
@@ -417,7 +417,7 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
         TEXTS(a->uri, a->etag, a->name, a->title, a->description, a->mime_type, a->icons,
               a->audience, a->meta, r->published.content, r->published.metadata);
         NUMBERS(r->removed, r->published.created, a->size, a->modified_ms, a->not_subscribable,
-                kept_priority(a), r->at_ms);
+                resource_priority_bits(a), r->at_ms);
         break;
     case TRANSFER_RUN:
         NUMBERS((int64_t)r->epoch, r->first, r->last);
@@ -432,7 +432,7 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
 }
 
 struct transfer_counting {
-    struct transfer_figures *figures;
+    struct transfer_stats *stats;
     struct sha256 digest;
 };
 
@@ -440,16 +440,16 @@ static int transfer_count_row(void *user, const struct transfer_row *row, struct
 {
     struct transfer_counting *c = user;
     (void)err;
-    c->figures->rows[row->kind]++;
+    c->stats->rows[row->kind]++;
     transfer_add_row(&c->digest, row);
     return 0;
 }
 
-int transfer_count(struct store *store, struct transfer_figures *ret, struct tidings_error *err)
+int transfer_count(struct store *store, struct transfer_stats *ret, struct tidings_error *err)
 {
-    struct transfer_counting c = {.figures = ret};
+    struct transfer_counting c = {.stats = ret};
     struct transfer_state state;
-    *ret = (struct transfer_figures){.position = 0};
+    *ret = (struct transfer_stats){.position = 0};
     sha256_init(&c.digest);
     int rc = store->ops->transfer->state(store, &state, err);
     rc = rc == 0 ? transfer_each(store, TRANSFER_BEGINNING, transfer_count_row, &c, err) : rc;
@@ -462,7 +462,7 @@ int transfer_count(struct store *store, struct transfer_figures *ret, struct tid
 
 struct transfer_copying {
     struct store *to;
-    struct transfer_figures figures;
+    struct transfer_stats stats;
     size_t rows, bytes; /* of the batch */
     bool is_open;
     transfer_progress_fn progress;
@@ -477,7 +477,7 @@ static int transfer_commit(struct transfer_copying *c, struct tidings_error *err
     c->is_open = false;
     c->rows = c->bytes = 0;
     int rc = c->to->ops->commit(c->to, err);
-    if (rc == 0 && c->progress && !c->progress(c->user, &c->figures)) {
+    if (rc == 0 && c->progress && !c->progress(c->user, &c->stats)) {
         rc = tidings_fail(err, TIDINGS_E_CANCELLED, "stopped; the same command goes on from here");
     }
     return rc;
@@ -497,7 +497,7 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     if (rc < 0) {
         return rc;
     }
-    c->figures.rows[row->kind]++;
+    c->stats.rows[row->kind]++;
     c->rows++;
     c->bytes += row->version.value.len + row->version.previous.len + row->published.content.len +
                 row->type.schema.len + row->task.payload.len;
@@ -515,7 +515,7 @@ int transfer_copy(struct store *from, struct store *to, struct tidings_str sourc
     if (rc < 0) {
         return rc;
     }
-    c.figures.was_resumed = rc == 1;
+    c.stats.was_resumed = rc == 1;
     rc = transfer_each(from, mark, transfer_put_row, &c, err);
     rc = rc == 0 ? transfer_commit(&c, err) : rc;
     if (rc < 0 && c.is_open) {

@@ -39,7 +39,7 @@ struct transfer_row {
     uint64_t epoch;                 /* TRANSFER_RUN */
     int64_t first, last;            /* TRANSFER_RUN: its first and last position; last below 0: it
                                      * did not end cleanly, and reached the end of the store */
-    struct kept_task task;          /* TRANSFER_TASK: without questions and answers */
+    struct stored_task task;        /* TRANSFER_TASK: without questions and answers */
 };
 /* A negative code stops the reading, which returns it. */
 typedef int (*transfer_row_fn)(void *user, const struct transfer_row *row,
@@ -74,7 +74,7 @@ struct transfer_ops {
     int (*end)(struct store *store, const struct transfer_state *state, struct tidings_error *err);
 };
 
-struct transfer_figures {
+struct transfer_stats {
     uint64_t rows[TRANSFER_KINDS];
     uint64_t position;
     bool was_resumed;
@@ -83,13 +83,13 @@ struct transfer_figures {
 
 /* Called after each batch. Return false to stop (TIDINGS_E_CANCELLED); the copy can resume later.
  */
-typedef bool (*transfer_progress_fn)(void *user, const struct transfer_figures *done);
+typedef bool (*transfer_progress_fn)(void *user, const struct transfer_stats *done);
 
 /* Write all rows of `from` into `to`. `source` names `from`. */
 int transfer_copy(struct store *from, struct store *to, struct tidings_str source,
                   transfer_progress_fn progress, void *user, struct tidings_error *err);
 /* Count the rows of a store and compute their digest. */
-int transfer_count(struct store *store, struct transfer_figures *ret, struct tidings_error *err);
+int transfer_count(struct store *store, struct transfer_stats *ret, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
  * The operations of SQLite.

@@ -53,7 +53,7 @@ static int entities_digest_put_value(struct sha256 *s, const struct json *value)
 int entity_digest(const struct entity_write *writes, size_t count, char out[ENTITY_DIGEST_TEXT])
 {
     static const char digits[] = "0123456789abcdef";
-    unsigned char sum[SHA256_BYTES];
+    unsigned char checksum[SHA256_BYTES];
     struct sha256 s;
     int rc = 0;
     sha256_init(&s);
@@ -74,10 +74,10 @@ int entity_digest(const struct entity_write *writes, size_t count, char out[ENTI
         put_number(&s, w->must_exist);
         put_number(&s, w->rebase);
     }
-    sha256_end(&s, sum);
+    sha256_end(&s, checksum);
     for (size_t i = 0; i < SHA256_BYTES; i++) {
-        out[2 * i] = digits[sum[i] >> 4];
-        out[2 * i + 1] = digits[sum[i] & 15];
+        out[2 * i] = digits[checksum[i] >> 4];
+        out[2 * i + 1] = digits[checksum[i] & 15];
     }
     out[2 * SHA256_BYTES] = '\0';
     return rc;

@@ -89,7 +89,7 @@ static int check_schema(struct write_context *k, size_t i, const struct json_sch
                         struct json *pointers, struct json *value, const char *what)
 {
     struct schema_error why;
-    enum schema_verdict verdict = schema_judge_within(schema, value, &why, k->judging);
+    enum schema_verdict verdict = schema_check_within(schema, value, &why, k->judging);
     if (verdict == SCHEMA_VALID) {
         return 0;
     }
@@ -113,7 +113,7 @@ static int entities_write_put_text(struct write_context *k, size_t i, const stru
                   : 0;
 }
 
-static int judge_value(struct write_context *k, size_t i, struct json *value, const char *what)
+static int check_value(struct write_context *k, size_t i, struct json *value, const char *what)
 {
     struct step *s = &k->steps[i];
     int rc = entities_write_put_text(k, i, value, &s->next.value);
@@ -132,7 +132,7 @@ static int entities_write_next_value(struct write_context *k, size_t i, struct j
     }
     if (s->w->value) {
         *ret = jv_ref(s->w->value);
-        return judge_value(k, i, *ret, "value");
+        return check_value(k, i, *ret, "value");
     }
     struct tidings_str text;
     int rc = entities_write_put_text(k, i, s->w->patch, &text);
@@ -142,7 +142,7 @@ static int entities_write_next_value(struct write_context *k, size_t i, struct j
         return rc;
     }
     *ret = merge_apply(now, s->w->patch);
-    return *ret ? judge_value(k, i, *ret, "patched value")
+    return *ret ? check_value(k, i, *ret, "patched value")
                 : entities_write_medium(k, i,
                                         tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
 }

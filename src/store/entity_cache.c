@@ -302,24 +302,24 @@ const struct recent_version *entity_recent_find(struct entity_recent *r, struct 
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define HEADS_WAYS 8u
+#define LATEST_WAYS 8u
 
-struct head {
+struct latest_version {
     struct entity_version version;
     char text[];
 };
 
-/* The slots that an id may be in: the first of HEADS_WAYS. */
-static struct head **heads_set(const struct heads *h, struct tidings_str id)
+/* The slots that an id may be in: the first of LATEST_WAYS. */
+static struct latest_version **latest_set(const struct latest_versions *h, struct tidings_str id)
 {
-    return &h->slots[(str_hash(id, 0) & (HEADS_COUNT / HEADS_WAYS - 1)) * HEADS_WAYS];
+    return &h->slots[(str_hash(id, 0) & (LATEST_COUNT / LATEST_WAYS - 1)) * LATEST_WAYS];
 }
 
 /* Where it is, or NULL. */
-static struct head **heads_slot(const struct heads *h, struct tidings_str id)
+static struct latest_version **latest_slot(const struct latest_versions *h, struct tidings_str id)
 {
-    struct head **set = h->slots ? heads_set(h, id) : NULL;
-    for (size_t i = 0; set && i < HEADS_WAYS; i++) {
+    struct latest_version **set = h->slots ? latest_set(h, id) : NULL;
+    for (size_t i = 0; set && i < LATEST_WAYS; i++) {
         if (set[i] && str_eq(set[i]->version.id, id)) {
             return &set[i];
         }
@@ -327,43 +327,45 @@ static struct head **heads_slot(const struct heads *h, struct tidings_str id)
     return NULL;
 }
 
-const struct entity_version *heads_find(const struct heads *h, struct tidings_str id)
+const struct entity_version *latest_find(const struct latest_versions *h, struct tidings_str id)
 {
-    struct head **slot = heads_slot(h, id);
+    struct latest_version **slot = latest_slot(h, id);
     return slot ? &(*slot)->version : NULL;
 }
 
-static struct head *head_create(const struct entity_version *v)
+static struct latest_version *latest_create(const struct entity_version *v)
 {
     size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
                    v->changed_by.len + v->principal.len + v->previous.len;
-    struct head *head = bytes <= HEADS_BYTES ? mem_alloc(sizeof(*head) + bytes) : NULL;
-    if (head) {
-        char *at = head->text;
-        head->version = *v;
-        head->version.id = str_pack(&at, v->id);
-        head->version.type = str_pack(&at, v->type);
-        head->version.type_version = str_pack(&at, v->type_version);
-        head->version.parent = str_pack(&at, v->parent);
-        head->version.value = str_pack(&at, v->value);
-        head->version.changed_by = str_pack(&at, v->changed_by);
-        head->version.principal = str_pack(&at, v->principal);
-        head->version.previous = str_pack(&at, v->previous);
-        head->version.old_type_version = STR_EMPTY;
-        head->version.to = TIMELINE_FOREVER;
+    struct latest_version *latest =
+        bytes <= LATEST_BYTES ? mem_alloc(sizeof(*latest) + bytes) : NULL;
+    if (latest) {
+        char *at = latest->text;
+        latest->version = *v;
+        latest->version.id = str_pack(&at, v->id);
+        latest->version.type = str_pack(&at, v->type);
+        latest->version.type_version = str_pack(&at, v->type_version);
+        latest->version.parent = str_pack(&at, v->parent);
+        latest->version.value = str_pack(&at, v->value);
+        latest->version.changed_by = str_pack(&at, v->changed_by);
+        latest->version.principal = str_pack(&at, v->principal);
+        latest->version.previous = str_pack(&at, v->previous);
+        latest->version.old_type_version = STR_EMPTY;
+        latest->version.to = TIMELINE_FOREVER;
     }
-    return head;
+    return latest;
 }
 
-void heads_put(struct heads *h, const struct entity_version *v)
+void latest_put(struct latest_versions *h, const struct entity_version *v)
 {
     if (!h->slots) {
-        h->slots = mem_zalloc(HEADS_COUNT * sizeof(struct head *));
+        h->slots = mem_zalloc(LATEST_COUNT * sizeof(struct latest_version *));
     }
-    struct head *fresh = h->slots ? head_create(v) : NULL; /* it may borrow from the old one */
-    struct head **slot = heads_slot(h, v->id);
+    struct latest_version *fresh =
+        h->slots ? latest_create(v) : NULL; /* it may borrow from the old one */
+    struct latest_version **slot = latest_slot(h, v->id);
     if (!slot && fresh) {
-        slot = heads_set(h, v->id) + h->next_way++ % HEADS_WAYS;
+        slot = latest_set(h, v->id) + h->next_way++ % LATEST_WAYS;
     }
     if (slot) {
         mem_free(*slot);
@@ -371,18 +373,18 @@ void heads_put(struct heads *h, const struct entity_version *v)
     }
 }
 
-void heads_drop(struct heads *h, struct tidings_str id)
+void latest_drop(struct latest_versions *h, struct tidings_str id)
 {
-    struct head **slot = heads_slot(h, id);
+    struct latest_version **slot = latest_slot(h, id);
     if (slot) {
         mem_free(*slot);
         *slot = NULL;
     }
 }
 
-void heads_clear(struct heads *h)
+void latest_clear(struct latest_versions *h)
 {
-    for (size_t i = 0; h->slots && i < HEADS_COUNT; i++) {
+    for (size_t i = 0; h->slots && i < LATEST_COUNT; i++) {
         mem_free(h->slots[i]);
     }
     mem_free(h->slots);

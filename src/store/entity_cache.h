@@ -3,7 +3,7 @@
  * A cache of the newest versions of entities that were written lately: what is written again is
  * compared with them, and need not be looked up and read from the store each time.
  *
- * At most HEADS_COUNT of HEADS_BYTES each; what does not fit, or was overwritten by another, is
+ * At most LATEST_COUNT of LATEST_BYTES each; what does not fit, or was overwritten by another, is
  * found in the store. Not thread-safe.
  */
 #ifndef STORE_ENTITY_CACHE_H
@@ -15,22 +15,22 @@
 #include "base/map.h"
 #include "store/store.h"
 
-#define HEADS_COUNT 8192u
-#define HEADS_BYTES 2048u /* of texts */
+#define LATEST_COUNT 8192u
+#define LATEST_BYTES 2048u /* of texts */
 
-struct heads {
-    struct head **slots; /* NULL until something is kept */
-    unsigned next_way;   /* whose place is taken next */
+struct latest_versions {
+    struct latest_version **slots; /* NULL until something is kept */
+    unsigned next_way;             /* whose place is taken next */
 };
 
-/* NULL: not here. The slices live until the next heads_put or heads_clear. */
-const struct entity_version *heads_find(const struct heads *h, struct tidings_str id);
+/* NULL: not here. The slices live until the next latest_put or latest_clear. */
+const struct entity_version *latest_find(const struct latest_versions *h, struct tidings_str id);
 /* `v` is the newest of its entity; it is copied. Without memory it is forgotten, no more. */
-void heads_put(struct heads *h, const struct entity_version *v);
+void latest_put(struct latest_versions *h, const struct entity_version *v);
 /* Somebody else wrote it: it is forgotten. */
-void heads_drop(struct heads *h, struct tidings_str id);
+void latest_drop(struct latest_versions *h, struct tidings_str id);
 /* Nothing is certain any more. */
-void heads_clear(struct heads *h);
+void latest_clear(struct latest_versions *h);
 
 /* -------------------------------------------------------------------------------------------------
  * Which ids of entities there may be: so that a store at the other end of a network is not asked
@@ -81,9 +81,9 @@ void entity_read_cache_drop(struct entity_read_cache *k, struct tidings_str id);
 
 /* -------------------------------------------------------------------------------------------------
  * Versions of entities that another node wrote a moment ago and that came with the change: whoever
- * tells of them reads them here, on any thread, and need not ask the keeper of the store.
+ * tells of them reads them here, on any thread, and need not ask the commit thread of the store.
  *
- * What is here is current, as far as this node has followed. The keeper's thread puts in what it
+ * What is here is current, as far as this node has followed. The commit thread puts in what it
  * follows, and takes out what is written here before that is committed, and what a read in the
  * store found a newer version of: a read that begins after a write was answered, or another read,
  * never finds an older version.

@@ -676,7 +676,7 @@ void sqlite_store_rollback(struct store *store)
     struct sqlite_store *s = sqlite_store_of(store);
     sqlite_store_release(s);
     sqlite_roll_back(s->db);
-    heads_clear(&s->heads);
+    latest_clear(&s->latest);
     s->max_keys = 0;
     s->last_seq = s->seq_before;
     s->n_fresh = s->fresh_before;

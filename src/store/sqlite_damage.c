@@ -47,14 +47,14 @@
 #define PAGE_MIN 512u
 #define PAGE_MAX 65536u
 
-struct wal_sum {
+struct wal_checksum {
     uint32_t a, b;
 };
 
 struct wal_frame {
     uint32_t page, size; /* of the database after it, when it is a commit */
     uint32_t salt[2];
-    struct wal_sum sum;
+    struct wal_checksum checksum;
     unsigned char head[8]; /* the part of its header that the sum covers */
 };
 
@@ -71,17 +71,18 @@ static uint32_t wal_number(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static struct wal_sum wal_add(struct wal_sum sum, bool is_big, const unsigned char *p, size_t size)
+static struct wal_checksum wal_add(struct wal_checksum checksum, bool is_big,
+                                   const unsigned char *p, size_t size)
 {
     for (size_t i = 0; i + 8 <= size; i += 8) {
         uint32_t one = wal_number(p + i), other = wal_number(p + i + 4);
-        sum.a += (is_big ? one : __builtin_bswap32(one)) + sum.b;
-        sum.b += (is_big ? other : __builtin_bswap32(other)) + sum.a;
+        checksum.a += (is_big ? one : __builtin_bswap32(one)) + checksum.b;
+        checksum.b += (is_big ? other : __builtin_bswap32(other)) + checksum.a;
     }
-    return sum;
+    return checksum;
 }
 
-static bool wal_same(struct wal_sum one, struct wal_sum other)
+static bool wal_same(struct wal_checksum one, struct wal_checksum other)
 {
     return one.a == other.a && one.b == other.b;
 }
@@ -101,10 +102,11 @@ static bool wal_is_page_size(uint32_t size)
 /* Reads the identity of a log from its header. False: the header is invalid. */
 static bool wal_identify(const unsigned char header[WAL_HEADER_SIZE], struct wal_identity *ret)
 {
-    const struct wal_sum stored = {wal_number(header + 24), wal_number(header + 28)};
-    struct wal_sum sum = wal_add((struct wal_sum){0, 0}, wal_is_big(header), header, 24);
+    const struct wal_checksum stored = {wal_number(header + 24), wal_number(header + 28)};
+    struct wal_checksum checksum =
+        wal_add((struct wal_checksum){0, 0}, wal_is_big(header), header, 24);
     if ((wal_number(header) & ~1u) != MAGIC || wal_number(header + 4) != VERSION ||
-        !wal_is_page_size(wal_number(header + 8)) || !wal_same(sum, stored)) {
+        !wal_is_page_size(wal_number(header + 8)) || !wal_same(checksum, stored)) {
         return false;
     }
     *ret = (struct wal_identity){.sequence = wal_number(header + 12),
@@ -133,7 +135,7 @@ static int wal_read_frame(struct wal_reading *r, uint64_t index, bool with_page,
     *ret = (struct wal_frame){.page = wal_number(head),
                               .size = wal_number(head + 4),
                               .salt = {wal_number(head + 8), wal_number(head + 12)},
-                              .sum = {wal_number(head + 16), wal_number(head + 20)}};
+                              .checksum = {wal_number(head + 16), wal_number(head + 20)}};
     memcpy(ret->head, head, sizeof ret->head);
     if (!with_page) {
         return 1;
@@ -144,10 +146,10 @@ static int wal_read_frame(struct wal_reading *r, uint64_t index, bool with_page,
 
 /* True if the frame, whose page was read, continues `before`. */
 static bool wal_goes_on(const struct wal_reading *r, const struct wal_frame *f,
-                        struct wal_sum before)
+                        struct wal_checksum before)
 {
-    struct wal_sum sum = wal_add(before, r->is_big, f->head, sizeof f->head);
-    return wal_same(wal_add(sum, r->is_big, r->page, r->page_size), f->sum);
+    struct wal_checksum checksum = wal_add(before, r->is_big, f->head, sizeof f->head);
+    return wal_same(wal_add(checksum, r->is_big, r->page, r->page_size), f->checksum);
 }
 
 static bool wal_same_salt(const uint32_t one[2], const uint32_t other[2])
@@ -156,14 +158,14 @@ static bool wal_same_salt(const uint32_t one[2], const uint32_t other[2])
 }
 
 /* Reads the frames that SQLite reads. `last` becomes the last of them. */
-static int wal_read_valid(struct wal_reading *r, struct wal_sum sum, struct wal_frame *last,
-                          struct wal_facts *ret)
+static int wal_read_valid(struct wal_reading *r, struct wal_checksum checksum,
+                          struct wal_frame *last, struct wal_facts *ret)
 {
     struct wal_frame f;
     int rc;
     while ((rc = wal_read_frame(r, ret->frames, true, &f)) == 1 && f.page != 0 &&
-           wal_same_salt(f.salt, ret->id.salt) && wal_goes_on(r, &f, sum)) {
-        sum = f.sum;
+           wal_same_salt(f.salt, ret->id.salt) && wal_goes_on(r, &f, checksum)) {
+        checksum = f.checksum;
         *last = f;
         ret->frames++;
         ret->committed = f.size != 0 ? ret->frames : ret->committed;
@@ -203,7 +205,7 @@ static int wal_find_proof(struct wal_reading *r, const struct wal_frame *last, c
         bool may_prove =
             is_ours && before.page != 0 && before.size != 0 && wal_same_salt(f.salt, before.salt);
         rc = may_prove ? wal_read_frame(r, i, true, &f) : rc;
-        if (may_prove && rc == 1 && wal_goes_on(r, &f, before.sum) &&
+        if (may_prove && rc == 1 && wal_goes_on(r, &f, before.checksum) &&
             !wal_is_padding(r, i, &f, &before)) {
             ret->is_damaged = true;
             ret->proof = i + 1;
@@ -248,9 +250,9 @@ static int wal_scan_all(struct wal_reading *r, struct wal_facts *ret)
     }
     ret->page_size = r->page_size = wal_number(header + 8);
     r->is_big = wal_is_big(header);
-    const struct wal_sum sum = {wal_number(header + 24), wal_number(header + 28)};
+    const struct wal_checksum checksum = {wal_number(header + 24), wal_number(header + 28)};
     struct wal_frame last = {0};
-    int rc = wal_read_valid(r, sum, &last, ret);
+    int rc = wal_read_valid(r, checksum, &last, ret);
     return rc == 0 ? wal_find_proof(r, &last, ret->id.salt, ret) : rc;
 }
 
@@ -299,7 +301,7 @@ static uint64_t commit_mark_get(const unsigned char *p, size_t size)
     return n;
 }
 
-static uint64_t commit_mark_sum(const unsigned char *bytes)
+static uint64_t commit_mark_checksum(const unsigned char *bytes)
 {
     return str_hash(tidings_strn((const char *)bytes, SUMMED), SEED);
 }
@@ -314,13 +316,13 @@ void commit_mark_encode(const struct commit_mark *mark, unsigned char out[COMMIT
     commit_mark_put(out + 36, mark->log.salt[0], 4);
     commit_mark_put(out + 40, mark->log.salt[1], 4);
     commit_mark_put(out + 44, 0, 4);
-    commit_mark_put(out + SUMMED, commit_mark_sum(out), 8);
+    commit_mark_put(out + SUMMED, commit_mark_checksum(out), 8);
 }
 
 bool commit_mark_decode(const unsigned char *bytes, size_t size, struct commit_mark *ret)
 {
     if (size != COMMIT_MARK_SIZE || memcmp(bytes, MARK_MAGIC, 8) != 0 ||
-        commit_mark_get(bytes + SUMMED, 8) != commit_mark_sum(bytes)) {
+        commit_mark_get(bytes + SUMMED, 8) != commit_mark_checksum(bytes)) {
         return false;
     }
     *ret = (struct commit_mark){.epoch = commit_mark_get(bytes + 8, 8),
@@ -547,7 +549,7 @@ static int sqlite_loss_without_log(const struct sqlite_loss *l, struct tidings_e
                         (unsigned long long)l->mark.position, (long long)position);
 }
 
-static int sqlite_loss_judge_log(const struct sqlite_loss *l, struct tidings_error *err)
+static int sqlite_loss_decide_log(const struct sqlite_loss *l, struct tidings_error *err)
 {
     const struct wal_facts *f = &l->facts;
     const struct wal_identity *id = &l->mark.log;
@@ -577,11 +579,11 @@ static int sqlite_loss_judge_log(const struct sqlite_loss *l, struct tidings_err
 
 /* ---- the database ---------------------------------------------------------------------------- */
 
-static int sqlite_loss_judge(const struct sqlite_loss *l, struct tidings_error *err)
+static int sqlite_loss_decide(const struct sqlite_loss *l, struct tidings_error *err)
 {
     bool is_making = l->has_mark && l->mark.epoch == 0;
     if (l->file_size > 0) {
-        return sqlite_loss_judge_log(l, err);
+        return sqlite_loss_decide_log(l, err);
     }
     if (l->file_size == 0 && !is_making) {
         return tidings_fail(err, TIDINGS_E_IO, "the file is empty; remove it to start a new store");
@@ -602,7 +604,7 @@ int sqlite_loss_check(const char *path, struct tidings_error *err)
         return 0;
     }
     int rc = sqlite_loss_scan(&l, err);
-    rc = rc == 0 ? sqlite_loss_judge(&l, err) : rc;
+    rc = rc == 0 ? sqlite_loss_decide(&l, err) : rc;
     if (rc < 0 && log_lock_is_held(l.log)) {
         return 0; /* a server began to write during the scan */
     }

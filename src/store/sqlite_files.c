@@ -312,52 +312,52 @@ bool file_history_resume(const struct file_history *h, struct tidings_str scope,
 #define DIRECTORIES_MAX (1u << 30) /* one directory may be larger than a part should be */
 #define GONE_MAX (1u << 30)
 
-struct part_lengths {
+struct chunk_lengths {
     uint32_t path, record;
 };
 
-struct file_part *file_part_create(struct tidings_str prefix)
+struct file_chunk *file_chunk_create(struct tidings_str prefix)
 {
-    struct file_part *part = mem_zalloc(sizeof(*part));
-    if (part) {
-        part->prefix = prefix;
-        buf_init(&part->gone, GONE_MAX);
-        buf_init(&part->directories, DIRECTORIES_MAX);
+    struct file_chunk *chunk = mem_zalloc(sizeof(*chunk));
+    if (chunk) {
+        chunk->prefix = prefix;
+        buf_init(&chunk->gone, GONE_MAX);
+        buf_init(&chunk->directories, DIRECTORIES_MAX);
     }
-    return part;
+    return chunk;
 }
 
-void file_part_free(struct file_part *part)
+void file_chunk_free(struct file_chunk *chunk)
 {
-    if (!part) {
+    if (!chunk) {
         return;
     }
-    for (size_t i = 0; i < part->change_count; i++) {
-        change_unref(part->changes[i].change);
+    for (size_t i = 0; i < chunk->change_count; i++) {
+        change_unref(chunk->changes[i].change);
     }
-    for (size_t i = 0; i < part->scope_count; i++) {
-        mem_free((char *)(uintptr_t)part->scopes[i].uri.ptr);
+    for (size_t i = 0; i < chunk->scope_count; i++) {
+        mem_free((char *)(uintptr_t)chunk->scopes[i].uri.ptr);
     }
-    mem_free(part->changes);
-    mem_free(part->scopes);
-    buf_deinit(&part->gone);
-    buf_deinit(&part->directories);
-    mem_free(part);
+    mem_free(chunk->changes);
+    mem_free(chunk->scopes);
+    buf_deinit(&chunk->gone);
+    buf_deinit(&chunk->directories);
+    mem_free(chunk);
 }
 
-size_t file_part_begin(struct file_part *part, struct tidings_str path)
+size_t file_chunk_begin(struct file_chunk *chunk, struct tidings_str path)
 {
-    struct part_lengths lengths = {.path = (uint32_t)path.len};
-    size_t begun = part->directories.len;
-    buf_put(&part->directories, &lengths, sizeof lengths);
-    buf_puts(&part->directories, path);
+    struct chunk_lengths lengths = {.path = (uint32_t)path.len};
+    size_t begun = chunk->directories.len;
+    buf_put(&chunk->directories, &lengths, sizeof lengths);
+    buf_puts(&chunk->directories, path);
     return begun;
 }
 
-void file_part_end(struct file_part *part, size_t begun)
+void file_chunk_end(struct file_chunk *chunk, size_t begun)
 {
-    struct buf *out = &part->directories;
-    struct part_lengths lengths;
+    struct buf *out = &chunk->directories;
+    struct chunk_lengths lengths;
     if (!out->failed) {
         memcpy(&lengths, out->ptr + begun, sizeof lengths);
         lengths.record = (uint32_t)(out->len - begun - sizeof lengths - lengths.path);
@@ -366,11 +366,11 @@ void file_part_end(struct file_part *part, size_t begun)
 }
 
 /* The next one; false: that was the last. *at begins with 0. */
-static bool file_part_next(const struct file_part *part, size_t *at, struct tidings_str *ret_path,
-                           struct tidings_str *ret_record)
+static bool file_chunk_next(const struct file_chunk *chunk, size_t *at,
+                            struct tidings_str *ret_path, struct tidings_str *ret_record)
 {
-    struct tidings_str all = buf_str(&part->directories);
-    struct part_lengths lengths;
+    struct tidings_str all = buf_str(&chunk->directories);
+    struct chunk_lengths lengths;
     if (*at >= all.len) {
         return false;
     }
@@ -509,7 +509,7 @@ int sqlite_files_set_mounts(struct store *store, const struct file_mount_row *mo
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static int put_change(struct sqlite_store *s, const struct file_part_change *row,
+static int put_change(struct sqlite_store *s, const struct file_chunk_change *row,
                       struct tidings_error *err)
 {
     const struct change *c = row->change;
@@ -556,62 +556,63 @@ static int forget_old_changes(struct sqlite_store *s, size_t max, struct tidings
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static int write_directories(struct sqlite_store *s, int64_t mount, const struct file_part *part,
+static int write_directories(struct sqlite_store *s, int64_t mount, const struct file_chunk *chunk,
                              struct tidings_error *err)
 {
     int rc = 0;
-    struct tidings_str path, record, rest = buf_str(&part->gone);
+    struct tidings_str path, record, rest = buf_str(&chunk->gone);
     while (rc == 0 && rest.len > 0) {
         path = str_cut(rest, '\0', &rest, NULL);
         const struct files_parameters p = {
             .numbers = {mount}, .number_count = 1, .bytes = {path}, .byte_count = 1};
         rc = files_run(s, DROP_FILE_DIRECTORY, &p, err);
     }
-    for (size_t at = 0; rc == 0 && file_part_next(part, &at, &path, &record);) {
+    for (size_t at = 0; rc == 0 && file_chunk_next(chunk, &at, &path, &record);) {
         const struct files_parameters p = {
             .numbers = {mount}, .number_count = 1, .bytes = {path, record}, .byte_count = 2};
         rc = files_run(s, PUT_FILE_DIRECTORY, &p, err);
     }
     const struct files_parameters root = {
-        .numbers = {mount, (int64_t)part->root_print, (int64_t)part->device}, .number_count = 3};
+        .numbers = {mount, (int64_t)chunk->root_print, (int64_t)chunk->device}, .number_count = 3};
     return rc == 0 ? files_run(s, PUT_FILE_ROOT, &root, err) : rc;
 }
 
 /* With a whole one it is certain how far this epoch came, and what is known. */
-static int write_marks(struct sqlite_store *s, int64_t mount, const struct file_part *part,
+static int write_marks(struct sqlite_store *s, int64_t mount, const struct file_chunk *chunk,
                        int64_t position, struct tidings_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < part->scope_count; i++) {
+    for (size_t i = 0; rc == 0 && i < chunk->scope_count; i++) {
         const struct files_parameters p = {
-            .numbers = {mount, (int64_t)part->epoch, (int64_t)part->scopes[i].number, position},
+            .numbers = {mount, (int64_t)chunk->epoch, (int64_t)chunk->scopes[i].number, position},
             .number_count = 4,
-            .texts = {part->scopes[i].uri},
+            .texts = {chunk->scopes[i].uri},
             .text_count = 1,
         };
         rc = files_run(s, PUT_FILE_SCOPE, &p, err);
     }
     const struct files_parameters told = {
-        .numbers = {mount, (int64_t)part->epoch, (int64_t)part->number}, .number_count = 3};
+        .numbers = {mount, (int64_t)chunk->epoch, (int64_t)chunk->number}, .number_count = 3};
     return rc == 0 ? files_run(s, PUT_FILE_TOLD, &told, err) : rc;
 }
 
-int sqlite_files_write(struct store *store, const struct file_part *part, struct tidings_error *err)
+int sqlite_files_write(struct store *store, const struct file_chunk *chunk,
+                       struct tidings_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(store);
     int64_t mount = 0, position = s->last_seq;
     sqlite_store_release(s);
-    int rc = find_mount(s, part->prefix, &mount, err);
+    int rc = find_mount(s, chunk->prefix, &mount, err);
     if (rc < 0 || mount == 0) {
         return rc;
     }
-    rc = part->is_reset ? forget_mount(s, mount, err) : 0;
-    for (size_t i = 0; rc == 0 && i < part->change_count; i++) {
-        rc = put_change(s, &part->changes[i], err);
+    rc = chunk->is_reset ? forget_mount(s, mount, err) : 0;
+    for (size_t i = 0; rc == 0 && i < chunk->change_count; i++) {
+        rc = put_change(s, &chunk->changes[i], err);
     }
-    rc = rc == 0 ? write_directories(s, mount, part, err) : rc;
-    rc = rc == 0 && part->is_whole ? write_marks(s, mount, part, position, err) : rc;
-    return rc == 0 && part->change_count > 0 ? forget_old_changes(s, part->change_max, err) : rc;
+    rc = rc == 0 ? write_directories(s, mount, chunk, err) : rc;
+    rc = rc == 0 && chunk->is_whole ? write_marks(s, mount, chunk, position, err) : rc;
+    return rc == 0 && chunk->change_count > 0 ? forget_old_changes(s, chunk->change_max, err) : rc;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

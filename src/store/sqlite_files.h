@@ -48,15 +48,16 @@ bool file_history_resume(const struct file_history *h, struct tidings_str scope,
 
 /* -------------------------------------------------------------------------------------------------
  * A part of what a file mount knows of its tree, on its way to the store: whoever watches the files
- * makes it, whoever numbers changes adds which were announced up to then, the keeper writes both in
- * one commit. Thus the store never knows of the state of a file without the change that led to it.
+ * makes it, whoever numbers changes adds which were announced up to then, the commit thread writes
+ * both in one commit. Thus the store never knows of the state of a file without the change that led
+ * to it.
  *
  * Whoever passes it on gives up ownership. One part of a mount is under way at a time.
  */
 
 struct change;
 
-#define FILE_PART_BYTES (4u << 20) /* when it is as large as this it goes */
+#define FILE_CHUNK_BYTES (4u << 20) /* when it is as large as this it goes */
 
 /* A subtree or file whose changes are noticed. */
 struct file_scope_mark {
@@ -66,50 +67,50 @@ struct file_scope_mark {
 
 /* A change of a file, and what it counts as: one that was created in the same group and then
  * updated was created. */
-struct file_part_change {
+struct file_chunk_change {
     const struct change *change; /* a reference */
     enum tidings_change_kind kind;
 };
 
-struct file_part {
+struct file_chunk {
     /* From whoever watches: */
     struct tidings_str prefix;   /* of the mount; borrowed, outlives it */
     bool is_reset;               /* nothing that was saved of this mount counts any more */
     bool is_whole;               /* with it everything known is saved */
     uint64_t root_print, device; /* file_identity of the root (0: there is none), its device */
     struct buf gone;             /* paths of what is no directory any more, each with its NUL */
-    struct buf directories;      /* file_part_begin */
-    /* Called on the keeper's thread when it was written or not (a code): it is theirs again. */
-    void (*done)(struct file_part *part, int code);
+    struct buf directories;      /* file_chunk_begin */
+    /* Called on the commit thread when it was written or not (a code): it is theirs again. */
+    void (*done)(struct file_chunk *chunk, int code);
     void *user;
     /* From whoever numbers: */
     uint64_t epoch, number; /* all of this mount's changes up to here were announced before it */
-    struct file_part_change *changes; /* by number ascending */
+    struct file_chunk_change *changes; /* by number ascending */
     size_t change_count;
     size_t change_max; /* changes older than that many positions are forgotten */
     struct file_scope_mark *scopes;
     size_t scope_count;
     void *owner; /* theirs */
-    struct letter letter;
-    struct keeper_job job;
+    struct thread_message message;
+    struct store_job job;
 };
 
 /* NULL: out of memory. */
-struct file_part *file_part_create(struct tidings_str prefix);
+struct file_chunk *file_chunk_create(struct tidings_str prefix);
 /* Gives up its references. NULL is fine. */
-void file_part_free(struct file_part *part);
+void file_chunk_free(struct file_chunk *chunk);
 
-/* A directory and its record (sources/file_tree.h), which is appended to `part->directories`
+/* A directory and its record (sources/file_tree.h), which is appended to `chunk->directories`
  * between these two. Errors stick there. */
-size_t file_part_begin(struct file_part *part, struct tidings_str path);
-void file_part_end(struct file_part *part, size_t begun);
+size_t file_chunk_begin(struct file_chunk *chunk, struct tidings_str path);
+void file_chunk_end(struct file_chunk *chunk, size_t begun);
 
 /* Where parts go. Both from any thread. */
 struct file_keeping {
     /* What is below that URI is known from now on: every change is announced. */
     void (*known)(struct file_keeping *k, struct tidings_str prefix, struct tidings_str uri);
-    void (*save)(struct file_keeping *k, struct file_part *part);
-    struct keeper *keeper; /* to read what was saved */
+    void (*save)(struct file_keeping *k, struct file_chunk *chunk);
+    struct commit_thread *commit_thread; /* to read what was saved */
 };
 
 /* One mount: where it is, and by what it was made what it is. */
@@ -122,7 +123,7 @@ int sqlite_files_set_mounts(struct store *store, const struct file_mount_row *mo
                             struct tidings_error *err);
 
 /* Inside a batch. A failure leaves nothing but rollback. */
-int sqlite_files_write(struct store *store, const struct file_part *part,
+int sqlite_files_write(struct store *store, const struct file_chunk *chunk,
                        struct tidings_error *err);
 
 /* What was saved of a mount. */

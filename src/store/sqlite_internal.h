@@ -85,7 +85,7 @@ struct sqlite_store {
     int64_t last_seq, seq_before;                /* of the log; before the batch */
     size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
     int64_t now_ms;                              /* when the batch began */
-    struct heads heads;                          /* newest versions, written ones too */
+    struct latest_versions latest;               /* newest versions, written ones too */
     size_t max_keys;                             /* not more than these, unless 0: not known */
     size_t n_removed;                            /* published, since the oldest were forgotten */
     bool is_uncertain; /* a commit failed that may be in the file all the same */

@@ -29,7 +29,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static int sqlite_care_size(const char *path, uint64_t *ret, struct tidings_error *err)
+static int sqlite_maintenance_size(const char *path, uint64_t *ret, struct tidings_error *err)
 {
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -40,9 +40,9 @@ static int sqlite_care_size(const char *path, uint64_t *ret, struct tidings_erro
 }
 
 /* Its size, when it is there and no database of another program. */
-static int sqlite_care_find(const char *path, uint64_t *ret_size, struct tidings_error *err)
+static int sqlite_maintenance_find(const char *path, uint64_t *ret_size, struct tidings_error *err)
 {
-    int rc = sqlite_care_size(path, ret_size, err);
+    int rc = sqlite_maintenance_size(path, ret_size, err);
     rc = rc == 0 ? sqlite_check_ours(path, &sqlite_store_layout, err) : rc;
     rc = rc == 0 ? sqlite_loss_check(path, err) : rc;
     return rc == TIDINGS_E_IO ? error_wrap(err, rc, "database '%.100s'", path) : rc;
@@ -64,7 +64,7 @@ static const struct {
      "versions are listed of entities that are not"},
 };
 
-static int sqlite_care_check_rules(struct sqlite_store *s, struct tidings_error *err)
+static int sqlite_maintenance_check_rules(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = sqlite_check_shape(s->db, &sqlite_store_layout, err);
     for (size_t i = 0; rc == 0 && i < sizeof rules / sizeof *rules; i++) {
@@ -79,13 +79,13 @@ static int sqlite_care_check_rules(struct sqlite_store *s, struct tidings_error 
     return rc;
 }
 
-int sqlite_care_check(const char *path, published_row_fn published, struct transfer_figures *ret,
-                      struct tidings_error *err)
+int sqlite_maintenance_check(const char *path, published_row_fn published,
+                             struct transfer_stats *ret, struct tidings_error *err)
 {
     struct sqlite *db = NULL;
     struct store *store = NULL;
     uint64_t size;
-    int rc = sqlite_care_find(path, &size, err);
+    int rc = sqlite_maintenance_find(path, &size, err);
     rc = rc == 0 ? sqlite_open(path, &db, err) : rc;
     if (rc < 0) {
         return rc;
@@ -96,18 +96,18 @@ int sqlite_care_check(const char *path, published_row_fn published, struct trans
     if (rc < 0) {
         return rc;
     }
-    rc = sqlite_care_check_rules(sqlite_store_of(store), err);
+    rc = sqlite_maintenance_check_rules(sqlite_store_of(store), err);
     rc = rc == 0 ? store->ops->each_published(store, published, NULL, err) : rc;
     rc = rc == 0 ? transfer_count(store, ret, err) : rc;
     store->ops->destroy(store);
     return rc < 0 ? error_wrap(err, rc, "database '%s'", path) : 0;
 }
 
-int sqlite_care_compact(const char *path, uint64_t *ret_before, uint64_t *ret_after,
-                        struct tidings_error *err)
+int sqlite_maintenance_compact(const char *path, uint64_t *ret_before, uint64_t *ret_after,
+                               struct tidings_error *err)
 {
     struct sqlite *db = NULL;
-    int rc = sqlite_care_find(path, ret_before, err);
+    int rc = sqlite_maintenance_find(path, ret_before, err);
     rc = rc == 0 ? sqlite_open(path, &db, err) : rc;
     if (rc < 0) {
         return rc;
@@ -116,7 +116,7 @@ int sqlite_care_compact(const char *path, uint64_t *ret_before, uint64_t *ret_af
     rc = rc == 0 ? sqlite_cut_log(db, err) : rc;
     sqlite_close(db);
     rc = rc < 0 ? error_wrap(err, rc, "database '%s'", path) : rc;
-    return rc == 0 ? sqlite_care_size(path, ret_after, err) : rc;
+    return rc == 0 ? sqlite_maintenance_size(path, ret_after, err) : rc;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -324,18 +324,18 @@ static int sqlite_backup_begin(struct backup *b, const char *from, const char *t
     return 0;
 }
 
-int sqlite_care_backup(const char *from, const char *to, uint64_t *ret_bytes,
-                       struct tidings_error *err)
+int sqlite_maintenance_backup(const char *from, const char *to, uint64_t *ret_bytes,
+                              struct tidings_error *err)
 {
     struct backup b;
-    int rc = sqlite_care_find(from, ret_bytes, err);
+    int rc = sqlite_maintenance_find(from, ret_bytes, err);
     rc = rc == 0 ? sqlite_backup_begin(&b, from, to, err) : rc;
     if (rc < 0) {
         return rc;
     }
     rc = sqlite_backup_write(&b, err);
     rc = rc == 0 ? sqlite_backup_settle(&b, err) : rc;
-    rc = rc == 0 ? sqlite_care_size(b.part, ret_bytes, err) : rc;
+    rc = rc == 0 ? sqlite_maintenance_size(b.part, ret_bytes, err) : rc;
     rc = rc == 0 ? sqlite_backup_name(&b, to, err) : rc;
     if (rc < 0) {
         (void)unlink(b.part);

@@ -12,14 +12,14 @@
  * versions with the log, and with their sums. `published` is called with each published resource,
  * which may end it with a failure. `ret` gets what there is. The file is brought up to date when it
  * is older. */
-int sqlite_care_check(const char *path, published_row_fn published, struct transfer_figures *ret,
-                      struct tidings_error *err);
+int sqlite_maintenance_check(const char *path, published_row_fn published,
+                             struct transfer_stats *ret, struct tidings_error *err);
 /* A copy in a new file, also while a server uses and writes it: it has everything that was
  * committed before. */
-int sqlite_care_backup(const char *from, const char *to, uint64_t *ret_bytes,
-                       struct tidings_error *err);
+int sqlite_maintenance_backup(const char *from, const char *to, uint64_t *ret_bytes,
+                              struct tidings_error *err);
 /* Write it anew, without the room that removed rows left. Sizes before and after. */
-int sqlite_care_compact(const char *path, uint64_t *ret_before, uint64_t *ret_after,
-                        struct tidings_error *err);
+int sqlite_maintenance_compact(const char *path, uint64_t *ret_before, uint64_t *ret_after,
+                               struct tidings_error *err);
 
 #endif

@@ -332,7 +332,7 @@ int sqlite_published_write(struct sqlite_store *s, const struct published_row *r
     for (int i = 0; i < 6; i++) {
         sqlite_bind_str(st, 7 + i, texts[i]);
     }
-    sqlite_bind_int(st, 13, kept_priority(about));
+    sqlite_bind_int(st, 13, resource_priority_bits(about));
     sqlite_bind_int(st, 14, !about->not_subscribable);
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
@@ -362,7 +362,7 @@ static int forget_removed(struct sqlite_store *s, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(st, 1, KEPT_MAX_REMOVED);
+    sqlite_bind_int(st, 1, PUBLISHED_MAX_REMOVED);
     rc = sqlite_step(s->db, st, err);
     int64_t oldest = rc == 1 ? sqlite_int(st, 0) : 0;
     sqlite_reset(st);
@@ -427,7 +427,7 @@ int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
                 },
             .content = sqlite_bytes(st, 12),
         };
-        kept_set_priority(&row.about, sqlite_int(st, 10));
+        resource_set_priority_bits(&row.about, sqlite_int(st, 10));
         rc = fn(user, &row, err);
         rc = rc < 0 ? rc : 0;
     }
@@ -454,7 +454,7 @@ static int sqlite_tasks_has_ended(struct sqlite_store *s, struct tidings_str id,
     return rc;
 }
 
-static int sqlite_tasks_put(struct store *store, const struct kept_task *task,
+static int sqlite_tasks_put(struct store *store, const struct stored_task *task,
                             struct tidings_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(store);
@@ -492,9 +492,9 @@ static int sqlite_tasks_sweep(struct store *store, int64_t now_ms, struct tiding
     return sqlite_run(s->db, st, err);
 }
 
-static struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st)
+static struct stored_task sqlite_tasks_row(struct sqlite3_stmt *st)
 {
-    return (struct kept_task){
+    return (struct stored_task){
         .id = sqlite_str(st, 0),
         .client = sqlite_str(st, 1),
         .status = sqlite_str(st, 2),
@@ -506,7 +506,7 @@ static struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st)
     };
 }
 
-static int sqlite_tasks_each(struct store *store, kept_task_fn fn, void *user,
+static int sqlite_tasks_each(struct store *store, stored_task_fn fn, void *user,
                              struct tidings_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(store);
@@ -517,7 +517,7 @@ static int sqlite_tasks_each(struct store *store, kept_task_fn fn, void *user,
                             "FROM main.tasks ORDER BY id",
                             &st, err);
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
-        const struct kept_task task = sqlite_tasks_row(st);
+        const struct stored_task task = sqlite_tasks_row(st);
         fn(user, &task);
         rc = 0;
     }
@@ -643,7 +643,7 @@ static int sqlite_find(struct store *store, struct tidings_str id, int64_t at,
     struct sqlite_store *s = sqlite_store_of(store);
     sqlite_store_release(s);
     struct version_row row, next = {0, TIMELINE_FOREVER};
-    const struct entity_version *head = at == TIMELINE_FOREVER ? heads_find(&s->heads, id) : NULL;
+    const struct entity_version *head = at == TIMELINE_FOREVER ? latest_find(&s->latest, id) : NULL;
     if (head) {
         *ret = *head;
         return 1;
@@ -722,7 +722,7 @@ int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, 
     sqlite_bind_int(st, 14, s->now_ms);
     sqlite_bind_int(st, 15, v->since);
     sqlite_bind_str(st, 16, v->principal);
-    sqlite_bind_int(st, 17, entity_version_sum(v));
+    sqlite_bind_int(st, 17, entity_version_checksum(v));
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -803,7 +803,7 @@ static int sqlite_put(struct store *store, const struct entity_version *version,
     };
     rc = rc < 0 ? rc : sqlite_store_enter(s, &row, err);
     if (rc == 0) {
-        heads_put(&s->heads, version);
+        latest_put(&s->latest, version);
     }
     return rc;
 }
@@ -886,7 +886,7 @@ static void sqlite_destroy(struct store *store)
     for (size_t i = 0; i < STATEMENTS; i++) {
         sqlite_finalize(s->statements[i]);
     }
-    heads_clear(&s->heads);
+    latest_clear(&s->latest);
     sqlite_close(s->db);
     mem_free(s);
 }
@@ -1151,10 +1151,10 @@ static const char changes[] =
     " UNION ALL SELECT 4, created, uri, modified, came_from, target, '', 0, 1, '', '', etag, size,"
     " at, '', '', subscribable=0 FROM main.file_changes WHERE created>?1 ORDER BY 2";
 
-static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
+static void read_change(struct sqlite3_stmt *st, struct log_entry *c)
 {
-    *c = (struct kept_change){
-        .kind = (enum kept_kind)sqlite_int(st, 0),
+    *c = (struct log_entry){
+        .kind = (enum log_entry_kind)sqlite_int(st, 0),
         .position = (uint64_t)sqlite_int(st, 1),
         .uri = sqlite_str(st, 2),
         .modified_ms = sqlite_int(st, 3),
@@ -1183,7 +1183,7 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
     };
 }
 
-int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
                         void *user, struct tidings_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(store);
@@ -1203,7 +1203,7 @@ int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, ke
     }
     bool more = true;
     while (rc == 0 && more && (rc = sqlite_step(s->db, st, err)) == 1) {
-        struct kept_change change;
+        struct log_entry change;
         read_change(st, &change);
         more = fn(user, &change);
         rc = 0;

@@ -22,8 +22,8 @@ int sqlite_store_open_target(const char *path, struct store **ret, struct tiding
 int sqlite_store_limit(struct store *store, int64_t max_bytes, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * Published resources: the newest content of each URI. The newest KEPT_MAX_REMOVED removed URIs are
- * remembered, for resuming clients.
+ * Published resources: the newest content of each URI. The newest PUBLISHED_MAX_REMOVED removed
+ * URIs are remembered, for resuming clients.
  */
 
 /* Operations of struct store_ops: publish, unpublish, each_published. */
@@ -52,7 +52,7 @@ int changelog_sqlite_create(struct store *store, const struct changelog_limits *
                             struct changelog **ret, struct tidings_error *err);
 
 /* An operation of struct store_ops: each_change. */
-int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+int sqlite_changes_each(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
                         void *user, struct tidings_error *err);
 
 #endif

@@ -18,46 +18,46 @@
 
 #define MULTIPLIER 0x9E3779B97F4A7C15u
 
-static uint64_t sum_word(uint64_t sum, uint64_t word)
+static uint64_t checksum_word(uint64_t checksum, uint64_t word)
 {
-    sum = (sum ^ word) * MULTIPLIER;
-    return sum ^ (sum >> 32);
+    checksum = (checksum ^ word) * MULTIPLIER;
+    return checksum ^ (checksum >> 32);
 }
 
-static uint64_t sum_bytes(uint64_t sum, const char *at, size_t len)
+static uint64_t checksum_bytes(uint64_t checksum, const char *at, size_t len)
 {
     uint64_t word = 0;
     memcpy(&word, at, len);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = __builtin_bswap64(word); /* files may be carried to other machines */
 #endif
-    return sum_word(sum, word);
+    return checksum_word(checksum, word);
 }
 
-static uint64_t sum_str(uint64_t sum, struct tidings_str s)
+static uint64_t checksum_str(uint64_t checksum, struct tidings_str s)
 {
     size_t at = 0;
     for (; at + 8 <= s.len; at += 8) {
-        sum = sum_bytes(sum, s.ptr + at, 8);
+        checksum = checksum_bytes(checksum, s.ptr + at, 8);
     }
-    sum = at < s.len ? sum_bytes(sum, s.ptr + at, s.len - at) : sum;
-    return sum_word(sum, s.len);
+    checksum = at < s.len ? checksum_bytes(checksum, s.ptr + at, s.len - at) : checksum;
+    return checksum_word(checksum, s.len);
 }
 
-int64_t entity_version_sum(const struct entity_version *v)
+int64_t entity_version_checksum(const struct entity_version *v)
 {
     const struct tidings_str texts[] = {v->id,         v->type,     v->type_version, v->parent,
                                         v->changed_by, v->previous, v->value,        v->principal};
-    uint64_t sum = sum_word(sum_word(0, (uint64_t)v->from), v->deleted);
+    uint64_t checksum = checksum_word(checksum_word(0, (uint64_t)v->from), v->deleted);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        sum = sum_str(sum, texts[i]);
+        checksum = checksum_str(checksum, texts[i]);
     }
-    return sum == 0 ? 1 : (int64_t)sum;
+    return checksum == 0 ? 1 : (int64_t)checksum;
 }
 
-bool entity_version_is_whole(const struct entity_version *v, int64_t sum)
+bool entity_version_is_whole(const struct entity_version *v, int64_t checksum)
 {
-    return sum == entity_version_sum(v);
+    return checksum == entity_version_checksum(v);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

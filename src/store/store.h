@@ -108,9 +108,9 @@ typedef bool (*entity_version_fn)(void *user, const struct entity_version *versi
 typedef bool (*entity_type_fn)(void *user, const struct entity_type_row *row);
 
 /* A checksum of a version, never 0, which detects bytes that changed on the disk. */
-int64_t entity_version_sum(const struct entity_version *v);
-/* Returns true if the version has that checksum, or `sum` is 0 (an old row without one). */
-bool entity_version_is_whole(const struct entity_version *v, int64_t sum);
+int64_t entity_version_checksum(const struct entity_version *v);
+/* Returns true if the version has that checksum, or `checksum` is 0 (an old row without one). */
+bool entity_version_is_whole(const struct entity_version *v, int64_t checksum);
 
 /* ---- published resources --------------------------------------------------------------------- */
 
@@ -121,11 +121,12 @@ struct published_row {
     struct tidings_str metadata; /* of its change, or empty; `each_published` does not return it */
     bool created;
 };
-#define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
-#define KEPT_MAX_CONTENT 1000000000u /* bytes: the limit of SQLite; PostgreSQL has a higher one */
+#define PUBLISHED_MAX_REMOVED 10000u /* removed URIs that are remembered */
+#define PUBLISHED_MAX_CONTENT                                                                      \
+    1000000000u /* bytes: the limit of SQLite; PostgreSQL has a higher one */
 
 /* The priority of a resource as a number that every medium stores exactly; below 0: none. */
-static inline int64_t kept_priority(const struct tidings_resource *about)
+static inline int64_t resource_priority_bits(const struct tidings_resource *about)
 {
     double n = about->has_priority ? about->priority : -1;
     int64_t bits;
@@ -133,7 +134,7 @@ static inline int64_t kept_priority(const struct tidings_resource *about)
     return bits;
 }
 
-static inline void kept_set_priority(struct tidings_resource *about, int64_t bits)
+static inline void resource_set_priority_bits(struct tidings_resource *about, int64_t bits)
 {
     memcpy(&about->priority, &bits, sizeof bits);
     about->has_priority = about->priority >= 0;
@@ -146,33 +147,34 @@ typedef int (*published_row_fn)(void *user, const struct published_row *row,
 /* ---- the log --------------------------------------------------------------------------------- */
 
 /* Databases contain these numbers: add new kinds at the end. */
-enum kept_kind {
-    KEPT_ENTITY,    /* `version`; `old_type_version` if the version of its type changed */
-    KEPT_MOVED,     /* the same, for an entity that left the URI with `old_type_version`. Parent and
-                     * writer are missing if that version is forgotten */
-    KEPT_TYPES,     /* the registry of types changed */
-    KEPT_PUBLISHED, /* `uri` to `modified_ms` */
-    KEPT_FILE,      /* the same, `came_from` and `target`; or changes of files were possibly missed:
+enum log_entry_kind {
+    LOG_ENTRY_ENTITY, /* `version`; `old_type_version` if the version of its type changed */
+    LOG_ENTRY_MOVED,  /* the same, for an entity that left the URI with `old_type_version`. Parent
+                       * and writer are missing if that version is forgotten */
+    LOG_ENTRY_TYPES,  /* the registry of types changed */
+    LOG_ENTRY_PUBLISHED, /* `uri` to `modified_ms` */
+    LOG_ENTRY_FILE, /* the same, `came_from` and `target`; or changes of files were possibly missed:
                      * the URI says so, as in struct change */
-    KEPT_ANNOUNCED, /* the store has nothing but the change itself: `announced` */
+    LOG_ENTRY_ANNOUNCED, /* the store has nothing but the change itself: `announced` */
     /* Shared stores only; these are not changes of resources: */
-    KEPT_SESSION, /* the node `target` has taken the session with the id `uri` */
-    KEPT_RUN,     /* a node started; its cursors are valid */
-    KEPT_BROKEN,  /* the store has lost committed changes; every subscription gets `truncated` */
-    /* Like KEPT_ANNOUNCED, for a mount that several nodes have; nodes without the mount ignore it.
-     * Or changes there were possibly missed, as for KEPT_FILE. */
-    KEPT_MOUNTED,
+    LOG_ENTRY_SESSION,     /* the node `target` has taken the session with the id `uri` */
+    LOG_ENTRY_INCARNATION, /* a node started; its cursors are valid */
+    LOG_ENTRY_DATA_LOSS,   /* the store has lost committed changes; every subscription gets
+                            * `truncated` */
+    /* Like LOG_ENTRY_ANNOUNCED, for a mount that several nodes have; nodes without the mount ignore
+     * it. Or changes there were possibly missed, as for LOG_ENTRY_FILE. */
+    LOG_ENTRY_MOUNTED,
 };
 
 /* Returns true if the store has nothing but the change itself. */
-static inline bool kept_is_announced(enum kept_kind kind)
+static inline bool log_entry_is_announced(enum log_entry_kind kind)
 {
-    return kind == KEPT_ANNOUNCED || kind == KEPT_MOUNTED;
+    return kind == LOG_ENTRY_ANNOUNCED || kind == LOG_ENTRY_MOUNTED;
 }
 
 /* One change in the log. */
-struct kept_change {
-    enum kept_kind kind;
+struct log_entry {
+    enum log_entry_kind kind;
     uint64_t position;
     /* Without `value` and `previous`. A change of another node has them if it arrived with them and
      * the entity was read or written here recently. */
@@ -184,12 +186,12 @@ struct kept_change {
     int64_t at_ms; /* Unix time of the write; 0: unknown */
     bool created, removed;
     bool not_subscribable; /* published (also removed), file, announced: only lists change */
-    const struct published_row *published; /* KEPT_PUBLISHED of another node, not removed: the whole
-                                            * row; else NULL */
-    const struct tidings_change *announced; /* KEPT_ANNOUNCED, KEPT_MOUNTED */
+    const struct published_row
+        *published; /* LOG_ENTRY_PUBLISHED of another node, not removed: the whole row; else NULL */
+    const struct tidings_change *announced; /* LOG_ENTRY_ANNOUNCED, LOG_ENTRY_MOUNTED */
 };
 /* Return false to stop. */
-typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
+typedef bool (*log_entry_fn)(void *user, const struct log_entry *change);
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -201,25 +203,25 @@ typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 #define SHARED_TASKS_AT_ONCE 64u            /* tasks that one batch ends or removes */
 
 /* The limits for a new task, and the limit that it reached. */
-struct kept_task_room {
+struct stored_task_limits {
     size_t max, max_client; /* 0: no limit */
     size_t max_bytes;       /* of results; one client can use a quarter */
-    enum { KEPT_TASKS_FIT, KEPT_TASKS_MANY, KEPT_TASKS_LARGE } full;
+    enum { STORED_TASKS_FIT, STORED_TASKS_MANY, STORED_TASKS_LARGE } full;
     bool is_client; /* its client has reached the limit */
 };
 
 /* A task of a tool (engine/protocol/tasks.h). Clients can get its result after a restart, and from
  * another node of a shared store. */
-struct kept_task {
+struct stored_task {
     struct tidings_str id, client, status, message, payload;
     int64_t created_ms, updated_ms, ttl_ms; /* by the clock of this machine */
     /* Shared stores only, else empty: */
     struct tidings_str questions; /* JSON object */
     struct tidings_str answers;   /* JSON object: given at other nodes, not yet taken by its node */
-    struct kept_task_room *room;  /* the limits if the task is new; NULL: no check */
-    bool is_lost;                 /* its node is dead */
+    struct stored_task_limits *room; /* the limits if the task is new; NULL: no check */
+    bool is_lost;                    /* its node is dead */
 };
-typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
+typedef void (*stored_task_fn)(void *user, const struct stored_task *task);
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
@@ -227,8 +229,8 @@ struct store;
 struct transfer_ops; /* store/copy.h */
 
 /* Counts of how the changes of other nodes arrived. */
-struct shared_heard {
-    uint64_t told;    /* batches whose rows were all in a notification, and that were applied */
+struct notification_counts {
+    uint64_t applied; /* batches whose rows were all in a notification, and that were applied */
     uint64_t changes; /* changes in those batches */
     uint64_t asked;   /* queries of the database */
     uint64_t refused; /* notifications that were forged or altered */
@@ -311,7 +313,7 @@ struct store_ops {
                           struct tidings_error *err);
     /* Changes at the newest `max` positions, oldest first. *ret_floor: changes up to this position
      * are not included. */
-    int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+    int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
                        void *user, struct tidings_error *err);
     /* Start an epoch of the change log, whose cursors outlive the program. Outside of batches. */
     int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
@@ -325,11 +327,11 @@ struct store_ops {
 
     /* Inside a batch: write a task. TIDINGS_E_CONFLICT: the task of that id has ended.
      * TIDINGS_E_LIMIT: `room` says which limit is reached. `answers` stay as they are. */
-    int (*put_task)(struct store *store, const struct kept_task *task, struct tidings_error *err);
+    int (*put_task)(struct store *store, const struct stored_task *task, struct tidings_error *err);
     /* Inside a batch: remove the tasks whose time to live has passed at that Unix time. */
     int (*sweep_tasks)(struct store *store, int64_t now_ms, struct tidings_error *err);
     /* Outside of batches. */
-    int (*each_task)(struct store *store, kept_task_fn fn, void *user, struct tidings_error *err);
+    int (*each_task)(struct store *store, stored_task_fn fn, void *user, struct tidings_error *err);
 
     /* ---- shared stores: the changes of other nodes ----
      *
@@ -337,7 +339,7 @@ struct store_ops {
 
     /* Report what other nodes committed since the last call, in the order of positions. Outside of
      * batches, or directly after `begin`. `fn` gets each change once. */
-    int (*follow)(struct store *store, kept_change_fn fn, void *user, struct tidings_error *err);
+    int (*follow)(struct store *store, log_entry_fn fn, void *user, struct tidings_error *err);
     /* The newest position up to which every change was followed or written here. */
     uint64_t (*followed)(struct store *store);
     /* Query the newest position of all nodes. Outside of batches. */
@@ -347,11 +349,12 @@ struct store_ops {
     int (*descriptor)(struct store *store);
     /* The descriptor is readable. Returns 1 if there is possibly something to follow. */
     int (*wake)(struct store *store);
-    /* Inside a batch: add a change of which the store has nothing else (KEPT_ANNOUNCED,
-     * KEPT_MOUNTED). The newest ones are remembered. A batch of only such changes does not wait for
-     * the disk. */
-    int (*announce)(struct store *store, enum kept_kind kind, const struct tidings_change *change,
-                    uint64_t *ret_position, struct tidings_error *err);
+    /* Inside a batch: add a change of which the store has nothing else (LOG_ENTRY_ANNOUNCED,
+     * LOG_ENTRY_MOUNTED). The newest ones are remembered. A batch of only such changes does not
+     * wait for the disk. */
+    int (*announce)(struct store *store, enum log_entry_kind kind,
+                    const struct tidings_change *change, uint64_t *ret_position,
+                    struct tidings_error *err);
     /* 32 bytes for seals, the same on all nodes. */
     int (*secret)(struct store *store, unsigned char out[32], struct tidings_error *err);
 
@@ -367,7 +370,7 @@ struct store_ops {
      * so the caller follows now. NULL: this never happens. */
     bool (*has_news)(struct store *store);
     /* Any thread. NULL: all counts are 0. */
-    void (*heard)(struct store *store, struct shared_heard *ret);
+    void (*notifications)(struct store *store, struct notification_counts *ret);
     /* Unix time of the clock that all nodes use. NULL: the clock of this machine. */
     int64_t (*now)(struct store *store);
 
@@ -387,7 +390,7 @@ struct store_ops {
 
     /* Inside or outside of batches. Returns 1, or 0 if the task is unknown or expired, or its row
      * is invalid. */
-    int (*find_task)(struct store *store, struct tidings_str id, struct kept_task *ret,
+    int (*find_task)(struct store *store, struct tidings_str id, struct stored_task *ret,
                      struct tidings_error *err);
     /* Inside a batch: replace the answers that its node has not taken. */
     int (*put_task_answers)(struct store *store, struct tidings_str id, struct tidings_str answers,
@@ -397,7 +400,7 @@ struct store_ops {
     /* Inside a batch: tasks of dead nodes become `end` (except id, client and times), and expired
      * tasks are removed, SHARED_TASKS_AT_ONCE at most. `fn` gets each id, and true if the task was
      * removed. */
-    int (*end_stale_tasks)(struct store *store, const struct kept_task *end,
+    int (*end_stale_tasks)(struct store *store, const struct stored_task *end,
                            void (*fn)(void *user, struct tidings_str id, bool is_gone), void *user,
                            struct tidings_error *err);
 };

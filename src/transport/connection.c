@@ -16,7 +16,7 @@
 #include "base/time.h"
 #include "engine/delivery/delivery.h"
 #include "engine/protocol/request.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "transport/peer_identity.h"
 
@@ -47,10 +47,10 @@ static uint64_t round_up(uint64_t ms, uint32_t grain)
 static void deadlines_arm(struct deadlines *d, uint64_t at_ms)
 {
     uint64_t now = loop_now_ms(d->loop);
-    if (at_ms == d->armed_ms) {
+    if (at_ms == d->started_ms) {
         return;
     }
-    d->armed_ms = at_ms;
+    d->started_ms = at_ms;
     if (at_ms == NEVER) {
         loop_timer_stop(d->timer);
     } else {
@@ -138,7 +138,7 @@ static void deadlines_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct deadlines *d = user;
-    d->armed_ms = NEVER;
+    d->started_ms = NEVER;
     deadlines_run(d);
 }
 
@@ -146,7 +146,7 @@ static void deadlines_on_timer(struct loop_timer *timer, void *user)
 
 int deadlines_init(struct deadlines *d, struct loop *loop, const struct deadlines_also *also)
 {
-    *d = (struct deadlines){.loop = loop, .also = *also, .check_ms = NEVER, .armed_ms = NEVER};
+    *d = (struct deadlines){.loop = loop, .also = *also, .check_ms = NEVER, .started_ms = NEVER};
     list_init(&d->lists);
     d->timer = loop_timer_open(loop, deadlines_on_timer, d);
     return d->timer ? 0 : -1;
@@ -186,7 +186,7 @@ void deadline_enter(struct deadline_list *list, struct deadline *deadline)
     deadline->listed_ms = (uint32_t)now;
     d->has_changed = true;
     uint64_t at = round_up(now + list->after_ms, list->grain_ms);
-    if (list->after_ms > 0 && at < d->armed_ms) {
+    if (list->after_ms > 0 && at < d->started_ms) {
         deadlines_arm(d, at);
     }
 }
@@ -222,7 +222,8 @@ void connection_book_input(struct connection *c)
     size_t more = held - c->input_counted; /* modulo 2^64: what is less is subtracted */
     __atomic_fetch_add(&worker->limit_counters->in_use[LIMIT_INPUT], more, __ATOMIC_RELAXED);
     if (c->channel.origin) {
-        __atomic_fetch_add(allowance_held(c->channel.origin, LIMIT_INPUT), more, __ATOMIC_RELAXED);
+        __atomic_fetch_add(client_account_used(c->channel.origin, LIMIT_INPUT), more,
+                           __ATOMIC_RELAXED);
     }
     c->input_counted = (uint32_t)held;
 }
@@ -238,7 +239,7 @@ static bool input_is_over(const struct limit_counters *counters)
 static bool input_may_stay(const struct connection *c)
 {
     const struct limit_counters *counters = c->channel.worker->limit_counters;
-    return c->channel.origin && allowance_is_user(c->channel.origin) &&
+    return c->channel.origin && client_account_is_user(c->channel.origin) &&
            limit_in_use(counters, LIMIT_INPUT) <= counters->values[LIMIT_INPUT];
 }
 
@@ -246,13 +247,13 @@ static bool input_may_stay(const struct connection *c)
 static bool input_is_unfair(const struct connection *c)
 {
     struct limit_counters *counters = c->channel.worker->limit_counters;
-    struct allowance *origin = c->channel.origin;
+    struct client_account *origin = c->channel.origin;
     uint64_t most = counters->values[LIMIT_INPUT];
-    if (!origin || most == 0 || allowance_is_whole(origin)) {
+    if (!origin || most == 0 || client_account_is_whole(origin)) {
         return false;
     }
-    size_t own = __atomic_load_n(allowance_held(origin, LIMIT_INPUT), __ATOMIC_RELAXED);
-    uint64_t reserve = allowance_is_user(origin) ? share_reserve(most) : 0;
+    size_t own = __atomic_load_n(client_account_used(origin, LIMIT_INPUT), __ATOMIC_RELAXED);
+    uint64_t reserve = client_account_is_user(origin) ? share_reserve(most) : 0;
     if (own <= share_part(counters, most) + reserve || own == c->input_counted) {
         return false;
     }
@@ -440,7 +441,7 @@ void connection_put(struct connection *c, struct buf *text)
 }
 
 /* The account of its client, borrowed: the principal's, or where it comes from. */
-static struct allowance *output_account(const struct channel *channel)
+static struct client_account *output_account(const struct channel *channel)
 {
     const struct principal *p = channel->principal;
     return p && p->kind != PRINCIPAL_ANONYMOUS ? p->account : channel->origin;
@@ -475,11 +476,11 @@ bool connection_must_wait(const struct connection *c)
     }
     struct share_taker who = channel_taker(&c->channel);
     bool is_over = share_is_over(counters, LIMIT_OUTPUT, counters->values[LIMIT_OUTPUT], &who);
-    allowance_release(who.account);
+    client_account_release(who.account);
     return is_over;
 }
 
-bool message_conn_has_room(const struct connection *c)
+bool message_conn_has_space(const struct connection *c)
 {
     const struct channel *channel = &c->channel;
     if (c->out.pending >= MESSAGE_CONN_HIGH_WATER || connection_must_wait(c)) {
@@ -825,14 +826,14 @@ static void connection_worker_on_turn(struct loop_timer *timer, void *user)
     }
 }
 
-void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded)
+void connection_worker_end_turn(struct connection_worker *cw, bool is_throttled)
 {
     list_each (it, next, &cw->kinds) {
         const struct connections *all = list_entry(it, struct connections, link);
-        has_yielded = has_yielded || connections_first(all, all->kind->yielded_state);
+        is_throttled = is_throttled || connections_first(all, all->kind->yielded_state);
     }
     /* Not before: a timer that is started by a timer would run in the same turn. */
-    if (has_yielded && !loop_timer_is_running(cw->next_turn)) {
+    if (is_throttled && !loop_timer_is_running(cw->next_turn)) {
         loop_timer_start(cw->next_turn, 0, 0);
     }
     deadlines_end_turn(&cw->deadlines);

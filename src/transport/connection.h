@@ -77,9 +77,9 @@ struct deadlines {
     struct loop_timer *timer;
     struct list lists;
     struct deadlines_also also;
-    uint64_t check_ms; /* `also`; UINT64_MAX: not */
-    uint64_t armed_ms; /* the timer; UINT64_MAX: it does not run */
-    bool has_changed;  /* since the timer was set: it may run too early */
+    uint64_t check_ms;   /* `also`; UINT64_MAX: not */
+    uint64_t started_ms; /* the timer; UINT64_MAX: it does not run */
+    bool has_changed;    /* since the timer was set: it may run too early */
 };
 
 /* -1: out of memory. */
@@ -161,9 +161,9 @@ struct connection_kind {
 
 /* What differs between workers of HTTP and of lines. */
 struct connection_worker_ops {
-    void (*adopt)(struct letter *letter, void *owner); /* as in struct worker_inbox */
-    void (*end_turn)(void *user);                      /* `user` is the connection_worker */
-    void (*on_turn)(struct connection_worker *cw);     /* a turn that was wanted; or NULL */
+    void (*adopt)(struct thread_message *message, void *owner); /* as in struct worker_inbox */
+    void (*end_turn)(void *user);                  /* `user` is the connection_worker */
+    void (*on_turn)(struct connection_worker *cw); /* a turn that was wanted; or NULL */
     /* At least every 250 ms while draining, and every `review_ms`. */
     void (*check)(struct connection_worker *cw);
     void (*review)(struct connection_worker *cw); /* end revoked credentials now; or NULL */
@@ -231,9 +231,9 @@ int connection_worker_init(struct connection_worker *cw, const struct connection
                            struct worker *worker, struct tidings_error *err);
 /* Closes all connections. Other threads must not send to the inbox any more. */
 void connection_worker_deinit(struct connection_worker *cw);
-/* At the end of each turn, after everything was written. `has_yielded`: another turn is wanted,
+/* At the end of each turn, after everything was written. `is_throttled`: another turn is wanted,
  * also if no connection is in its yielded state. */
-void connection_worker_end_turn(struct connection_worker *cw, bool has_yielded);
+void connection_worker_end_turn(struct connection_worker *cw, bool is_throttled);
 /* Calls `drained` once, when the last connection is gone. */
 void connection_worker_drain(struct connection_worker *cw, void (*drained)(void *user), void *user);
 /* Ends the open connections of revoked principals. */
@@ -342,7 +342,7 @@ bool connection_must_wait(const struct connection *c);
 #define MESSAGE_CONN_MAX_CALLS 256u        /* requests under way */
 
 /* Returns true if another message can be handled. If not, it waits, and nothing more is read. */
-bool message_conn_has_room(const struct connection *c);
+bool message_conn_has_space(const struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
  * Operations of channels and sinks that do not differ.

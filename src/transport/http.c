@@ -19,7 +19,7 @@
 #include "engine/delivery/delivery.h"
 #include "engine/protocol/inbound.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "formats/websocket.h"
 #include "security/auth.h"
 #include "transport/connection.h"
@@ -319,17 +319,17 @@ static bool conn_is_full(const struct http_conn *conn)
     return conn->base.out.pending >= PIPELINE_HIGH_WATER || connection_must_wait(&conn->base);
 }
 
-void conn_want(struct http_conn *conn)
+void conn_set_events(struct http_conn *conn)
 {
     if (conn->base.state == CONN_GONE) {
         return;
     }
-    int events = sendq_awaits_room(&conn->base.out) ? LOOP_WRITE : 0;
+    int events = sendq_awaits_space(&conn->base.out) ? LOOP_WRITE : 0;
     bool reads = conn_is_reading(conn) || conn->base.state == CONN_HANDSHAKE ||
                  conn->base.state == CONN_LINGER;
     bool is_full = conn_is_full(conn);
     bool is_ending = conn->base.state == CONN_CLOSING || conn->base.state == CONN_REFUSED;
-    if (!conn->base.eof && !is_ending && conn->base.state != CONN_YIELDED) {
+    if (!conn->base.eof && !is_ending && conn->base.state != CONN_THROTTLED) {
         events |= LOOP_HANGUP;
     }
     if (reads && !conn->base.eof && !is_full) {
@@ -339,7 +339,7 @@ void conn_want(struct http_conn *conn)
          * Who sends more meanwhile ends it (conn_on_event). */
         events |= conn->base.poll.wanted & LOOP_READ;
     }
-    loop_poll_want(&conn->base.poll, events);
+    loop_poll_set_events(&conn->base.poll, events);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -480,9 +480,9 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
         connection_close(&conn->base, "closed by the client"); /* cancels what was under way */
         return;
     } else if ((events & LOOP_READ) && conn->base.state == CONN_AWAITING) {
-        loop_poll_want(poll, conn->base.poll.wanted & ~LOOP_READ); /* its turn comes */
+        loop_poll_set_events(poll, conn->base.poll.wanted & ~LOOP_READ); /* its turn comes */
     }
-    conn_want(conn);
+    conn_set_events(conn);
     connection_make_room(&conn->base);
 }
 
@@ -502,7 +502,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
     }
     connection_note_flush(&conn->base, state);
     if (state == SENDQ_WAITING) {
-        conn_want(conn);
+        conn_set_events(conn);
         return;
     }
     if (conn->base.state == CONN_CLOSING || (conn->base.state == CONN_REFUSED && conn->base.eof)) {
@@ -512,7 +512,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
     if (conn->base.state == CONN_REFUSED) {
         sendq_end(&conn->base.out);
         connection_set_state(&conn->base, CONN_LINGER);
-        conn_want(conn);
+        conn_set_events(conn);
         return;
     }
     sink_drained(&conn->base.sink);
@@ -522,7 +522,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
     if (conn->r && conn->r->in.len > 0) {
         conn_go_on(conn);
     }
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 static void http_end_turn(void *user)
@@ -556,7 +556,7 @@ static void conn_end_if_quiet(struct connection *c, void *user)
     if (conn_is_quiet(conn)) {
         conn_end(conn);
     }
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user)
@@ -579,10 +579,10 @@ static void http_set_options(const struct http_config *config, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-static void http_adopt(struct letter *letter, void *owner)
+static void http_adopt(struct thread_message *message, void *owner)
 {
     struct http_worker *hw = owner;
-    struct handover *h = list_entry(letter, struct handover, letter);
+    struct handover *h = list_entry(message, struct handover, message);
     struct http_conn *conn = mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
     if (!r) {
@@ -613,7 +613,7 @@ static void http_adopt(struct letter *letter, void *owner)
     if (hw->base.draining) {
         conn_end_if_quiet(&conn->base, NULL);
     }
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 static void http_conns_init(struct http_worker *hw);
@@ -732,7 +732,7 @@ static void http_resume(struct connection *c)
 {
     connection_set_state(c, CONN_HEAD);
     conn_go_on(http_conn_of(c));
-    conn_want(http_conn_of(c));
+    conn_set_events(http_conn_of(c));
 }
 
 #define TO(state) (1u << CONN_##state)
@@ -744,12 +744,12 @@ static void http_resume(struct connection *c)
 static const struct connection_state states[CONN_STATES] = {
     [CONN_HANDSHAKE] = {TO(IDLE) | TO_END, http_close_unready},
     [CONN_IDLE] = {TO(HEAD) | TO_END, http_close_idle},
-    [CONN_HEAD] = {TO(BODY) | TO(AUTHENTICATING) | TO(YIELDED) | TO(RUNNING) | TO_END,
+    [CONN_HEAD] = {TO(BODY) | TO(AUTHENTICATING) | TO(THROTTLED) | TO(RUNNING) | TO_END,
                    http_refuse_slow, .is_partial = true},
-    [CONN_BODY] = {TO(BODY) | TO(YIELDED) | TO(RUNNING) | TO_END, http_refuse_slow_body,
+    [CONN_BODY] = {TO(BODY) | TO(THROTTLED) | TO(RUNNING) | TO_END, http_refuse_slow_body,
                    .is_partial = true},
     [CONN_AUTHENTICATING] = {TO(HEAD) | TO(REFUSED) | TO(GONE), http_give_up_token},
-    [CONN_YIELDED] = {TO(HEAD) | TO(GONE)},
+    [CONN_THROTTLED] = {TO(HEAD) | TO(GONE)},
     [CONN_RUNNING] = {TO(AWAITING) | TO(ADOPTING) | TO(REFUSED) | TO_ANSWERED},
     [CONN_AWAITING] = {TO_ANSWERED},
     [CONN_ADOPTING] = {TO(HEAD) | TO(GONE), http_give_up_session},
@@ -779,14 +779,14 @@ static void http_cut_input(struct connection *c, bool is_unfair)
                                  "and faster (--max-input)");
     buf_deinit(&conn->r->in);
     connection_book_input(c);
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 const struct connection_kind http_kind = {
     .states = states,
     .state_count = CONN_STATES,
     .timed_state = CONN_BODY,
-    .yielded_state = CONN_YIELDED,
+    .yielded_state = CONN_THROTTLED,
     .resume = http_resume,
     .is_http = true,
     .channel_ops = &http_channel_ops,

@@ -14,10 +14,10 @@
 #include "engine/protocol/enforce.h"
 #include "engine/protocol/inbound.h"
 #include "engine/protocol/request.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "formats/http_fields.h"
 #include "formats/websocket.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/dpop.h"
 #include "security/limits.h"
 #include "transport/connection.h"
@@ -245,10 +245,10 @@ static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_ans
 static bool http_auth_may_wait(void *user)
 {
     struct http_conn *conn = user;
-    struct allowance *origin = conn->base.channel.origin;
+    struct client_account *origin = conn->base.channel.origin;
     struct limit_counters *counters = conn->base.channel.worker->limit_counters;
     const struct share_taker who = {.account = origin,
-                                    .is_operator = origin && allowance_is_user(origin)};
+                                    .is_operator = origin && client_account_is_user(origin)};
     conn->r->token_waits = share_take(counters, LIMIT_TOKENS, counters->values[LIMIT_TOKENS], 1,
                                       &who, &http_worker_of(conn)->token_refusal);
     return conn->r->token_waits;
@@ -279,7 +279,7 @@ static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
         connection_set_state(&conn->base, CONN_HEAD);
         conn_go_on(conn);
     }
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -436,7 +436,7 @@ void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
 
 /* -------------------------------------------------------------------------------------------------
  * Brings the session of a request here when it may be at another node
- * (engine/protocol/session_move.h): the request, and nothing but its connection, waits for it.
+ * (engine/protocol/session_migration.h): the request, and nothing but its connection, waits for it.
  * Where nodes share nothing, nothing waits.
  */
 
@@ -472,7 +472,7 @@ static void conn_go_on_with(struct http_conn *conn, enum http_session session)
     conn->r->session = session;
     connection_set_state(&conn->base, CONN_HEAD);
     conn_go_on(conn);
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 static void conn_on_session(struct session_wait *wait, int code)
@@ -507,7 +507,7 @@ static void refuse_unknown_session(struct http_conn *conn)
 }
 
 /* Asking the store counts as a request by itself. */
-static bool ask_for_session(struct http_conn *conn, const struct session_asked *asked)
+static bool ask_for_session(struct http_conn *conn, const struct session_lookup *asked)
 {
     struct refusal why;
     struct session_wait *wait = mem_zalloc(sizeof(*wait));
@@ -543,7 +543,7 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
     if (!worker->sessions->movers || req->method == HTTP_OPTIONS || !page->has_sessions) {
         return false;
     }
-    const struct session_asked asked = {
+    const struct session_lookup asked = {
         .id = conn_session_id(page, req),
         .is_stream = req->method == HTTP_GET,
         .last_event_id =

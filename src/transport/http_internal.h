@@ -35,7 +35,7 @@
  *      │ │  ^ ^                                              │
  *      │ │  │ └───────────────────────────────────────────┐  │
  *      │ │  └──── ┌─────────┐  whole requests wait for    │  │
- *      │ │ ┌────> │ YIELDED │  the next turn              │  │
+ *      │ │ ┌────> │THROTTLED│  the next turn              │  │
  *      │ │ │      └─────────┘                             │  │
  *      │ v │                                              │  │
  *      │ ┌────────┐                                       │  │
@@ -69,7 +69,7 @@ enum conn_state {
     CONN_HEAD, /* the head of a request, … */
     CONN_BODY, /* … and its body */
     CONN_AUTHENTICATING,
-    CONN_YIELDED,
+    CONN_THROTTLED,
     CONN_RUNNING,  /* what handles its request is on the stack */
     CONN_AWAITING, /* … will answer later */
     CONN_ADOPTING, /* its session may be at another node */
@@ -242,7 +242,7 @@ extern const struct sink_ops http_sink_ops;
 /* ---- http.c ---------------------------------------------------------------------------------- */
 
 /* Asks the loop for what the connection waits for now. */
-void conn_want(struct http_conn *conn);
+void conn_set_events(struct http_conn *conn);
 /* Handles every complete request that was read, as far as this turn goes. */
 void conn_go_on(struct http_conn *conn);
 /* The request is answered: drops it from the input and goes on with what follows. */

@@ -10,7 +10,7 @@
 #include "engine/delivery/notify.h"
 #include "engine/protocol/inbound.h"
 #include "formats/websocket.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "transport/http_internal.h"
 #include "transport/peer_identity.h"
 
@@ -85,7 +85,7 @@ static void health_run(struct http_conn *conn, const struct http_request *req)
  */
 
 struct http_scrape {
-    struct letter letter;
+    struct thread_message message;
     struct mailbox *reply_to; /* a reference */
     struct http_conn *conn;   /* NULL once it is gone */
     struct buf text;          /* empty: out of memory */
@@ -106,10 +106,10 @@ static void http_scrape_abandon(struct http_conn *conn)
     conn_set_work(conn, NULL, NULL);
 }
 
-static void http_scrape_deliver(struct letter *letter, void *owner)
+static void http_scrape_deliver(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct http_scrape *x = list_entry(letter, struct http_scrape, letter);
+    struct http_scrape *x = list_entry(message, struct http_scrape, message);
     struct http_conn *conn = x->conn;
     const struct response_headers headers = {
         .extra = STR("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n")};
@@ -121,14 +121,14 @@ static void http_scrape_deliver(struct letter *letter, void *owner)
         } else {
             conn_refuse(conn, 503, "out of memory");
         }
-        conn_want(conn);
+        conn_set_events(conn);
     }
     http_scrape_free(x);
 }
 
-static void http_scrape_drop(struct letter *letter)
+static void http_scrape_drop(struct thread_message *message)
 {
-    struct http_scrape *x = list_entry(letter, struct http_scrape, letter);
+    struct http_scrape *x = list_entry(message, struct http_scrape, message);
     if (x->conn) {
         http_scrape_abandon(x->conn);
     }
@@ -143,8 +143,8 @@ static void http_scrape_done(void *user, struct buf *text)
         x->text = *text;
         buf_init(text, 0);
     }
-    x->letter = (struct letter){.deliver = http_scrape_deliver, .drop = http_scrape_drop};
-    mailbox_send(x->reply_to, &x->letter);
+    x->message = (struct thread_message){.deliver = http_scrape_deliver, .drop = http_scrape_drop};
+    mailbox_send(x->reply_to, &x->message);
 }
 
 static bool metrics_are_on(const struct http_config *config)
@@ -185,7 +185,7 @@ static void http_notify_answer(struct http_conn *conn, const struct notify *n,
     char fields[FIELDS_MAX] = "";
     int status = outcome->refused == 0 ? 200 : 207;
     buf_init(&scopes, SCOPES_MAX);
-    if (outcome->told == 0) {
+    if (outcome->notified == 0) {
         bool is_limit = outcome->limit.retry_ms > 0;
         status = is_limit ? refusal_status(&outcome->limit) : error_http_status(outcome->err.code);
         if (is_limit) {
@@ -242,7 +242,7 @@ static void http_notify_done(void *user, const struct notify_outcome *outcome, s
         resource_refuse(conn, 500, err.text);
     }
     http_notify_free(x);
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 static bool notify_is_on(const struct http_config *config)
@@ -258,7 +258,7 @@ static void notify_run(struct http_conn *conn, const struct http_request *req)
     const struct notify n = {
         .worker = worker,
         .principal = conn->base.channel.principal,
-        .account = channel_allowance(&conn->base.channel),
+        .account = channel_account(&conn->base.channel),
         .quota = channel_quota(&conn->base.channel),
         .traceparent = tidings_str(conn->r->traceparent),
     };
@@ -271,7 +271,7 @@ static void notify_run(struct http_conn *conn, const struct http_request *req)
         conn_set_work(conn, x, http_notify_abandon);
         rc = notify_begin(&n, x->said, http_notify_done, x, &err);
     }
-    allowance_release(n.account); /* announcements hold it themselves */
+    client_account_release(n.account); /* announcements hold it themselves */
     if (rc < 0) {
         conn_set_work(conn, NULL, NULL);
         http_notify_free(x);

@@ -276,10 +276,10 @@ static void resource_put_type(struct buf *out, const struct resource_io *p)
     }
 }
 
-static enum http_condition resource_judge(const struct http_exchange *ex)
+static enum http_condition resource_decide(const struct http_exchange *ex)
 {
     const struct resource_io *p = &ex->plain;
-    return http_conditions_judge(&ex->conditions, p->etag, p->about ? p->about->modified_ms : 0);
+    return http_conditions_decide(&ex->conditions, p->etag, p->about ? p->about->modified_ms : 0);
 }
 
 static void answer_read(struct http_exchange *ex)
@@ -290,7 +290,7 @@ static void answer_read(struct http_exchange *ex)
     if (p->content) {
         buf_init(&text, 0);
     }
-    bool is_held = p->unchanged || ex->any_held || resource_judge(ex) == HTTP_CONDITION_UNCHANGED;
+    bool is_held = p->unchanged || ex->any_held || resource_decide(ex) == HTTP_CONDITION_UNCHANGED;
     int status = is_held ? 304 : p->is_part ? 206 : 200;
     if (status == 304) {
         buf_init(&text, 0);
@@ -419,7 +419,7 @@ static void http_exchange_read_again(struct http_exchange *ex, bool everything)
     resource_io_init(p, ex->conn->base.channel.worker, http_exchange_done, ex);
     http_exchange_open_output(ex);
     p->principal = ex->conn->base.channel.principal;
-    p->spelled = buf_str(&ex->uri);
+    p->as_requested = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
     p->options = options;
     resource_io_start(p, RESOURCE_IO_READ);
@@ -443,7 +443,7 @@ static void http_exchange_done(struct resource_io *p)
     if (p->code >= 0 && p->op == RESOURCE_IO_READ && holds_back(ex)) {
         p->options.etag_count = ex->held;
         p->unchanged = read_options_holds(&p->options, p->etag, NULL);
-        if (resource_judge(ex) == HTTP_CONDITION_FAILED) {
+        if (resource_decide(ex) == HTTP_CONDITION_FAILED) {
             p->code = tidings_fail(&p->err, TIDINGS_E_CONFLICT,
                                    "If-Match or If-Unmodified-Since does not hold");
             p->if_match = STR("*"); /* it is for a condition that it fails */
@@ -476,7 +476,7 @@ static void http_exchange_done(struct resource_io *p)
         answer_write(ex);
     }
     http_exchange_free(ex);
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 static void resource_abandon(struct http_conn *conn)
@@ -557,7 +557,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         http_exchange_free(ex);
         return;
     }
-    p->spelled = buf_str(&ex->uri);
+    p->as_requested = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
     http_conditions_read(&ex->conditions, req, clock_wall_ms());
     if (writes) {
@@ -568,8 +568,8 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         p->options.format_count = http_parse_accept(http_header(req, "accept", NULL),
                                                     p->options.formats, READ_FORMATS_MAX);
     }
-    p->allowance = writes && !wrong ? channel_allowance(&conn->base.channel) : NULL;
-    if (writes && !wrong && !p->allowance) {
+    p->account = writes && !wrong ? channel_account(&conn->base.channel) : NULL;
+    if (writes && !wrong && !p->account) {
         wrong = "out of memory";
         status = 503;
     }

@@ -26,13 +26,13 @@
  * the first message and ended with the turn.
  */
 
-static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t len)
+static char *poll_reserve(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     (void)event_id;
     struct http_conn *conn = conn_of_sink(sink);
     bool is_first = conn->base.state == CONN_POLL;
-    char *at =
-        is_first || conn->base.state == CONN_POLLED ? sendq_room(&conn->base.out, 1 + len) : NULL;
+    char *at = is_first || conn->base.state == CONN_POLLED ? sendq_reserve(&conn->base.out, 1 + len)
+                                                           : NULL;
     if (!at) {
         return NULL;
     }
@@ -50,7 +50,7 @@ static void poll_end(struct sink *sink)
 
 static const struct sink_ops poll_sink_ops = {
     .name = "poll",
-    .room = poll_room,
+    .room = poll_reserve,
     .prime = message_conn_sink_prime,
     .pending = connection_sink_pending,
     .end = poll_end,
@@ -365,7 +365,7 @@ static void http_channel_answer(struct channel *channel, int status,
 {
     status = headers->scope.len > 0 ? 403 : status;
     put_answer(conn_of_channel(channel), status, headers, STR("application/json"), text);
-    conn_want(conn_of_channel(channel));
+    conn_set_events(conn_of_channel(channel));
 }
 
 static void http_channel_answer_long(struct channel *channel, int status,
@@ -374,7 +374,7 @@ static void http_channel_answer_long(struct channel *channel, int status,
 {
     status = headers->scope.len > 0 ? 403 : status;
     put_long_answer(conn_of_channel(channel), status, headers, STR("application/json"), source);
-    conn_want(conn_of_channel(channel));
+    conn_set_events(conn_of_channel(channel));
 }
 
 static void http_channel_accepted(struct channel *channel)
@@ -432,12 +432,13 @@ const struct channel_ops http_channel_ops = {
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static char *http_stream_room(struct sink *sink, struct tidings_str event_id, size_t len)
+static char *http_stream_reserve(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     struct http_conn *conn = conn_of_sink(sink);
     size_t head = sizeof(SSE_HEAD) - 1, id = event_id.len ? event_id.len + 5 : 0;
-    char *at =
-        conn->base.state == CONN_GONE ? NULL : sendq_room(&conn->base.out, head + id + 6 + len + 2);
+    char *at = conn->base.state == CONN_GONE
+                   ? NULL
+                   : sendq_reserve(&conn->base.out, head + id + 6 + len + 2);
     if (!at) {
         return NULL;
     }
@@ -492,7 +493,7 @@ static void http_stream_end_long(struct sink *sink, struct sendq_source *source)
 
 const struct sink_ops http_sink_ops = {
     .name = "sse",
-    .room = http_stream_room,
+    .room = http_stream_reserve,
     .prime = http_stream_prime,
     .pending = connection_sink_pending,
     .end = http_stream_end,
@@ -567,7 +568,7 @@ static const struct channel_ops legacy_sse_channel_ops = {
 /* Events as on any stream, with the life of a connection of messages. */
 static const struct sink_ops legacy_sse_sink_ops = {
     .name = "legacy sse",
-    .room = http_stream_room,
+    .room = http_stream_reserve,
     .prime = message_conn_sink_prime,
     .pending = connection_sink_pending,
     .end = message_conn_sink_end,
@@ -640,7 +641,7 @@ void legacy_sse_open(struct http_conn *conn)
                                     "/messages?sessionId="));
     sendq_put(&conn->base.out, s->id, SESSION_ID_LEN);
     sendq_puts(&conn->base.out, STR("\n\n"));
-    conn_want(conn);
+    conn_set_events(conn);
 }
 
 void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text)
@@ -649,7 +650,7 @@ void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidin
     if (!s || !principal_is_same(s->conn->base.channel.principal, conn->base.channel.principal)) {
         inbound_refuse(&conn->base.channel, 404, RPC_SESSION,
                        "session not found or ended; GET /sse opens one");
-    } else if (!message_conn_has_room(&s->conn->base)) {
+    } else if (!message_conn_has_space(&s->conn->base)) {
         limit_hit(conn->base.channel.worker->limit_counters, LIMIT_CONNECTION_REQUESTS);
         inbound_refuse(&conn->base.channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");

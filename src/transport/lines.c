@@ -94,10 +94,10 @@ static struct sink *line_stream(struct channel *channel, const struct response_h
     return &line_of(channel)->base.sink;
 }
 
-static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
+static char *sink_reserve(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     (void)event_id;
-    char *at = sendq_room(&of_sink(sink)->base.out, len + 1);
+    char *at = sendq_reserve(&of_sink(sink)->base.out, len + 1);
     if (at) {
         at[len] = '\n';
     }
@@ -111,7 +111,7 @@ static void sink_cut(struct sink *sink, const char *reason)
 
 static const struct sink_ops line_sink_ops = {
     .name = "line",
-    .room = sink_room,
+    .room = sink_reserve,
     .prime = message_conn_sink_prime,
     .pending = connection_sink_pending,
     .end = message_conn_sink_end,
@@ -139,9 +139,9 @@ static void line_flushed(struct line *line, enum sendq_state state)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-static bool line_has_room(const struct line *line)
+static bool line_has_space(const struct line *line)
 {
-    return !line->broken && !line->has_yielded && message_conn_has_room(&line->base);
+    return !line->broken && !line->is_throttled && message_conn_has_space(&line->base);
 }
 
 static void line_handle(struct line *line, enum line_result result, struct tidings_str text)
@@ -190,7 +190,7 @@ static enum line_result next_message(struct line *line, struct tidings_str *text
     return result;
 }
 
-static bool line_is_midway(const struct line *line);
+static bool line_is_partial(const struct line *line);
 
 /* Handle the complete messages that may be handled now, as far as this turn goes. */
 static void line_pump(struct line *line)
@@ -198,10 +198,10 @@ static void line_pump(struct line *line)
     struct tidings_str text;
     enum line_result result = LINE_READY;
     bool was_finished = line->finished;
-    while (!line->finished && (line_is_midway(line) || line->eof) && result != LINE_MORE &&
-           line_has_room(line)) {
-        line->has_yielded = !channel_may_go_on(&line->base.channel);
-        if (line->has_yielded) {
+    while (!line->finished && (line_is_partial(line) || line->eof) && result != LINE_MORE &&
+           line_has_space(line)) {
+        line->is_throttled = !channel_may_go_on(&line->base.channel);
+        if (line->is_throttled) {
             return;
         }
         result = next_message(line, &text);
@@ -218,7 +218,7 @@ static void line_pump(struct line *line)
 }
 
 /* Is there the beginning of a message, or one that waits? */
-static bool line_is_midway(const struct line *line)
+static bool line_is_partial(const struct line *line)
 {
     return line->reader != NULL;
 }
@@ -226,7 +226,7 @@ static bool line_is_midway(const struct line *line)
 /* Is there room for more input? */
 static bool line_reads(const struct line *line)
 {
-    return !line->eof && line_has_room(line);
+    return !line->eof && line_has_space(line);
 }
 
 /* The end of input, and everything asked is answered and written. */
@@ -270,16 +270,16 @@ static const struct channel_ops stdio_channel_ops = {
     .facts = stdio_facts,
 };
 
-static void stdio_want(struct stdio *s)
+static void stdio_set_events(struct stdio *s)
 {
     bool reads = line_reads(&s->line);
     if (s->poll_in) {
-        loop_poll_want(s->poll_in, reads ? LOOP_READ : 0);
+        loop_poll_set_events(s->poll_in, reads ? LOOP_READ : 0);
     } else if (reads) {
         loop_timer_start(s->pump, 0, 0);
     }
     if (s->poll_out) {
-        loop_poll_want(s->poll_out, sendq_awaits_room(&s->line.base.out) ? LOOP_WRITE : 0);
+        loop_poll_set_events(s->poll_out, sendq_awaits_space(&s->line.base.out) ? LOOP_WRITE : 0);
     }
 }
 
@@ -307,26 +307,26 @@ static void on_readable(struct loop_poll *poll, int events, void *user)
     (void)events;
     struct stdio *s = user;
     stdio_read(s);
-    stdio_want(s);
+    stdio_set_events(s);
 }
 
 static void on_pump(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct stdio *s = user;
-    s->line.has_yielded = false; /* it is another turn */
+    s->line.is_throttled = false; /* it is another turn */
     line_pump(&s->line);
     if (!s->poll_in) { /* else reading might wait: the descriptor is not ours to change */
         stdio_read(s);
     }
-    stdio_want(s);
+    stdio_set_events(s);
 }
 
 static void stdio_on_flushed(struct sendq *q, enum sendq_state state)
 {
     struct stdio *s = list_entry(q, struct stdio, line.base.out);
     line_flushed(&s->line, state);
-    stdio_want(s);
+    stdio_set_events(s);
 }
 
 static void on_writable(struct loop_poll *poll, int events, void *user)
@@ -359,8 +359,8 @@ static void stdio_end_turn(void *user)
         s->ended = true;
         s->options.ended(s->options.user);
     }
-    stdio_want(s);
-    if (s->line.has_yielded) {
+    stdio_set_events(s);
+    if (s->line.is_throttled) {
         loop_timer_start(s->pump, 0, 0); /* so that there is another turn */
     }
 }
@@ -387,7 +387,7 @@ struct stdio *stdio_open(struct worker *worker, const struct stdio_options *opti
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    stdio_want(s);
+    stdio_set_events(s);
     return s;
 }
 
@@ -443,19 +443,19 @@ static void line_conn_schedule_review(struct line *line)
     }
 }
 
-static void line_conn_want(struct line_conn *conn)
+static void line_conn_set_events(struct line_conn *conn)
 {
     if (conn->line.base.state == LINE_GONE) {
         return;
     }
     connection_book_input(&conn->line.base);
-    int events = sendq_awaits_room(&conn->line.base.out) ? LOOP_WRITE : 0;
+    int events = sendq_awaits_space(&conn->line.base.out) ? LOOP_WRITE : 0;
     if (conn->line.base.state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
     }
-    loop_poll_want(&conn->line.base.poll, events);
-    if (conn->line.has_yielded && list_empty(&conn->yield_link)) {
-        list_append(&socket_worker_of(conn)->yielded, &conn->yield_link);
+    loop_poll_set_events(&conn->line.base.poll, events);
+    if (conn->line.is_throttled && list_empty(&conn->throttled_link)) {
+        list_append(&socket_worker_of(conn)->throttled, &conn->throttled_link);
     }
 }
 
@@ -473,7 +473,7 @@ static void line_on_closed(struct connection *c)
 {
     struct line_conn *conn = line_conn_of(c);
     list_remove(&conn->review_link);
-    list_remove(&conn->yield_link);
+    list_remove(&conn->throttled_link);
     line_drop_input(&conn->line);
 }
 
@@ -487,7 +487,7 @@ static void socket_linger(struct line_conn *conn)
     channel_deinit(&conn->line.base.channel); /* what it had subscribed goes now */
     channel_ended(&conn->line.base.channel);
     connection_set_state(&conn->line.base, LINE_LINGER);
-    line_conn_want(conn);
+    line_conn_set_events(conn);
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -497,14 +497,14 @@ static void on_input(struct line_conn *conn, size_t len)
     line_feed(&conn->line, conn->line.base.all->cw->scratch, len);
     conn->line.took = false;
     line_pump(&conn->line);
-    bool is_midway = line_is_midway(&conn->line);
-    conn->midway += (uint32_t)len;
-    if (is_midway && conn->line.base.state == LINE_MIDLINE && !conn->line.took &&
-        conn->midway < INPUT_STEP) {
+    bool is_mid_message = line_is_partial(&conn->line);
+    conn->partial_bytes += (uint32_t)len;
+    if (is_mid_message && conn->line.base.state == LINE_MIDLINE && !conn->line.took &&
+        conn->partial_bytes < INPUT_STEP) {
         return; /* a byte now and then is no progress */
     }
-    conn->midway = 0;
-    connection_set_state(&conn->line.base, is_midway ? LINE_MIDLINE : LINE_OPEN);
+    conn->partial_bytes = 0;
+    connection_set_state(&conn->line.base, is_mid_message ? LINE_MIDLINE : LINE_OPEN);
 }
 
 /* What is said to it is its last. */
@@ -568,7 +568,7 @@ static void line_conn_on_flushed(struct sendq *q, enum sendq_state state)
     struct line_conn *conn = list_entry(q, struct line_conn, line.base.out);
     connection_note_flush(&conn->line.base, state);
     line_flushed(&conn->line, state);
-    line_conn_want(conn);
+    line_conn_set_events(conn);
 }
 
 static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
@@ -585,7 +585,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
     if ((events & LOOP_READ) && (conn->line.base.state == LINE_LINGER || line_reads(&conn->line))) {
         line_conn_read(conn);
     }
-    line_conn_want(conn);
+    line_conn_set_events(conn);
     connection_make_room(&conn->line.base);
 }
 
@@ -607,11 +607,11 @@ static void socket_on_turn(struct connection_worker *cw)
     struct socket_worker *sw = list_entry(cw, struct socket_worker, base);
     struct list now;
     list_init(&now);
-    list_splice(&now, &sw->yielded);
+    list_splice(&now, &sw->throttled);
     while (!list_empty(&now)) {
-        struct line_conn *conn = list_entry(now.next, struct line_conn, yield_link);
-        list_remove(&conn->yield_link);
-        conn->line.has_yielded = false;
+        struct line_conn *conn = list_entry(now.next, struct line_conn, throttled_link);
+        list_remove(&conn->throttled_link);
+        conn->line.is_throttled = false;
         line_conn_review(conn);
     }
 }
@@ -642,7 +642,7 @@ static void line_conn_review(struct line_conn *conn)
     } else if (line_is_done(line)) {
         socket_linger(conn);
     } else {
-        line_conn_want(conn);
+        line_conn_set_events(conn);
     }
 }
 
@@ -662,7 +662,7 @@ static void socket_end_turn(void *user)
         }
         sendq_batch_flush(&sw->base.worker->batch);
     }
-    connection_worker_end_turn(&sw->base, !list_empty(&sw->yielded));
+    connection_worker_end_turn(&sw->base, !list_empty(&sw->throttled));
 }
 
 /* ---- the channel ----------------------------------------------------------------------------- */
@@ -713,10 +713,10 @@ static void socket_set_options(const struct socket_config *config, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-static void socket_adopt(struct letter *letter, void *owner)
+static void socket_adopt(struct thread_message *message, void *owner)
 {
     struct socket_worker *sw = owner;
-    struct handover *h = list_entry(letter, struct handover, letter);
+    struct handover *h = list_entry(message, struct handover, message);
     struct line_conn *conn = mem_zalloc(sizeof(*conn));
     if (!conn) {
         handover_destroy(h);
@@ -724,7 +724,7 @@ static void socket_adopt(struct letter *letter, void *owner)
         return;
     }
     list_init(&conn->review_link);
-    list_init(&conn->yield_link);
+    list_init(&conn->throttled_link);
     conn->line.max_line = (uint32_t)sw->config->max_line;
     conn->line.schedule_review = line_conn_schedule_review;
     socket_set_options(sw->config, h->fd);
@@ -735,7 +735,7 @@ static void socket_adopt(struct letter *letter, void *owner)
     if (sw->base.draining) {
         line_conn_schedule_review(&conn->line);
     }
-    line_conn_want(conn);
+    line_conn_set_events(conn);
 }
 
 static void socket_conns_init(struct socket_worker *sw);
@@ -759,7 +759,7 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     }
     sw->config = config;
     list_init(&sw->to_review);
-    list_init(&sw->yielded);
+    list_init(&sw->throttled);
     int rc = connection_worker_init(&sw->base, &ops, worker, err);
     socket_conns_init(sw);
     if (rc < 0) {
@@ -796,7 +796,7 @@ static bool line_conn_is_used(const struct line_conn *conn)
     const struct channel *channel = &conn->line.base.channel;
     const struct subscriber *subscriber = channel->subscriber;
     return !list_empty(&channel->requests) ||
-           (subscriber && (subscriber->subscription_count > 0 || subscriber->listen_count > 0));
+           (subscriber && (subscriber->subscription_count > 0 || subscriber->group_count > 0));
 }
 
 /* Nothing else is done for it: it waits for us, not we for it. */

@@ -23,11 +23,11 @@ struct line {
     const char *reason; /* why it is broken, for the log; NULL: it is not */
     uint64_t received;  /* bytes, since it began */
     uint32_t max_line;
-    bool eof;         /* nothing more will be read */
-    bool finished;    /* … and nothing of what came is left */
-    bool broken;      /* nothing more will go: its owner closes it */
-    bool took;        /* a message was handled since the owner looked */
-    bool has_yielded; /* it has used up its turn: the owner wakes it in the next, and pumps it */
+    bool eof;          /* nothing more will be read */
+    bool finished;     /* … and nothing of what came is left */
+    bool broken;       /* nothing more will go: its owner closes it */
+    bool took;         /* a message was handled since the owner looked */
+    bool is_throttled; /* it has used up its turn: the owner wakes it in the next, and pumps it */
 };
 
 /* -------------------------------------------------------------------------------------------------
@@ -122,16 +122,16 @@ enum line_state {
 
 struct line_conn {
     struct line line;
-    struct list review_link; /* in sw->to_review */
-    struct list yield_link;  /* in sw->yielded until the next turn */
-    uint32_t midway;         /* bytes of half a message since its time last began */
+    struct list review_link;    /* in sw->to_review */
+    struct list throttled_link; /* in sw->throttled until the next turn */
+    uint32_t partial_bytes;     /* bytes of half a message since its time last began */
 };
 
 struct socket_worker {
     struct connection_worker base;
     struct connections conns;
     const struct socket_config *config;
-    struct list to_review, yielded;
+    struct list to_review, throttled;
 };
 
 extern const struct connection_kind line_kind;

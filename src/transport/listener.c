@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "transport/peer_identity.h"
 
@@ -285,9 +285,9 @@ void handover_destroy(struct handover *h)
     mem_free(h);
 }
 
-static void worker_inbox_drop(struct letter *letter)
+static void worker_inbox_drop(struct thread_message *message)
 {
-    handover_destroy(list_entry(letter, struct handover, letter));
+    handover_destroy(list_entry(message, struct handover, message));
 }
 
 struct handover *handover_create(int fd, struct tls_session *tls)
@@ -298,7 +298,7 @@ struct handover *handover_create(int fd, struct tls_session *tls)
         close(fd);
         return NULL;
     }
-    h->letter.drop = worker_inbox_drop;
+    h->message.drop = worker_inbox_drop;
     h->tls = tls;
     h->fd = fd;
     buf_init(&h->in, 0);
@@ -307,10 +307,10 @@ struct handover *handover_create(int fd, struct tls_session *tls)
 
 void worker_inbox_send(struct worker_inbox *r, struct handover *h)
 {
-    h->letter.deliver = r->adopt;
+    h->message.deliver = r->adopt;
     __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
     h->inbox = r;
-    mailbox_send(r->mailbox, &h->letter);
+    mailbox_send(r->mailbox, &h->message);
 }
 
 size_t worker_inbox_count(const struct worker_inbox *r)
@@ -324,7 +324,7 @@ void worker_inbox_left(struct worker_inbox *r)
 }
 
 void worker_inbox_give_back(const struct worker_inbox *r, struct quota *quota,
-                            struct allowance *origin)
+                            struct client_account *origin)
 {
     quota_leave(quota);
     if (origin) {
@@ -590,21 +590,22 @@ static void listener_reject(struct listener *l, int fd, const struct refusal *wh
  * reserve is for those on Unix sockets. */
 static int take_share(struct listener *l, const struct worker_inbox *inbox,
                       const union socket_address *from, const char *name, bool is_local,
-                      struct allowance **ret, struct refusal *why)
+                      struct client_account **ret, struct refusal *why)
 {
-    char account[ALLOWANCE_NAME_MAX];
+    char account[CLIENT_ACCOUNT_NAME_MAX];
     bool is_unix = from->any.sa_family == AF_UNIX;
     snprintf(account, sizeof(account), "%s %s", is_unix ? "user" : "address", name);
-    *ret = allowances_find(l->options.allowances,
-                           is_local && !is_unix ? STR(ALLOWANCE_MACHINE) : tidings_str(account),
-                           loop_now_ms(l->loop));
+    *ret = client_accounts_find(l->options.client_accounts,
+                                is_local && !is_unix ? STR(CLIENT_ACCOUNT_MACHINE)
+                                                     : tidings_str(account),
+                                loop_now_ms(l->loop));
     if (!*ret) {
         return TIDINGS_E_NOMEM;
     }
     const struct share_taker who = {.account = *ret, .is_operator = is_unix};
     bool has_room = share_take(inbox->limit_counters, LIMIT_CONNECTIONS, l->options.max_connections,
                                1, &who, why);
-    allowance_release(*ret); /* its share holds it */
+    client_account_release(*ret); /* its share holds it */
     return has_room ? 0 : TIDINGS_E_LIMIT;
 }
 
@@ -704,7 +705,7 @@ static void listener_on_ready(struct loop_poll *poll, int events, void *user)
         }
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
             reject_log(l->options.rejects, strerror(errno), l->url.ptr);
-            loop_poll_want(poll, 0);
+            loop_poll_set_events(poll, 0);
             loop_timer_start(l->pause, PAUSE_MS, 0);
         }
         return;
@@ -715,7 +716,7 @@ static void listener_resume(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct listener *l = user;
-    loop_poll_want(l->poll, LOOP_READ);
+    loop_poll_set_events(l->poll, LOOP_READ);
 }
 
 static int write_url(struct listener *l)
@@ -754,7 +755,7 @@ struct listener *listener_open(struct loop *loop, const struct listener_options 
         listener_close(l);
         return NULL;
     }
-    if (!l->poll || loop_poll_want(l->poll, LOOP_READ) < 0) {
+    if (!l->poll || loop_poll_set_events(l->poll, LOOP_READ) < 0) {
         listener_close(l);
         return NULL;
     }

@@ -80,12 +80,12 @@ struct listener_protocol {
 };
 
 struct handover {
-    struct letter letter;
+    struct thread_message message;
     struct tls_session *tls; /* NULL: plain */
     int fd;
     struct buf in;                    /* what was read already */
     struct quota *quota;              /* entered; NULL: nothing limits its client */
-    struct allowance *origin;         /* whose share it has; NULL: nobody's */
+    struct client_account *origin;    /* whose share it has; NULL: nobody's */
     const struct worker_inbox *inbox; /* it was sent there last; NULL: nowhere yet */
 };
 /* Takes fd and session (NULL: plain), also on failure. NULL: out of memory. */
@@ -96,8 +96,8 @@ void handover_destroy(struct handover *handover);
 /* What takes connections of one kind on one worker. */
 struct worker_inbox {
     struct mailbox *mailbox;
-    /* Called with the mailbox's owner and a struct handover's letter, which is then its own. */
-    void (*adopt)(struct letter *letter, void *owner);
+    /* Called with the mailbox's owner and a struct handover's message, which is then its own. */
+    void (*adopt)(struct thread_message *message, void *owner);
     size_t count; /* atomic: connections here and on their way */
     struct limit_counters *limit_counters;
 };
@@ -107,7 +107,7 @@ size_t worker_inbox_count(const struct worker_inbox *inbox);                   /
 void worker_inbox_left(struct worker_inbox *inbox);
 /* Its client has one connection less. */
 void worker_inbox_give_back(const struct worker_inbox *inbox, struct quota *quota,
-                            struct allowance *origin);
+                            struct client_account *origin);
 
 /* The inboxes of one worker, by kind; NULL: it takes none of that kind. */
 struct worker_inboxes {
@@ -141,7 +141,7 @@ struct listener_options {
     const struct worker_inboxes *inboxes; /* of the workers; outlive the listener */
     size_t worker_count;
     struct quotas *quotas;
-    struct allowances *allowances;
+    struct client_accounts *client_accounts;
     struct reject_list *rejects;
 };
 

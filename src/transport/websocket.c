@@ -41,7 +41,7 @@ static struct websocket_worker *websocket_worker_of(const struct websocket *ws)
 /* May messages come and go? */
 static bool websocket_is_open(const struct websocket *ws)
 {
-    return ws->base.state <= WEBSOCKET_YIELDED;
+    return ws->base.state <= WEBSOCKET_THROTTLED;
 }
 
 /* An envelope around a message, for clients that use one (profile lumenize). */
@@ -57,7 +57,7 @@ static char *websocket_begin_message(struct websocket *ws, size_t len, size_t he
 {
     size_t payload = len + (is_enveloped ? ENVELOPE_BEGIN + ENVELOPE_END : 0);
     size_t head = ws_header_len(payload) + (is_enveloped ? ENVELOPE_BEGIN : 0);
-    char *at = websocket_is_open(ws) ? sendq_room(&ws->base.out, head + here) : NULL;
+    char *at = websocket_is_open(ws) ? sendq_reserve(&ws->base.out, head + here) : NULL;
     if (!at) {
         return NULL;
     }
@@ -72,7 +72,7 @@ static char *websocket_begin_message(struct websocket *ws, size_t len, size_t he
 static void websocket_put_control(struct websocket *ws, enum ws_opcode opcode,
                                   struct tidings_str payload)
 {
-    char *at = sendq_room(&ws->base.out, ws_header_len(payload.len) + payload.len);
+    char *at = sendq_reserve(&ws->base.out, ws_header_len(payload.len) + payload.len);
     if (at) {
         at = ws_write_header(at, opcode, payload.len);
         memcpy(at, payload.ptr, payload.len);
@@ -192,7 +192,7 @@ static const struct channel_ops websocket_channel_ops = {
     .facts = connection_facts,
 };
 
-static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
+static char *websocket_sink_reserve(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     (void)event_id;
     struct websocket *ws = websocket_of_sink(sink);
@@ -207,7 +207,7 @@ static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id,
 
 static const struct sink_ops websocket_sink_ops = {
     .name = "websocket",
-    .room = websocket_sink_room,
+    .room = websocket_sink_reserve,
     .prime = message_conn_sink_prime,
     .pending = connection_sink_pending,
     .end = message_conn_sink_end,
@@ -246,7 +246,7 @@ static void websocket_on_text(struct websocket *ws, struct tidings_str text)
     buf_deinit(&inner);
 }
 
-static void websocket_want(struct websocket *ws);
+static void websocket_set_events(struct websocket *ws);
 
 /* It keeps the token or certificate it began with; when that is over, so is it. */
 static void websocket_end_credentials(struct connection *c, bool is_revoked)
@@ -258,7 +258,7 @@ static void websocket_end_credentials(struct connection *c, bool is_revoked)
                         : is_certificate ? STR("the certificate has expired")
                                          : STR("the token has expired"),
                         WEBSOCKET_LEAVING);
-    websocket_want(ws);
+    websocket_set_events(ws);
 }
 
 static bool websocket_end_if_expired(struct websocket *ws, int64_t now_ms)
@@ -352,10 +352,10 @@ static void websocket_free_reader(struct websocket *ws)
 
 static bool may_take_more(const struct websocket *ws)
 {
-    return websocket_is_open(ws) && message_conn_has_room(&ws->base);
+    return websocket_is_open(ws) && message_conn_has_space(&ws->base);
 }
 
-static bool websocket_has_room(const struct websocket *ws)
+static bool websocket_has_space(const struct websocket *ws)
 {
     return !ws->base.has_rest && may_take_more(ws);
 }
@@ -364,16 +364,16 @@ static bool websocket_has_room(const struct websocket *ws)
  * pings and empty fragments are no part of it. While we do not read it is not the client's time. */
 static void websocket_time_message(struct websocket *ws, bool was_heard)
 {
-    bool is_midway = ws->reader && !ws->base.has_rest;
-    if (ws->base.state == WEBSOCKET_YIELDED) {
+    bool is_mid_message = ws->reader && !ws->base.has_rest;
+    if (ws->base.state == WEBSOCKET_THROTTLED) {
         return;
     }
-    if (is_midway) {
+    if (is_mid_message) {
         bool has_grown = ws_reader_has_grown(ws->reader, INPUT_STEP);
-        if (ws->base.state != WEBSOCKET_MIDWAY || was_heard || has_grown) {
-            connection_set_state(&ws->base, WEBSOCKET_MIDWAY);
+        if (ws->base.state != WEBSOCKET_PARTIAL || was_heard || has_grown) {
+            connection_set_state(&ws->base, WEBSOCKET_PARTIAL);
         }
-    } else if (ws->base.state == WEBSOCKET_MIDWAY) {
+    } else if (ws->base.state == WEBSOCKET_PARTIAL) {
         connection_set_state(&ws->base, WEBSOCKET_OPEN);
     }
 }
@@ -435,7 +435,7 @@ static void websocket_go_on(struct websocket *ws)
 #define READ_QUANTUM (4u * 65536u)
 
 /* Ask the loop for what it waits for now. */
-static void websocket_want(struct websocket *ws)
+static void websocket_set_events(struct websocket *ws)
 {
     if (ws->base.state == WEBSOCKET_GONE) {
         return;
@@ -443,15 +443,15 @@ static void websocket_want(struct websocket *ws)
     bool is_ending = ws->base.state == WEBSOCKET_CLOSING || ws->base.state == WEBSOCKET_LEAVING ||
                      ws->base.state == WEBSOCKET_REFUSED;
     bool reads = ws->base.state == WEBSOCKET_AWAITING_CLOSE || ws->base.state == WEBSOCKET_LINGER ||
-                 websocket_has_room(ws);
-    int events = sendq_awaits_room(&ws->base.out) ? LOOP_WRITE : 0;
-    if (!ws->base.eof && !is_ending && ws->base.state != WEBSOCKET_YIELDED) {
+                 websocket_has_space(ws);
+    int events = sendq_awaits_space(&ws->base.out) ? LOOP_WRITE : 0;
+    if (!ws->base.eof && !is_ending && ws->base.state != WEBSOCKET_THROTTLED) {
         events |= LOOP_HANGUP;
     }
     if (reads && !ws->base.eof) {
         events |= LOOP_READ;
     }
-    loop_poll_want(&ws->base.poll, events);
+    loop_poll_set_events(&ws->base.poll, events);
 }
 
 static void websocket_free(void *thing)
@@ -486,7 +486,7 @@ static void websocket_note_received(struct websocket *ws)
     if (ws->base.state == WEBSOCKET_PINGED) {
         connection_set_state(&ws->base, WEBSOCKET_OPEN);
     }
-    if (ws->base.state != WEBSOCKET_MIDWAY) { /* which is not put off by what drips in */
+    if (ws->base.state != WEBSOCKET_PARTIAL) { /* which is not put off by what drips in */
         connection_put_off(&ws->base);
     }
 }
@@ -543,7 +543,7 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
         connection_close(&ws->base, "closed by the client"); /* cancels what was under way */
         return;
     }
-    websocket_want(ws);
+    websocket_set_events(ws);
     connection_make_room(&ws->base);
 }
 
@@ -555,11 +555,11 @@ static void on_last_written(struct websocket *ws)
     } else if (ws->base.state == WEBSOCKET_LEAVING) {
         connection_set_state(&ws->base, WEBSOCKET_AWAITING_CLOSE);
         websocket_go_on(ws);
-        websocket_want(ws);
+        websocket_set_events(ws);
     } else {
         sendq_end(&ws->base.out);
         connection_set_state(&ws->base, WEBSOCKET_LINGER);
-        websocket_want(ws);
+        websocket_set_events(ws);
     }
 }
 
@@ -578,7 +578,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
     }
     connection_note_flush(&ws->base, state);
     if (state == SENDQ_WAITING) {
-        websocket_want(ws);
+        websocket_set_events(ws);
         return;
     }
     if (ws->base.state == WEBSOCKET_CLOSING || ws->base.state == WEBSOCKET_LEAVING ||
@@ -591,7 +591,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
         ws->base.has_long = delivery_drained(&ws->base.channel);
     }
     websocket_go_on(ws);
-    websocket_want(ws);
+    websocket_set_events(ws);
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
@@ -630,7 +630,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
         connection_note_flush(c,
                               SENDQ_WAITING); /* for answers before it that were not written yet */
     }
-    websocket_want(ws);
+    websocket_set_events(ws);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -684,8 +684,8 @@ static void refuse_input(struct websocket *ws, unsigned code, struct tidings_str
 static void websocket_refuse_late(struct connection *c)
 {
     struct websocket *ws = websocket_of(c);
-    if (!websocket_has_room(ws)) {
-        connection_set_state(c, WEBSOCKET_MIDWAY); /* it waits for us, not we for it */
+    if (!websocket_has_space(ws)) {
+        connection_set_state(c, WEBSOCKET_PARTIAL); /* it waits for us, not we for it */
         return;
     }
     limit_hit(c->channel.worker->limit_counters, LIMIT_BODY_TIME);
@@ -698,7 +698,7 @@ static void websocket_cut_input(struct connection *c, bool is_unfair)
     struct websocket *ws = websocket_of(c);
     limit_hit(c->channel.worker->limit_counters, LIMIT_INPUT);
     refuse_input(ws, WS_TRY_AGAIN, STR("too much unfinished input; see --max-input"));
-    websocket_want(ws);
+    websocket_set_events(ws);
 }
 
 static size_t websocket_input_size(const struct connection *c)
@@ -711,11 +711,11 @@ static void websocket_resume(struct connection *c)
 {
     connection_set_state(c, WEBSOCKET_OPEN);
     websocket_go_on(websocket_of(c));
-    websocket_want(websocket_of(c));
+    websocket_set_events(websocket_of(c));
 }
 
 #define TO(state) (1u << WEBSOCKET_##state)
-#define TO_OPEN (TO(OPEN) | TO(MIDWAY) | TO(YIELDED))
+#define TO_OPEN (TO(OPEN) | TO(PARTIAL) | TO(THROTTLED))
 #define TO_END (TO(CLOSING) | TO(LEAVING) | TO(REFUSED) | TO(GONE))
 
 /* The drawing in websocket.h. To itself: its time begins again. */
@@ -723,9 +723,9 @@ static const struct connection_state states[WEBSOCKET_STATES] = {
     [WEBSOCKET_OPEN] = {TO_OPEN | TO(PINGED) | TO_END, websocket_ping, .is_open = true,
                         .is_kept_alive = true},
     [WEBSOCKET_PINGED] = {TO_OPEN | TO(PINGED) | TO_END, websocket_give_up, .is_open = true},
-    [WEBSOCKET_MIDWAY] = {TO_OPEN | TO_END, websocket_refuse_late, .is_open = true,
-                          .is_partial = true},
-    [WEBSOCKET_YIELDED] = {TO(OPEN) | TO(YIELDED) | TO_END, .is_open = true},
+    [WEBSOCKET_PARTIAL] = {TO_OPEN | TO_END, websocket_refuse_late, .is_open = true,
+                           .is_partial = true},
+    [WEBSOCKET_THROTTLED] = {TO(OPEN) | TO(THROTTLED) | TO_END, .is_open = true},
     [WEBSOCKET_CLOSING] = {TO(GONE), websocket_close_unread},
     [WEBSOCKET_LEAVING] = {TO(AWAITING_CLOSE) | TO(GONE), websocket_close_unread},
     [WEBSOCKET_REFUSED] = {TO(LINGER) | TO(GONE), websocket_close_unread},
@@ -737,8 +737,8 @@ static const struct connection_state states[WEBSOCKET_STATES] = {
 const struct connection_kind websocket_kind = {
     .states = states,
     .state_count = WEBSOCKET_STATES,
-    .timed_state = WEBSOCKET_MIDWAY,
-    .yielded_state = WEBSOCKET_YIELDED,
+    .timed_state = WEBSOCKET_PARTIAL,
+    .yielded_state = WEBSOCKET_THROTTLED,
     .resume = websocket_resume,
     .is_http = true,
     .channel_ops = &websocket_channel_ops,
@@ -761,7 +761,7 @@ struct websocket_worker *websocket_worker_create(struct connection_worker *cw,
     }
     ww->config = *config;
     const uint64_t times[WEBSOCKET_STATES] = {
-        [WEBSOCKET_MIDWAY] = config->message_timeout_ms,
+        [WEBSOCKET_PARTIAL] = config->message_timeout_ms,
         [WEBSOCKET_OPEN] = config->keepalive_ms,
         [WEBSOCKET_PINGED] = config->stall_timeout_ms,
         [WEBSOCKET_CLOSING] = config->stall_timeout_ms,
@@ -800,7 +800,7 @@ static void websocket_end_if_done(struct connection *c, void *user)
     if (is_done_with(ws)) {
         websocket_say_close(ws, WS_GOING_AWAY, STR("the server is going away"), WEBSOCKET_LEAVING);
     }
-    websocket_want(ws);
+    websocket_set_events(ws);
 }
 
 void websocket_drain(struct websocket_worker *ww)

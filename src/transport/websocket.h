@@ -40,7 +40,7 @@ struct websocket_start {
     struct sendq *out; /* emptied (sendq_move); its socket must not be polled any more */
     const struct principal *principal; /* it takes a reference of its own; may be NULL */
     struct quota *quota;               /* entered; may be NULL */
-    struct allowance *origin;          /* whose share it has; may be NULL */
+    struct client_account *origin;     /* whose share it has; may be NULL */
     struct tidings_str input;          /* what followed the request: the first of the frames */
     bool eof;                          /* … and the last of them */
 };
@@ -56,13 +56,13 @@ void websocket_drain(struct websocket_worker *ww);
  * One WebSocket and its worker.
  */
 
-/*          upgrade                    ┌────────┐  whole messages wait for the next turn
- *             │               ┌──────>│YIELDED │
- *             v               │<──────└────────┘
+/*          upgrade                    ┌─────────┐  whole messages wait for the next turn
+ *             │               ┌──────>│THROTTLED│
+ *             v               │<──────└─────────┘
  *   ┌──> ┌────────┐           │
  *   │    │  OPEN  │<──────────┤
  *   │    └────────┘           │        ┌────────┐  a part of a message has come
- *   │ heard   │ silence       ├───────>│ MIDWAY │
+ *   │ heard   │ silence       ├───────>│PARTIAL │
  *   │         v               │<───────└────────┘
  *   │    ┌────────┐           │
  *   └────│ PINGED │───────────┘
@@ -87,8 +87,8 @@ void websocket_drain(struct websocket_worker *ww);
 enum websocket_state {
     WEBSOCKET_OPEN,
     WEBSOCKET_PINGED,
-    WEBSOCKET_MIDWAY,
-    WEBSOCKET_YIELDED,
+    WEBSOCKET_PARTIAL,
+    WEBSOCKET_THROTTLED,
     WEBSOCKET_CLOSING,
     WEBSOCKET_LEAVING,
     WEBSOCKET_REFUSED,

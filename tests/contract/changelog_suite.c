@@ -46,8 +46,8 @@ static uint64_t put(struct changelog *log, const char *uri, enum tidings_change_
     struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
     uint64_t seq = log->ops->next(log);
     uint64_t epoch = log->ops->epoch(log);
-    struct change *c =
-        uri ? change_create(&change, epoch, seq) : change_create_notice(CHANGE_LIST, epoch, seq);
+    struct change *c = uri ? change_create(&change, epoch, seq)
+                           : change_create_list_event(CHANGE_LIST, epoch, seq);
     assert_non_null(c);
     assert_int_equal(log->ops->append(log, c), 0);
     change_unref(c);
@@ -249,7 +249,7 @@ static void a_change_larger_than_the_log_is_told_by_the_floor(void **state)
     close_log(log);
 }
 
-static void a_log_without_room_keeps_nothing(void **state)
+static void log_without_capacity_keeps_nothing(void **state)
 {
     (void)state;
     struct changelog *log =
@@ -384,7 +384,7 @@ int changelog_suite(const char *name, changelog_factory_fn create)
         cmocka_unit_test(the_oldest_goes_when_there_are_too_many),
         cmocka_unit_test(the_oldest_go_when_they_take_too_much_memory),
         cmocka_unit_test(a_change_larger_than_the_log_is_told_by_the_floor),
-        cmocka_unit_test(a_log_without_room_keeps_nothing),
+        cmocka_unit_test(log_without_capacity_keeps_nothing),
         cmocka_unit_test(records_are_held_while_listed_and_let_go_when_replaced),
         cmocka_unit_test(running_out_of_memory_keeps_nothing_and_raises_the_floor),
         cmocka_unit_test(creating_without_memory_is_told),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The cases of contract/refusals_suite.h. A read blocks the keeper while the test submits a batch,
- * so the jobs of the batch share a commit.
+ * The cases of contract/refusals_suite.h. A read blocks the commit thread while the test submits a
+ * batch, so the jobs of the batch share a commit.
  */
 #include "contract/refusals_suite.h"
 
@@ -130,7 +130,7 @@ enum { PUBLISHED_MAX = 4, PUBLISHED_BYTES = 8000 }; /* "?" stands for 4,000 byte
 
 static const struct refusals_store *store;
 static struct store *opened;
-static struct keeper *keeper;
+static struct commit_thread *commit_thread;
 static struct published *published;
 static struct changelog *changelog;
 static uint64_t max_count = PUBLISHED_MAX, max_bytes = PUBLISHED_BYTES;
@@ -140,13 +140,13 @@ static char etag[PUBLISHED_ETAG_SIZE];
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 struct job {
-    struct keeper_job base;
+    struct store_job base;
     const struct step *step;
     sem_t ended;
     int code;
 };
 
-static void job_done(struct keeper_job *base, int code)
+static void job_done(struct store_job *base, int code)
 {
     struct job *j = (struct job *)(void *)base;
     j->code = code;
@@ -171,7 +171,7 @@ static const char *type_of(const struct step *s)
     return s->type ? s->type : "n";
 }
 
-static int run_type(struct keeper_job *base, struct entities *e)
+static int run_type(struct store_job *base, struct entities *e)
 {
     const struct step *s = ((struct job *)(void *)base)->step;
     struct json *schema = NULL;
@@ -179,12 +179,12 @@ static int run_type(struct keeper_job *base, struct entities *e)
     const struct entity_type_spec spec = {
         .name = tidings_str(type_of(s)), .version = tidings_str(s->name), .schema = schema};
     int rc = entities_add_type(e, &spec, &base->err);
-    base->is_lost = rc < 0 && rc != TIDINGS_E_EXISTS;
+    base->is_fatal = rc < 0 && rc != TIDINGS_E_EXISTS;
     jv_unref(schema);
     return rc;
 }
 
-static int run_entity(struct keeper_job *base, struct entities *e)
+static int run_entity(struct store_job *base, struct entities *e)
 {
     const struct step *s = ((struct job *)(void *)base)->step;
     char digest[ENTITY_DIGEST_TEXT];
@@ -214,25 +214,25 @@ static int run_entity(struct keeper_job *base, struct entities *e)
         .digest = tidings_str(digest),
     };
     rc = entities_transact(e, &t, &arena, &done, &problem, &base->err);
-    base->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
+    base->is_fatal = rc < 0 && problem.reason == ENTITY_MEDIUM;
     jv_unref(w.value);
     arena_deinit(&arena);
     return rc;
 }
 
-static int run_task(struct keeper_job *base, struct entities *e)
+static int run_task(struct store_job *base, struct entities *e)
 {
     const struct step *s = ((struct job *)(void *)base)->step;
     const int64_t now = clock_wall_ms();
-    const struct kept_task task = {.id = tidings_str(s->name),
-                                   .client = STR("c"),
-                                   .status = tidings_str(s->value),
-                                   .payload = STR("{}"),
-                                   .created_ms = now,
-                                   .updated_ms = now,
-                                   .ttl_ms = 3600000};
+    const struct stored_task task = {.id = tidings_str(s->name),
+                                     .client = STR("c"),
+                                     .status = tidings_str(s->value),
+                                     .payload = STR("{}"),
+                                     .created_ms = now,
+                                     .updated_ms = now,
+                                     .ttl_ms = 3600000};
     int rc = entities_store(e)->ops->put_task(entities_store(e), &task, &base->err);
-    base->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT;
+    base->is_fatal = rc < 0 && rc != TIDINGS_E_CONFLICT;
     return rc;
 }
 
@@ -255,17 +255,17 @@ static void submit_publication(struct job *j)
 
 static void job_submit(struct job *j, const struct step *s)
 {
-    static int (*const runs[])(struct keeper_job *, struct entities *) = {
+    static int (*const runs[])(struct store_job *, struct entities *) = {
         [TYPE] = run_type, [ENTITY] = run_entity, [TASK] = run_task};
     *j = (struct job){.base = {.is_write = true, .done = job_done}, .step = s};
     sem_init(&j->ended, 0, 0);
-    list_init(&j->base.letter.link);
+    list_init(&j->base.message.link);
     if (s->kind == PUBLISH || s->kind == REMOVE) {
         submit_publication(j);
         return;
     }
     j->base.run = runs[s->kind];
-    keeper_submit(keeper, &j->base);
+    commit_thread_submit(commit_thread, &j->base);
 }
 
 static int job_await(struct job *j)
@@ -282,7 +282,7 @@ struct stop {
     sem_t begun, go;
 };
 
-static int run_stop(struct keeper_job *base, struct entities *e)
+static int run_stop(struct store_job *base, struct entities *e)
 {
     struct stop *s = (struct stop *)(void *)base;
     (void)e;
@@ -297,8 +297,8 @@ static void run_batch(const struct step *steps, struct job *jobs, bool fails)
     sem_init(&s.job.ended, 0, 0);
     sem_init(&s.begun, 0, 0);
     sem_init(&s.go, 0, 0);
-    list_init(&s.job.base.letter.link);
-    keeper_submit(keeper, &s.job.base);
+    list_init(&s.job.base.message.link);
+    commit_thread_submit(commit_thread, &s.job.base);
     sem_wait(&s.begun);
     store->break_commits(fails);
     for (size_t i = 0; i < STEPS && steps[i].kind != NONE; i++) {
@@ -312,7 +312,7 @@ static void run_batch(const struct step *steps, struct job *jobs, bool fails)
     store->break_commits(false);
 }
 
-static int run_find_baseline(struct keeper_job *base, struct entities *e)
+static int run_find_baseline(struct store_job *base, struct entities *e)
 {
     const struct step *s = ((struct job *)(void *)base)->step;
     struct arena arena;
@@ -328,8 +328,8 @@ static void note_baseline(const struct step *s)
 {
     struct job j = {.base = {.run = run_find_baseline, .done = job_done}, .step = s};
     sem_init(&j.ended, 0, 0);
-    list_init(&j.base.letter.link);
-    keeper_submit(keeper, &j.base);
+    list_init(&j.base.message.link);
+    commit_thread_submit(commit_thread, &j.base);
     assert_int_equal(job_await(&j), 0);
 }
 
@@ -358,17 +358,17 @@ static int open_all(void **state)
 {
     static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
     static const struct step type = {.kind = TYPE, .name = "1", .value = "{\"type\":\"integer\"}"};
-    const struct keeper_follower follower = {0};
+    const struct commit_thread_follower follower = {0};
     struct tidings_error err = {0, ""};
     size_t unseen = 0;
     (void)state;
     opened = store->open();
     assert_int_equal(opened->ops->create_changelog(opened, &limits, &changelog, &err), 0);
-    assert_int_equal(keeper_open(opened, &keeper, &err), 0);
-    assert_true(!store->follows || keeper_on_follow(keeper, &follower, &err) == 0);
+    assert_int_equal(commit_thread_open(opened, &commit_thread, &err), 0);
+    assert_true(!store->follows || commit_thread_on_follow(commit_thread, &follower, &err) == 0);
     published = published_create(&max_count, &max_bytes, &err);
     assert_non_null(published);
-    assert_int_equal(published_keep(published, keeper, may_be, NULL, &unseen, &err), 0);
+    assert_int_equal(published_keep(published, commit_thread, may_be, NULL, &unseen, &err), 0);
     set_up(&type);
     return 0;
 }
@@ -377,7 +377,7 @@ static int close_all(void **state)
 {
     (void)state;
     changelog->ops->destroy(changelog);
-    keeper_close(keeper);
+    commit_thread_close(commit_thread);
     published_unkeep(published, false);
     published_destroy(published);
     return 0;

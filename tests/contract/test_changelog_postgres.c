@@ -6,7 +6,7 @@
 #include "contract/changelog_suite.c"
 
 #include "cluster/postgres_store.h"
-#include "contract/kept_suite.h"
+#include "contract/durable_suite.h"
 #include "support/postgres.h"
 
 static struct postgres_server *server;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "contract/kept_suite.h"
+#include "contract/durable_suite.h"
 #include "store/sqlite.h"
 #include "store/sqlite_store.h"
 
@@ -171,7 +171,7 @@ static void changes_from_before_are_appended_by_their_positions(void **state)
     assert_int_equal(put(b.log, "f:///z", TIDINGS_CHANGE_UPDATED), 4);
     assert_listing(b.log, 1, 100, "2 p:///y 0,3 p:///x 0,4 f:///z 0,");
     assert_int_equal(b.log->ops->floor(b.log), 0);
-    b.log->ops->lost(b.log, 1);
+    b.log->ops->note_gap(b.log, 1);
     assert_int_equal(b.log->ops->floor(b.log), 1);
     stop(&b);
 }
@@ -193,7 +193,7 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
     assert_non_null(strstr(err.text, "full"));
     store->ops->rollback(store);
     assert_int_equal(store->ops->position(store), 1);
-    assert_int_equal(kept_check_changes(store, 9, "1 published p:///small new\n"), 0);
+    assert_int_equal(log_entry_check_changes(store, 9, "1 published p:///small new\n"), 0);
     assert_int_equal(sqlite_store_limit(store, 4000000, NULL), 0);
     kept_begin(store);
     assert_int_equal(sqlite_published_put(store, &row, &position, &err), 0);

@@ -129,7 +129,7 @@ static void unsubscribable_changes_stay_so_at_other_nodes(void **state)
 }
 
 /* Also what fills several pages, and what nobody stays for to the end. */
-static bool take_three(void *user, const struct kept_change *change)
+static bool take_three(void *user, const struct log_entry *change)
 {
     unsigned *count = user;
     (void)change;
@@ -183,7 +183,7 @@ static void announcements_that_nobody_can_follow_any_more_are_told_in_their_plac
     store_close(b);
 }
 
-static bool check_strange(void *user, const struct kept_change *c)
+static bool check_strange(void *user, const struct log_entry *c)
 {
     const struct published_row *row = user, *found = c->published;
     assert_non_null(found);
@@ -303,7 +303,7 @@ struct writer {
     int failed;
 };
 
-static bool ignore(void *user, const struct kept_change *change)
+static bool ignore(void *user, const struct log_entry *change)
 {
     (void)user;
     (void)change;
@@ -346,13 +346,13 @@ struct order {
     bool is_wrong;
 };
 
-static bool check_order(void *user, const struct kept_change *c)
+static bool check_order(void *user, const struct log_entry *c)
 {
     struct order *o = user;
     o->is_wrong = o->is_wrong || c->position <= o->last;
     o->last = c->position;
     o->count++;
-    o->counter += c->kind == KEPT_ENTITY && str_eq(c->uri, STR("counter"));
+    o->counter += c->kind == LOG_ENTRY_ENTITY && str_eq(c->uri, STR("counter"));
     return true;
 }
 

@@ -102,7 +102,7 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
         assert_int_equal(a->ops->position(a), 1);
         assert_string_equal(store_followed(b, true), step == 1 ? "1 entity kept\n" : "");
     }
-    cut_all(); /* between batches: nobody notices */
+    cut_all(); /* between batches: nobody payloads */
     assert_int_equal(store_put_alone(a, "after", 1, "1"), 2);
     cut_all();
     assert_int_equal(store_value(a, "kept"), 1);

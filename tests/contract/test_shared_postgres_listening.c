@@ -20,7 +20,7 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
+static void listening_node_wakes_for_other_nodes_only(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -143,7 +143,7 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
+        cmocka_unit_test(listening_node_wakes_for_other_nodes_only),
         cmocka_unit_test(what_is_told_while_something_is_asked_is_heard),
         cmocka_unit_test(a_node_has_one_connection),
         cmocka_unit_test(who_stands_still_is_let_go),

@@ -265,7 +265,7 @@ static void a_page_of_another_position_than_was_followed_is_not_used(void **stat
     store_close(b);
 }
 
-static bool take_one(void *user, const struct kept_change *change)
+static bool take_one(void *user, const struct log_entry *change)
 {
     *(uint64_t *)user = change->position;
     return false;

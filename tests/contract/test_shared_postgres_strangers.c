@@ -22,7 +22,7 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static void who_listens_reads_nothing(void **state)
+static void notify_payload_is_unreadable_without_key(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -42,7 +42,7 @@ static void who_listens_reads_nothing(void **state)
     assert_null(memmem(raw.ptr, raw.len, "tell", 4));
     /* Said again by who recorded it: nothing happens, before and after something else did. */
     hearer_await(b);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     hearer_follows(b, "1 entity tell-tale-id\n2 announced n:///tell-tale e o 7\n", 1, 0, 0,
                    &before);
     char *recorded = str_dup(payload);
@@ -67,7 +67,7 @@ static void who_listens_reads_nothing(void **state)
 
 /* A notice that says "fake" was written, put together with that key for that place. */
 static void put_fake(struct buf *out, const unsigned char secret[32],
-                     const struct row_notice_place *place, uint64_t from, uint64_t count)
+                     const struct notify_payload_scope *scope, uint64_t from, uint64_t count)
 {
     const struct entity_version v = {.id = STR("fake"),
                                      .from = 1,
@@ -77,16 +77,17 @@ static void put_fake(struct buf *out, const unsigned char secret[32],
                                      .changed_by = STR("[]")};
     struct seal_key key;
     struct sealer sealer;
-    struct row_notice n;
-    row_notice_key(secret, &key);
+    struct notify_payload n;
+    notify_payload_key(secret, &key);
     sealer_init(&sealer, &key);
-    row_notice_init(&n);
+    notify_payload_init(&n);
     for (uint64_t i = 0; i < count; i++) {
-        row_notice_add(&n, &(struct kept_record){.kind = KEPT_ENTITY, .at_ms = 1, .version = v});
+        notify_payload_add(
+            &n, &(struct kept_record){.kind = LOG_ENTRY_ENTITY, .at_ms = 1, .version = v});
     }
     buf_clear(out);
-    assert_int_equal(row_notice_put(&n, &sealer, place, from, out), 0);
-    row_notice_deinit(&n);
+    assert_int_equal(notify_payload_put(&n, &sealer, scope, from, out), 0);
+    notify_payload_deinit(&n);
     sealer_deinit(&sealer);
 }
 
@@ -95,7 +96,7 @@ struct forging {
     struct stranger w;
     struct buf text;
     unsigned char secret[32];
-    struct row_notice_place place;
+    struct notify_payload_scope scope;
 };
 
 /* Something was written of which no node tells; then the stranger says its own of it. */
@@ -103,7 +104,7 @@ static void forge(struct forging *f, const char *told, unsigned by_notice, unsig
 {
     char line[64];
     uint64_t position = f->b->ops->followed(f->b) + 1;
-    struct shared_heard before = hearer_heard(f->b);
+    struct notification_counts before = hearer_heard(f->b);
     stranger_says(&f->w, buf_str(&f->text));
     hearer_await(f->b);
     (void)snprintf(line, sizeof line, "%llu entity %s\n", (unsigned long long)position, told);
@@ -124,10 +125,10 @@ static void nobody_but_a_node_is_believed(void **state)
     struct forging f = {.a = store_open(url), .b = hearer_open(url)};
     struct tidings_error err = {0};
     stranger_open(&f.w, server, postgres_url_schema(url));
-    buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
+    buf_init(&f.text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
     assert_int_equal(f.b->ops->secret(f.b, f.secret, &err), 0);
-    f.place = postgres_store_of(f.b)->place;
-    const struct row_notice_place here = f.place;
+    f.scope = postgres_store_of(f.b)->scope;
+    const struct notify_payload_scope here = f.scope;
     uint64_t next = 1;
 
     /* Who has the secret and is here: believed. So the rest of this test can fail. */
@@ -144,7 +145,7 @@ static void nobody_but_a_node_is_believed(void **state)
     forge(&f, "x1", 0, 1);
 
     /* From before a failover, of a copy, of another schema: another place. */
-    struct row_notice_place there = here;
+    struct notify_payload_scope there = here;
     there.digest[0] ^= 1;
     write_silently(&f, "x2");
     put_fake(&f.text, f.secret, &there, next++, 1);
@@ -174,14 +175,14 @@ static void nobody_but_a_node_is_believed(void **state)
     write_silently(&f, "x7");
     buf_clear(&f.text);
     buf_putf(&f.text, "%llu %llu ", (unsigned long long)next, (unsigned long long)next);
-    while (f.text.len < ROW_NOTICE_TEXT_MAX) {
+    while (f.text.len < NOTIFY_PAYLOAD_TEXT_MAX) {
         buf_putc(&f.text, 'A');
     }
     forge(&f, "x7", 0, 1);
     next++;
 
-    /* What is no notice, nor a number. */
-    struct shared_heard before = hearer_heard(f.b);
+    /* What is no payload, nor a number. */
+    struct notification_counts before = hearer_heard(f.b);
     stranger_says(&f.w, STR("1 2"));
     assert_int_equal(hearer_take(f.b), 0);
     assert_int_equal(hearer_heard(f.b).refused - before.refused, 1);
@@ -193,7 +194,7 @@ static void nobody_but_a_node_is_believed(void **state)
     stranger_says(&f.w, buf_str(&f.text));
     hearer_await(f.b);
     assert_string_equal(store_followed(f.b, true), "9 entity x8\n");
-    assert_int_equal(hearer_heard(f.b).told, before.told);
+    assert_int_equal(hearer_heard(f.b).applied, before.applied);
     buf_deinit(&f.text);
     stranger_close(&f.w);
     store_close(f.a);
@@ -216,11 +217,11 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
                    of, of);
     postgres_server_exec(server, postgres_url_schema(copy), sql);
     struct store *b = hearer_open(copy);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "");
-    assert_int_equal(hearer_heard(b).told, before.told);
+    assert_int_equal(hearer_heard(b).applied, before.applied);
     assert_int_equal(hearer_heard(b).refused - before.refused, 1);
     assert_int_equal(store_value(b, "x"), -1);
     store_close(a);
@@ -233,7 +234,7 @@ static void after_a_restart_rows_are_told_again(void **state)
     (void)state;
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = hearer_open(url);
-    struct row_notice_place was = postgres_store_of(b)->place;
+    struct notify_payload_scope was = postgres_store_of(b)->scope;
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
@@ -249,10 +250,10 @@ static void after_a_restart_rows_are_told_again(void **state)
     }
     buf_deinit(&unused);
     store_put_alone(a, "y", 1, "1"); /* connects */
-    assert_memory_not_equal(&postgres_store_of(b)->place, &was, sizeof was);
-    assert_memory_equal(&postgres_store_of(b)->place, &postgres_store_of(a)->place, sizeof was);
+    assert_memory_not_equal(&postgres_store_of(b)->scope, &was, sizeof was);
+    assert_memory_equal(&postgres_store_of(b)->scope, &postgres_store_of(a)->scope, sizeof was);
     hearer_await(b);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     hearer_follows(b, "2 entity y\n", 1, 0, 0, &before);
     store_close(a);
     store_close(b);
@@ -262,7 +263,7 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_listens_reads_nothing),
+        cmocka_unit_test(notify_payload_is_unreadable_without_key),
         cmocka_unit_test(nobody_but_a_node_is_believed),
         cmocka_unit_test(a_copy_beside_it_hears_nothing_of_it),
         cmocka_unit_test(after_a_restart_rows_are_told_again),

@@ -48,10 +48,10 @@ static void fresh(void)
 }
 
 static int put(struct task_node *n, const char *id, const char *status, const char *questions,
-               struct kept_task_room *room)
+               struct stored_task_limits *room)
 {
     const int64_t now = clock_wall_ms();
-    const struct kept_task task = {
+    const struct stored_task task = {
         .id = tidings_str(id),
         .client = STR("alice"),
         .status = tidings_str(status),
@@ -72,7 +72,7 @@ static int put(struct task_node *n, const char *id, const char *status, const ch
 static const char *found(struct task_node *n, const char *id)
 {
     static char text[256];
-    struct kept_task t;
+    struct stored_task t;
     text[0] = '\0';
     int rc = n->rows->ops->find_task(n->rows, tidings_str(id), &t, NULL);
     assert_true(rc >= 0);
@@ -124,7 +124,7 @@ static void note_ended(void *user, struct tidings_str id, bool is_gone)
 
 static const char *end_stale(struct task_node *n)
 {
-    const struct kept_task end = {
+    const struct stored_task end = {
         .status = STR("failed"), .message = STR("gone"), .payload = STR("{}")};
     memset(&ended, 0, sizeof ended);
     store_begin(n->rows);
@@ -197,12 +197,12 @@ static void who_has_another_clock_does_not_make_a_task_go(void **state)
     fresh();
     struct task_node a = node_open(), b = node_open();
     assert_int_equal(put(&a, "t", "working", "", NULL), 0);
-    const struct kept_task late = {.id = STR("t"),
-                                   .client = STR("alice"),
-                                   .status = STR("cancelled"),
-                                   .created_ms = clock_wall_ms() - 5 * HOUR_MS,
-                                   .updated_ms = 1,
-                                   .ttl_ms = HOUR_MS};
+    const struct stored_task late = {.id = STR("t"),
+                                     .client = STR("alice"),
+                                     .status = STR("cancelled"),
+                                     .created_ms = clock_wall_ms() - 5 * HOUR_MS,
+                                     .updated_ms = 1,
+                                     .ttl_ms = HOUR_MS};
     store_begin(b.rows);
     assert_int_equal(b.rows->ops->put_task(b.rows, &late, NULL), 0);
     store_commit(b.rows);
@@ -212,34 +212,34 @@ static void who_has_another_clock_does_not_make_a_task_go(void **state)
     node_close(&b);
 }
 
-static void there_is_room_for_so_many_of_all_nodes_together(void **state)
+static void task_limit_covers_all_nodes(void **state)
 {
     (void)state;
     fresh();
     struct task_node a = node_open(), b = node_open();
-    struct kept_task_room room = {.max = 3, .max_client = 2, .max_bytes = 100};
+    struct stored_task_limits room = {.max = 3, .max_client = 2, .max_bytes = 100};
     assert_int_equal(put(&a, "1", "working", "", &room), 0);
     assert_int_equal(put(&b, "2", "working", "", &room), 0);
     assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
-    assert_int_equal(room.full, KEPT_TASKS_MANY);
+    assert_int_equal(room.full, STORED_TASKS_MANY);
     assert_true(room.is_client);
     assert_string_equal(found(&a, "3"), "");
-    room = (struct kept_task_room){.max = 2};
+    room = (struct stored_task_limits){.max = 2};
     assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
-    assert_int_equal(room.full, KEPT_TASKS_MANY);
+    assert_int_equal(room.full, STORED_TASKS_MANY);
     assert_false(room.is_client);
     assert_int_equal(put(&a, "1", "completed", "", NULL), 0); /* 7 bytes */
-    room = (struct kept_task_room){.max_bytes = 24};
+    room = (struct stored_task_limits){.max_bytes = 24};
     assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
-    assert_int_equal(room.full, KEPT_TASKS_LARGE);
+    assert_int_equal(room.full, STORED_TASKS_LARGE);
     assert_true(room.is_client);
-    room = (struct kept_task_room){.max = 3, .max_client = 3, .max_bytes = 28};
+    room = (struct stored_task_limits){.max = 3, .max_client = 3, .max_bytes = 28};
     assert_int_equal(put(&b, "3", "working", "", &room), 0);
     node_close(&a);
     node_close(&b);
 }
 
-static void fail_if_called(void *user, const struct kept_task *task)
+static void fail_if_called(void *user, const struct stored_task *task)
 {
     (void)user;
     fail_msg("a row of %zu bytes", task->id.len);
@@ -264,7 +264,7 @@ static void rows_of_strangers_that_are_too_large_are_none(void **state)
         (void)snprintf(sql, sizeof sql,
                        "DELETE FROM tidings_tasks;INSERT INTO tidings_tasks VALUES(%s)", forged[i]);
         postgres_server_exec(server, schema, sql);
-        struct kept_task t;
+        struct stored_task t;
         assert_int_equal(a.rows->ops->find_task(a.rows, STR("t"), &t, NULL), 0);
         assert_int_equal(a.rows->ops->each_task(a.rows, fail_if_called, NULL, NULL), 0);
         (void)end_stale(&a); /* which has failed, if it said that it ran, with a bounded id */
@@ -277,7 +277,7 @@ static void what_cannot_be_kept_is_refused(void **state)
     (void)state;
     fresh();
     struct task_node a = node_open();
-    struct kept_task task = {.id = STR("a\0b"), .status = STR("working"), .ttl_ms = 1};
+    struct stored_task task = {.id = STR("a\0b"), .status = STR("working"), .ttl_ms = 1};
     struct tidings_error err = {0};
     store_begin(a.rows);
     assert_int_equal(a.rows->ops->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
@@ -300,7 +300,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(a_node_that_ends_leaves_none_that_run),
         cmocka_unit_test(whose_time_has_passed_is_gone_and_that_is_told_once),
         cmocka_unit_test(who_has_another_clock_does_not_make_a_task_go),
-        cmocka_unit_test(there_is_room_for_so_many_of_all_nodes_together),
+        cmocka_unit_test(task_limit_covers_all_nodes),
         cmocka_unit_test(rows_of_strangers_that_are_too_large_are_none),
         cmocka_unit_test(what_cannot_be_kept_is_refused),
     };

@@ -44,7 +44,7 @@ static void begin_unlocked(struct store *store)
     assert_true(store->ops->begin_unlocked(store));
 }
 
-/* As the keeper does: from the beginning, with the lock, and after the others. */
+/* As the commit thread does: from the beginning, with the lock, and after the others. */
 static const char *begin_again(struct store *store)
 {
     assert_true(store->ops->must_run_again(store));
@@ -457,7 +457,7 @@ static void a_commit_that_comes_after_its_batch_was_run_again_changes_nothing(vo
     }
 }
 
-/* Lost while nobody used it: nobody notices. */
+/* Lost while nobody used it: nobody payloads. */
 static void a_connection_that_was_lost_between_batches_is_made_again(void **state)
 {
     (void)state;

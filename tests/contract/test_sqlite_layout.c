@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "contract/kept_suite.h"
+#include "contract/durable_suite.h"
 #include "store/sqlite.h"
 #include "store/sqlite_internal.h"
 #include "store/sqlite_store.h"
@@ -115,7 +115,7 @@ static void check_opens(void)
     if (sqlite_store_open(path, &store, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    kept_check_changes(store, 9, "1 published p:///x new\n");
+    log_entry_check_changes(store, 9, "1 published p:///x new\n");
     store->ops->destroy(store);
     assert_int_equal(number_of("PRAGMA application_id"), SQLITE_APPLICATION_ID);
     assert_true(number_of("PRAGMA user_version") > 0);

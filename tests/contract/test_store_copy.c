@@ -82,7 +82,7 @@ static void publish(struct store *store, const char *uri, const char *content)
 
 static void put_task(struct store *store, const char *id, const char *status, const char *payload)
 {
-    const struct kept_task task = {
+    const struct stored_task task = {
         .id = tidings_str(id),
         .client = STR("alice"),
         .status = tidings_str(status),
@@ -97,7 +97,7 @@ static void put_task(struct store *store, const char *id, const char *status, co
     assert_int_equal(store->ops->commit(store, NULL), 0);
 }
 
-static void print_task(void *user, const struct kept_task *t)
+static void print_task(void *user, const struct stored_task *t)
 {
     buf_putf(user, "task %.*s %.*s %.*s %.*s %.*s %lld %lld %lld\n", STR_ARG(t->id),
              STR_ARG(t->client), STR_ARG(t->status), STR_ARG(t->message), STR_ARG(t->payload),
@@ -151,10 +151,10 @@ static uint64_t fill(const char *name, uint64_t seed)
     return epoch;
 }
 
-static bool put_change(void *user, const struct kept_change *c)
+static bool put_change(void *user, const struct log_entry *c)
 {
     struct buf *out = user;
-    if (c->kind < KEPT_ANNOUNCED) {
+    if (c->kind < LOG_ENTRY_ANNOUNCED) {
         buf_putf(out, "%llu %d %.*s %.*s %.*s %d%d %lld\n", (unsigned long long)c->position,
                  c->kind, STR_ARG(c->uri), STR_ARG(c->version.id), STR_ARG(c->old_type_version),
                  c->created, c->removed, (long long)c->at_ms);

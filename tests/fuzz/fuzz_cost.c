@@ -112,8 +112,8 @@ static void run_schema(struct parts *p)
         jv_parse(p->second, JSON_MAX_DEPTH, &value, NULL) == 0) {
         struct json *both = with_long_text(value, buf_str(&p->text));
         uint64_t steps = SCHEMA_DEFAULT_STEPS;
-        (void)schema_judge_within(s, value, NULL, &steps);
-        (void)schema_judge_within(s, both ? both : value, NULL, &steps);
+        (void)schema_check_within(s, value, NULL, &steps);
+        (void)schema_check_within(s, both ? both : value, NULL, &steps);
         p->allowed_ns += 5.0 * (double)(SCHEMA_DEFAULT_STEPS - steps) +
                          200.0 * (double)(p->second.len + p->text.len);
         jv_unref(both);

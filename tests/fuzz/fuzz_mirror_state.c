@@ -15,7 +15,7 @@
 #include "cli/folder.h"
 #include "cli/mirror.h"
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -97,7 +97,7 @@ static bool is_described(struct mirror_state *s, const char *name)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct mirror m = {.tell = on_deed};
+    struct mirror m = {.report = on_deed};
     struct tidings_error err = {0};
     if (root < 0) {
         prepare();

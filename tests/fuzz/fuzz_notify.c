@@ -92,7 +92,7 @@ static void check_rows(struct json *root, const struct notify_outcome *o)
 {
     struct json *rows = jv_get(root, "results");
     size_t told = 0;
-    require(jv_count(rows) == o->told + o->refused && jv_count(rows) <= NOTIFY_MAX);
+    require(jv_count(rows) == o->notified + o->refused && jv_count(rows) <= NOTIFY_MAX);
     for (size_t i = 0; i < jv_count(rows); i++) {
         struct json *row = jv_at(rows, i);
         bool is_told = jv_is_true(jv_get(row, "told"));
@@ -102,7 +102,7 @@ static void check_rows(struct json *root, const struct notify_outcome *o)
         require(!is_told ||
                 str_eq_nocase(tidings_strn(uri.ptr, uri.len < 4 ? uri.len : 4), STR("api:")));
     }
-    require(told == o->told && (told > 0 || jv_str(jv_get(root, "error")).len > 0));
+    require(told == o->notified && (told > 0 || jv_str(jv_get(root, "error")).len > 0));
 }
 
 static void answered(void *user, const struct notify_outcome *o, struct buf *answer)

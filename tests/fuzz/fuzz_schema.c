@@ -18,7 +18,7 @@ static void require(bool ok)
     }
 }
 
-static void judge(const struct json_schema *s, struct json *instance)
+static void check(const struct json_schema *s, struct json *instance)
 {
     struct schema_error why = {"", "", ""};
     bool valid = schema_validate(s, instance, &why);
@@ -45,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tidings_error err = {0};
     int rc = schema_compile(jv_at(all, 0), &options, &s, &err);
     if (rc == 0) {
-        judge(s, jv_at(all, 1));
-        judge(s, jv_at(all, 0));
+        check(s, jv_at(all, 1));
+        check(s, jv_at(all, 0));
     } else {
         require(!s && err.code == rc && str_is_utf8(tidings_str(err.text)));
     }

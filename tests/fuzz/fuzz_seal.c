@@ -26,8 +26,8 @@ static void check_cursor(struct tidings_str text)
         require(cursor_parse(cursor_print(&c, room), &again));
         require(again.epoch == c.epoch && again.seq == c.seq && again.position == c.position);
         require(again.has_position == c.has_position);
-        require(again.lost == c.lost && again.lost_to == c.lost_to);
-        require(c.lost == 0 || cursor_has_lost(&c, c.lost));
+        require(again.gap == c.gap && again.gap_to == c.gap_to);
+        require(c.gap == 0 || cursor_has_gap(&c, c.gap));
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 #include "engine/delivery/options.h"
-#include "engine/protocol/session_move_adopt.h"
+#include "engine/protocol/session_migration_import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct json *entry = NULL;
     struct tidings_error err = {0};
-    if (jv_parse_peer(tidings_strn((const char *)data, size), &entry, NULL, NULL) < 0) {
+    if (json_parse_lenient(tidings_strn((const char *)data, size), &entry, NULL, NULL) < 0) {
         return 0;
     }
     if (skill_check_entry(entry, &err) < 0) {

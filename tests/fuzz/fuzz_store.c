@@ -170,7 +170,7 @@ static int on_published(void *user, const struct published_row *row, struct tidi
     return ++*(unsigned *)user < 1000 ? 0 : tidings_fail(err, TIDINGS_E_LIMIT, "too many");
 }
 
-static bool on_change(void *user, const struct kept_change *change)
+static bool on_change(void *user, const struct log_entry *change)
 {
     look(change->version.id);
     look(change->version.type);

@@ -27,7 +27,7 @@ static struct node *node_of_client(const struct client *c)
 
 static bool is_serving(const struct node *n)
 {
-    return n->is_up && !n->is_stopped && n->runs;
+    return n->is_up && !n->is_stopped && n->incarnations;
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -132,10 +132,10 @@ static struct cursor client_written(const struct client *c, const struct node *n
     }
     return (struct cursor){.epoch = n->epoch,
                            .seq = seq,
-                           .position = cursor_marks_find(&n->marks, seq),
+                           .position = position_map_find(&n->marks, seq),
                            .is_set = true,
                            .losses = seq >= n->losses_seq ? n->losses : 0,
-                           .horizon = runs_followed(n->runs)};
+                           .horizon = incarnations_followed(n->incarnations)};
 }
 
 static void client_look_again(struct client *c, unsigned kind)
@@ -186,14 +186,15 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
     /* An event's id is understood as long as what is durable goes on from it; that announcements
      * are gone is in the log. */
     kind = c->is_session ? DURABLE : kind;
-    enum runs_answer a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
+    enum incarnations_answer a =
+        incarnations_resume(n->incarnations, at->epoch, at->position, kind == DURABLE, ret);
     bool has_followed = false;
-    if (a == RUNS_REFUSED || (a == RUNS_AHEAD && world_random(w, 2) == 0)) {
+    if (a == INCARNATIONS_REFUSED || (a == INCARNATIONS_AHEAD && world_random(w, 2) == 0)) {
         /* It waits: what was heard is followed first, then the store is asked. */
         has_followed = node_is_well(n) && node_follow(n) && node_follow(n);
-        a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
+        a = incarnations_resume(n->incarnations, at->epoch, at->position, kind == DURABLE, ret);
     }
-    if (a == RUNS_REFUSED) {
+    if (a == INCARNATIONS_REFUSED) {
         w->counts->refused++;
         if (has_followed) {
             oracle_refused(w, at, kind);
@@ -201,8 +202,8 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
         return false;
     }
     w->counts->resumed++;
-    w->counts->ahead += a == RUNS_AHEAD;
-    *ret_ahead = a == RUNS_AHEAD;
+    w->counts->ahead += a == INCARNATIONS_AHEAD;
+    *ret_ahead = a == INCARNATIONS_AHEAD;
     return true;
 }
 
@@ -409,8 +410,9 @@ void client_step(struct client *c)
     if (w->now_ms < c->away_until_ms) {
         return;
     }
-    if (n && (!n->runs || n->epoch != c->run || (n->is_stopped && world_random(w, 4) == 0) ||
-              (c->is_session && !n->has_session[c->index]))) {
+    if (n &&
+        (!n->incarnations || n->epoch != c->run || (n->is_stopped && world_random(w, 4) == 0) ||
+         (c->is_session && !n->has_session[c->index]))) {
         c->node = -1;
         n = NULL;
     }
@@ -439,7 +441,8 @@ bool client_come_to_rest(struct client *c)
 {
     struct node *n = node_of_client(c);
     c->away_until_ms = 0;
-    if (!n || !n->runs || n->epoch != c->run || (c->is_session && !n->has_session[c->index])) {
+    if (!n || !n->incarnations || n->epoch != c->run ||
+        (c->is_session && !n->has_session[c->index])) {
         c->node = -1;
         (void)client_open(c, &c->world->nodes[world_random(c->world, NODES)]);
         return false;

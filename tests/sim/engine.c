@@ -83,10 +83,11 @@ static void engine_learn(struct engine *e, const struct record *r)
         e->entity_position[r->index] = r->position;
         break;
     case RECORD_BREAK:
-        if (e->break_count == RUNS_BREAKS_MAX) {
-            memmove(e->breaks, e->breaks + 1, --e->break_count * sizeof(e->breaks[0]));
+        if (e->data_loss_count == INCARNATIONS_LOSSES_MAX) {
+            memmove(e->data_losses, e->data_losses + 1,
+                    --e->data_loss_count * sizeof(e->data_losses[0]));
         }
-        e->breaks[e->break_count++] = r->broken;
+        e->data_losses[e->data_loss_count++] = r->broken;
         e->recorded = r->server;
         e->lossy_ms = r->broken.is_lossy ? r->at_ms : e->lossy_ms;
         break;
@@ -128,7 +129,7 @@ static void engine_rebuild(struct engine *e)
     e->working = rows_anew(e->working);
     struct store *both[] = {e->committed, e->working};
     e->counter = 0;
-    e->break_count = 0;
+    e->data_loss_count = 0;
     e->recorded = 1;
     e->lossy_ms = INT64_MIN;
     e->lease_until = INT64_MIN;
@@ -148,7 +149,7 @@ static void engine_rebuild(struct engine *e)
 
 void engine_init(struct engine *e, struct world *w)
 {
-    *e = (struct engine){.world = w, .server = 1, .servers = 1, .has_mark = true};
+    *e = (struct engine){.world = w, .server = 1, .servers = 1, .has_crash_mark = true};
     e->is_synchronous = world_random(w, 2) == 0;
     e->lag = world_random(w, 2) == 0 ? 6 : 300;
     e->announced_max = world_random(w, 3) == 0 ? 1000 : 2 + world_random(w, 8);
@@ -356,7 +357,7 @@ static void engine_cut(struct engine *e, size_t kept, enum loss_kind kind)
             e->log[i].is_gone = is_announced(e->log[i].kind);
         }
         e->announced_floor = 0;
-        e->has_mark = false;
+        e->has_crash_mark = false;
     }
     engine_rebuild(e);
     e->announced_floor = e->announced_floor < e->counter ? e->announced_floor : e->counter;
@@ -398,7 +399,7 @@ static bool is_beyond(const struct client *c, uint64_t kept)
 void engine_put_back(struct engine *e)
 {
     struct world *w = e->world;
-    bool is_cold = e->has_mark && world_random(w, 2) == 0;
+    bool is_cold = e->has_crash_mark && world_random(w, 2) == 0;
     size_t kept = engine_boundary(e, e->count / 2);
     uint64_t counter = 0;
     for (size_t i = 0; i < kept; i++) {
@@ -477,9 +478,9 @@ void engine_state(const struct engine *e, struct store_state *ret)
         .cluster = CLUSTER_ID,
         .server = e->server,
         .recorded = e->recorded,
-        .has_mark = e->has_mark,
+        .has_crash_mark = e->has_crash_mark,
         .position = e->counter,
-        .breaks = e->breaks,
-        .break_count = e->break_count,
+        .data_losses = e->data_losses,
+        .data_loss_count = e->data_loss_count,
     };
 }

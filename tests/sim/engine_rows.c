@@ -68,12 +68,12 @@ static void sim_rollback(struct store *store)
     struct node *n = node_of(store);
     if (n->is_unlocked) {
         for (size_t i = 0; i < n->pending_count; i++) {
-            heads_drop(&n->heads, tidings_str(entity_name(n->pending[i].index % ENTITIES)));
+            latest_drop(&n->heads, tidings_str(entity_name(n->pending[i].index % ENTITIES)));
         }
         n->pending_count = 0;
         return;
     }
-    heads_clear(&n->heads);
+    latest_clear(&n->heads);
     if (node_has_lock(n)) {
         engine_rollback(engine_of(store));
     }
@@ -82,7 +82,7 @@ static void sim_rollback(struct store *store)
 static int sim_unknown(struct node *n, struct tidings_error *err)
 {
     n->is_connected = n->is_settled = false;
-    heads_clear(&n->heads);
+    latest_clear(&n->heads);
     n->world->counts->unknown++;
     return tidings_fail(err, TIDINGS_E_UNKNOWN, "nobody knows");
 }
@@ -207,7 +207,7 @@ static int sim_put(struct store *store, const struct entity_version *v, bool ins
     if (!added) {
         return away(err);
     }
-    heads_put(&n->heads, v);
+    latest_put(&n->heads, v);
     return n->is_unlocked ? 0 : engine_apply(e, e->working, added);
 }
 
@@ -226,7 +226,7 @@ static int sim_find(struct store *store, struct tidings_str id, int64_t at,
 {
     struct node *n = node_of(store);
     bool is_current = at == TIMELINE_FOREVER;
-    const struct entity_version *head = is_current ? heads_find(&n->heads, id) : NULL;
+    const struct entity_version *head = is_current ? latest_find(&n->heads, id) : NULL;
     if (head) {
         *ret = *head;
         return 1;
@@ -237,7 +237,7 @@ static int sim_find(struct store *store, struct tidings_str id, int64_t at,
     struct store *m = medium(store);
     int rc = is_there(store) ? m->ops->find(m, id, at, ret, err) : lost(n, err);
     if (rc == 1 && is_current) {
-        heads_put(&n->heads, ret);
+        latest_put(&n->heads, ret);
     }
     return rc;
 }

@@ -34,8 +34,8 @@ bool node_has_lock(const struct node *n)
 bool node_is_well(const struct node *n)
 {
     const struct engine *e = node_store(n);
-    return n->is_up && !n->is_stopped && n->runs && n->is_connected && n->boot == e->boots &&
-           !e->is_down;
+    return n->is_up && !n->is_stopped && n->incarnations && n->is_connected &&
+           n->boot == e->boots && !e->is_down;
 }
 
 void node_lose_connection(struct node *n)
@@ -44,8 +44,8 @@ void node_lose_connection(struct node *n)
         engine_rollback(node_store(n));
     }
     n->is_connected = n->is_settled = false;
-    heads_clear(&n->heads);
-    heard_clear(&n->heard);
+    latest_clear(&n->heads);
+    notifications_clear(&n->notifications);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -60,10 +60,10 @@ void node_step(struct node *n)
     if (n->is_connected && (n->boot != e->boots || n->is_cut)) {
         node_lose_connection(n);
     }
-    if (n->runs) {
+    if (n->incarnations) {
         node_own(n);
     }
-    if (n->runs && !n->is_connected) {
+    if (n->incarnations && !n->is_connected) {
         node_batch_disconnected(n);
     }
     if (!n->is_connected) {

@@ -68,9 +68,9 @@ static void node_lose_batch(struct node *n, int code)
 
 static bool node_may_do_without(const struct node *n)
 {
-    uint64_t followed = runs_followed(n->runs);
+    uint64_t followed = incarnations_followed(n->incarnations);
     return n->is_settled && !n->must_lock && !n->must_reopen && n->known == followed &&
-           n->notified <= followed && n->heard.notified <= followed;
+           n->notified <= followed && n->notifications.notified <= followed;
 }
 
 static bool is_kept_back(const struct node *n, const struct record *r)
@@ -236,7 +236,7 @@ static void node_run_job(struct node *n)
 static void node_begin_unlocked(struct node *n)
 {
     n->is_unlocked = true;
-    n->base = runs_followed(n->runs);
+    n->base = incarnations_followed(n->incarnations);
     n->pending_count = n->in_batch = n->own_count = 0;
     n->has_batch = entities_begin(n->entities, NULL) == 0;
     n->world->counts->unlocked++;
@@ -245,7 +245,7 @@ static void node_begin_unlocked(struct node *n)
 /* What there is to follow comes with the lock, where others wrote between the last two batches. */
 static void node_begin(struct node *n)
 {
-    uint64_t followed = runs_followed(n->runs);
+    uint64_t followed = incarnations_followed(n->incarnations);
     if (entities_begin(n->entities, NULL) < 0) {
         return;
     }
@@ -281,10 +281,10 @@ static void node_tell_own(struct node *n)
         if (r->kind <= RECORD_OWNED && n->world->fault != FAULT_EARLY) {
             node_tell(n, r);
         } else if (r->kind == RECORD_RUN) {
-            runs_add(n->runs, r->epoch, r->last);
+            incarnations_add(n->incarnations, r->epoch, r->last);
         }
         if (r->position > 0) {
-            runs_follow(n->runs, r->position, record_is_durable(r));
+            incarnations_follow(n->incarnations, r->position, record_is_durable(r));
             n->known = r->position;
         }
     }
@@ -329,7 +329,7 @@ static void node_commit(struct node *n)
     }
     int rc = entities_commit(n->entities, NULL);
     if (rc < 0 && n->world->fault == FAULT_UNKNOWN && n->own_count > 0) {
-        runs_follow(n->runs, n->own[n->own_count - 1].position, true);
+        incarnations_follow(n->incarnations, n->own[n->own_count - 1].position, true);
     }
     if (rc < 0 && n->is_overtaken) {
         node_run_again(n);

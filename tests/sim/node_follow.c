@@ -22,8 +22,8 @@ static void node_number(struct node *n, struct change *c, uint64_t seq, uint64_t
     (void)n->log->ops->append(n->log, c);
     change_unref(c);
     if (position > 0) {
-        cursor_marks_add(&n->marks, seq, position);
-        runs_mark(n->runs, seq, position);
+        position_map_add(&n->marks, seq, position);
+        incarnations_map_position(n->incarnations, seq, position);
     }
 }
 
@@ -37,7 +37,7 @@ void node_tell_local(struct node *n)
 static void node_tell_everything(struct node *n, uint64_t position)
 {
     uint64_t seq = n->log->ops->next(n->log);
-    node_number(n, change_create_notice(CHANGE_EVERYTHING, n->epoch, seq), seq, position);
+    node_number(n, change_create_list_event(CHANGE_EVERYTHING, n->epoch, seq), seq, position);
 }
 
 void node_tell(struct node *n, const struct record *r)
@@ -62,8 +62,8 @@ static void node_take_break(struct node *n, const struct record *r)
     enum fault fault = n->world->fault;
     world_say(n->world, "node %u follows a break: %llu .. %llu", n->index,
               (unsigned long long)r->broken.kept, (unsigned long long)r->broken.began);
-    runs_add_break(n->runs, &r->broken);
-    heads_clear(&n->heads);
+    incarnations_add_loss(n->incarnations, &r->broken);
+    latest_clear(&n->heads);
     if (r->broken.is_lossy && fault != FAULT_NO_READ_AGAIN) {
         node_read_runs(n);
     }
@@ -78,7 +78,7 @@ static void node_take_break(struct node *n, const struct record *r)
 static void node_renew_head(struct node *n, const struct record *r)
 {
     struct tidings_str id = tidings_str(entity_name(r->index));
-    const struct entity_version *head = heads_find(&n->heads, id);
+    const struct entity_version *head = latest_find(&n->heads, id);
     if (!head || n->world->fault == FAULT_HEADS_KEPT) {
         return;
     }
@@ -86,11 +86,11 @@ static void node_renew_head(struct node *n, const struct record *r)
         return; /* it was read since, and is newer than this */
     }
     if (world_random(n->world, 2) == 0) { /* without its value */
-        heads_drop(&n->heads, id);
+        latest_drop(&n->heads, id);
         return;
     }
     const struct entity_version v = record_version(r);
-    heads_put(&n->heads, &v);
+    latest_put(&n->heads, &v);
 }
 
 void node_take(struct node *n, const struct record *r)
@@ -109,8 +109,8 @@ void node_take(struct node *n, const struct record *r)
         }
         break;
     case RECORD_RUN:
-        runs_add(n->runs, r->epoch, r->last);
-        n->must_reopen = n->must_reopen || (r->epoch == n->epoch && r->last != RUN_LIVES);
+        incarnations_add(n->incarnations, r->epoch, r->last);
+        n->must_reopen = n->must_reopen || (r->epoch == n->epoch && r->last != INCARNATION_LIVES);
         break;
     case RECORD_BREAK:
         node_take_break(n, r);
@@ -126,7 +126,7 @@ void node_take(struct node *n, const struct record *r)
     case RECORD_SESSION_STATE:
         return;
     }
-    runs_follow(n->runs, r->position, record_is_durable(r));
+    incarnations_follow(n->incarnations, r->position, record_is_durable(r));
 }
 
 /* In its place among what is followed, when what comes next has that position. */
@@ -138,7 +138,7 @@ static void node_miss(struct node *n, uint64_t next, uint64_t *missed)
     world_say(n->world, "node %u misses announcements up to %llu", n->index,
               (unsigned long long)*missed);
     node_tell_everything(n, *missed);
-    runs_follow(n->runs, *missed, false);
+    incarnations_follow(n->incarnations, *missed, false);
     *missed = 0;
 }
 
@@ -147,7 +147,7 @@ static void node_miss(struct node *n, uint64_t next, uint64_t *missed)
 void node_read_page(struct node *n, struct page_rows *ret)
 {
     const struct engine *e = node_store(n);
-    size_t first = engine_find(e, runs_followed(n->runs)), end = e->count;
+    size_t first = engine_find(e, incarnations_followed(n->incarnations)), end = e->count;
     if (n->world->fault == FAULT_TWO_READS && end > first) {
         end = first + world_random(n->world, end - first);
     }
@@ -172,7 +172,8 @@ static void node_ask_for_page(struct node *n, struct page_rows *ret)
 {
     bool is_any = n->world->fault == FAULT_PAGE_KEPT;
     if (node_has_lock(n)) {
-        bool is_next = n->has_next && (is_any || n->next_after == runs_followed(n->runs));
+        bool is_next =
+            n->has_next && (is_any || n->next_after == incarnations_followed(n->incarnations));
         if (is_next) { /* it came with the lock */
             *ret = n->next;
             n->has_next = false;
@@ -195,7 +196,7 @@ static int node_follow_page(struct node *n)
     struct world *w = n->world;
     struct page_rows rows;
     node_ask_for_page(n, &rows);
-    uint64_t missed = n->known_floor > runs_followed(n->runs) ? n->known_floor : 0;
+    uint64_t missed = n->known_floor > incarnations_followed(n->incarnations) ? n->known_floor : 0;
     if (missed > 0 && w->fault == FAULT_MISS_NO_PLACE) {
         if (n->missed != missed) {
             node_tell_everything(n, 0);
@@ -214,7 +215,7 @@ static int node_follow_page(struct node *n)
         return 1;
     }
     node_miss(n, UINT64_MAX, &missed);
-    runs_follow(n->runs, n->known, false); /* rows said what was durable */
+    incarnations_follow(n->incarnations, n->known, false); /* rows said what was durable */
     return 0;
 }
 
@@ -225,7 +226,7 @@ bool node_follow(struct node *n)
     if (!n->is_connected || n->boot != e->boots || e->is_down || n->is_unlocked) {
         return false;
     }
-    if (node_has_lock(n) && n->known <= runs_followed(n->runs)) {
+    if (node_has_lock(n) && n->known <= incarnations_followed(n->incarnations)) {
         return true;
     }
     if (!node_has_lock(n) && node_follow_heard(n)) {

@@ -41,7 +41,7 @@ static void node_ask(struct node *n)
         const struct owner before = n->owner;
         owner_answered(&n->owner, n->is_given, n->left_ms,
                        w->fault == FAULT_LEASE_ANSWER ? clock : n->asked_ms, clock);
-        if (w->fault == FAULT_OWNER_GOES_ON && n->owner.stage == OWNER_ARMING &&
+        if (w->fault == FAULT_OWNER_GOES_ON && n->owner.stage == OWNER_STARTING &&
             before.stage == OWNER_OWNING) {
             n->owner.stage = before.stage;
             n->owner.term = before.term;
@@ -65,9 +65,9 @@ static void node_watch(struct node *n)
         n->watch_term = term;
         n->watch_at_ms = w->now_ms + world_random(w, world_chance(w, 4) ? 2000 : 50);
         if (w->fault == FAULT_OWNER_EARLY) {
-            owner_armed(&n->owner, term, clock);
+            owner_started(&n->owner, term, clock);
         }
-    } else if (n->owner.stage == OWNER_ARMING && w->now_ms >= n->watch_at_ms &&
+    } else if (n->owner.stage == OWNER_STARTING && w->now_ms >= n->watch_at_ms &&
                world_chance(w, 8)) {
         owner_give_up(&n->owner, term, clock);
         if (node_is_well(n) && e->lease_holder == n->index) { /* it is released, or ends */
@@ -77,9 +77,9 @@ static void node_watch(struct node *n)
         world_say(w, "node %u cannot watch", n->index);
     } else if (w->now_ms >= n->watch_at_ms && !n->is_watching) {
         n->is_watching = true;
-        owner_armed(&n->owner, term, clock);
-    } else if (n->owner.stage == OWNER_ARMING && n->is_watching) { /* all along */
-        owner_armed(&n->owner, term, clock);
+        owner_started(&n->owner, term, clock);
+    } else if (n->owner.stage == OWNER_STARTING && n->is_watching) { /* all along */
+        owner_started(&n->owner, term, clock);
     }
     if (n->owner.stage == OWNER_ENTERING && w->fault == FAULT_OWNER_SILENT) {
         w->oracle.owner = n->index; /* so that it is caught by what clients know */

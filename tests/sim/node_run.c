@@ -42,9 +42,9 @@ void node_read_runs(struct node *n)
     for (size_t i = 0; i < e->count; i++) {
         const struct record *r = &e->log[i];
         if (r->kind == RECORD_RUN) {
-            runs_add(n->runs, r->epoch, r->last);
+            incarnations_add(n->incarnations, r->epoch, r->last);
         } else if (r->kind == RECORD_BREAK) {
-            runs_add_break(n->runs, &r->broken);
+            incarnations_add_loss(n->incarnations, &r->broken);
         }
     }
 }
@@ -55,12 +55,13 @@ void node_judge(struct node *n)
     struct engine *e = node_store(n);
     struct world *w = n->world;
     struct store_state state;
-    struct run_break b = {0};
+    struct data_loss b = {0};
     if (w->fault == FAULT_NO_JUDGE) {
         return;
     }
     engine_state(e, &state);
-    enum store_verdict verdict = runs_judge(n->runs, &state, world_random(w, UINT64_MAX), &b);
+    enum store_verdict verdict =
+        incarnations_check(n->incarnations, &state, world_random(w, UINT64_MAX), &b);
     if (verdict == STORE_OTHER) {
         world_fail(w, "node %u takes the store for another cluster's", n->index);
     }
@@ -73,7 +74,7 @@ void node_judge(struct node *n)
     world_say(w, "node %u writes down a break (%d%s): %llu .. %llu", n->index, (int)verdict,
               b.is_lossy ? ", lossy" : "", (unsigned long long)b.kept, (unsigned long long)b.began);
     oracle_broke(w, verdict);
-    w->counts->breaks++;
+    w->counts->data_losses++;
     engine_add(e, &(struct record){.kind = RECORD_BREAK,
                                    .position = b.began,
                                    .broken = b,
@@ -81,7 +82,7 @@ void node_judge(struct node *n)
                                    .server = e->server,
                                    .at_ms = engine_now(e)});
     engine_commit(e, true);
-    e->has_mark = true;
+    e->has_crash_mark = true;
     (void)engine_lock(e, n->index);
 }
 
@@ -92,7 +93,7 @@ static bool run_is_open(const struct engine *e, size_t at)
             return false;
         }
     }
-    return e->log[at].last == RUN_LIVES;
+    return e->log[at].last == INCARNATION_LIVES;
 }
 
 /* Runs of nodes that do not live any more have come so far. */
@@ -126,8 +127,9 @@ static void node_rebuild(struct node *n)
     }
     node_read_runs(n);
     /* Of before a break the announcements are gone: nobody could tell who comes from there. */
-    uint64_t broken = n->world->fault == FAULT_CRASH_FORGOTTEN ? 0 : runs_broken(n->runs);
-    n->log->ops->lost(n->log, broken > e->announced_floor ? broken : e->announced_floor);
+    uint64_t broken =
+        n->world->fault == FAULT_CRASH_FORGOTTEN ? 0 : incarnations_newest_loss(n->incarnations);
+    n->log->ops->note_gap(n->log, broken > e->announced_floor ? broken : e->announced_floor);
 }
 
 static void node_begin_run(struct node *n)
@@ -140,12 +142,14 @@ static void node_begin_run(struct node *n)
     uint64_t first = n->losses_seq = engine_next(e);
     n->log = changelog_memory_create_at(&limits, first, NULL);
     n->epoch = n->log->ops->epoch(n->log);
-    if (runs_create(CLUSTER_ID, n->epoch, first, &n->runs, NULL) < 0 ||
-        !cursor_marks_init(&n->marks, first)) {
+    if (incarnations_create(CLUSTER_ID, n->epoch, first, &n->incarnations, NULL) < 0 ||
+        !position_map_init(&n->marks, first)) {
         abort();
     }
-    engine_add(e, &(struct record){
-                      .kind = RECORD_RUN, .epoch = n->epoch, .last = RUN_LIVES, .index = n->index});
+    engine_add(e, &(struct record){.kind = RECORD_RUN,
+                                   .epoch = n->epoch,
+                                   .last = INCARNATION_LIVES,
+                                   .index = n->index});
     engine_commit(e, true);
     node_rebuild(n);
     n->rows = sim_rows_create(n);
@@ -162,8 +166,10 @@ static void node_begin_run(struct node *n)
 void node_reopen(struct node *n)
 {
     struct engine *e = node_store(n);
-    engine_add(e, &(struct record){
-                      .kind = RECORD_RUN, .epoch = n->epoch, .last = RUN_LIVES, .index = n->index});
+    engine_add(e, &(struct record){.kind = RECORD_RUN,
+                                   .epoch = n->epoch,
+                                   .last = INCARNATION_LIVES,
+                                   .index = n->index});
     n->must_reopen = false;
     world_say(n->world, "node %u lives", n->index);
 }
@@ -173,7 +179,7 @@ static bool is_ended(const struct node *n)
     const struct engine *e = node_store(n);
     for (size_t i = e->count; i-- > 0;) {
         if (e->log[i].kind == RECORD_RUN && e->log[i].epoch == n->epoch) {
-            return e->log[i].last != RUN_LIVES;
+            return e->log[i].last != INCARNATION_LIVES;
         }
     }
     return true; /* lost */
@@ -193,7 +199,7 @@ void node_connect(struct node *n)
     (void)engine_lock(e, n->index);
     e->lives_until[n->index] = engine_now(e) + LIVES_MS;
     node_judge(n);
-    if (!n->runs) {
+    if (!n->incarnations) {
         node_begin_run(n);
         return;
     }
@@ -213,13 +219,13 @@ void node_kill(struct node *n)
     }
     node_lose_connection(n);
     entities_close(n->entities);
-    runs_destroy(n->runs);
+    incarnations_destroy(n->incarnations);
     if (n->log) {
         n->log->ops->destroy(n->log);
     }
-    cursor_marks_deinit(&n->marks);
-    heads_clear(&n->heads);
-    heard_clear(&n->heard);
+    position_map_deinit(&n->marks);
+    latest_clear(&n->heads);
+    notifications_clear(&n->notifications);
     free(n->own);
     free(n->pending);
     struct node fresh = {.world = w, .index = n->index, .rate = n->rate, .wall_ms = n->wall_ms};

@@ -428,10 +428,10 @@ static void end_cursors(struct world *w)
 {
     for (unsigned i = 0; i < NODES * NODES; i++) {
         struct node *at = &w->nodes[i / NODES], *of = &w->nodes[i % NODES];
-        uint64_t position = runs_followed(of->runs), number = 0;
+        uint64_t position = incarnations_followed(of->incarnations), number = 0;
         for (unsigned kind = 0; kind < KINDS; kind++) {
-            if (runs_resume(at->runs, of->epoch, position, kind == DURABLE, &number) ==
-                RUNS_REFUSED) {
+            if (incarnations_resume(at->incarnations, of->epoch, position, kind == DURABLE,
+                                    &number) == INCARNATIONS_REFUSED) {
                 world_fail(w, "resumable: node %u refuses the newest cursor of node %u", at->index,
                            of->index);
             }

@@ -251,7 +251,8 @@ static void world_come_to_rest(struct world *w)
         for (unsigned i = 0; i < NODES; i++) {
             const struct node *n = &w->nodes[i];
             is_at_rest = is_at_rest && node_is_well(n) && !n->has_batch && n->job_count == 0 &&
-                         runs_followed(n->runs) >= w->engine.counter && !node_wants_batch(n);
+                         incarnations_followed(n->incarnations) >= w->engine.counter &&
+                         !node_wants_batch(n);
             owners += n->owner.stage == OWNER_OWNING;
         }
         is_at_rest = is_at_rest && owners == 1;
@@ -375,16 +376,17 @@ static void print_counts(const struct counts *c)
     const struct {
         const char *name;
         uint64_t count;
-    } rows[] = {{"steps", c->steps},         {"commits", c->commits},     {"crashes", c->crashes},
-                {"failovers", c->failovers}, {"copies", c->copies},       {"breaks", c->breaks},
-                {"kills", c->kills},         {"stops", c->stops},         {"cuts", c->cuts},
-                {"unknown", c->unknown},     {"conflicts", c->conflicts}, {"repeated", c->repeated},
-                {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
-                {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
-                {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
-                {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard},
-                {"unlocked", c->unlocked},   {"overtaken", c->overtaken}, {"orphans", c->orphans},
-                {"heard", c->heard}};
+    } rows[] = {
+        {"steps", c->steps},         {"commits", c->commits},     {"crashes", c->crashes},
+        {"failovers", c->failovers}, {"copies", c->copies},       {"breaks", c->data_losses},
+        {"kills", c->kills},         {"stops", c->stops},         {"cuts", c->cuts},
+        {"unknown", c->unknown},     {"conflicts", c->conflicts}, {"repeated", c->repeated},
+        {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
+        {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
+        {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
+        {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard},
+        {"unlocked", c->unlocked},   {"overtaken", c->overtaken}, {"orphans", c->orphans},
+        {"heard", c->notifications}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("%s=%llu ", rows[i].name, (unsigned long long)rows[i].count);
     }

@@ -131,7 +131,7 @@ struct record {
     char key[24], digest[ENTITY_DIGEST_TEXT], text[96];
     /* a run, a break, a lease, a session */
     uint64_t epoch, last, server;
-    struct run_break broken;
+    struct data_loss broken;
     int64_t at_ms;
     struct session_state session;
 };
@@ -159,7 +159,7 @@ struct engine {
     size_t flushed, replicated;
     uint64_t commits, server, servers;
     unsigned boots;
-    bool is_down, is_synchronous, has_mark;
+    bool is_down, is_synchronous, has_crash_mark;
     unsigned lag;     /* of the standby */
     int64_t clock_ms; /* ahead of the world's */
     uint64_t up_at_ms;
@@ -177,9 +177,9 @@ struct engine {
     /* what the log says */
     uint64_t counter, recorded;
     uint64_t entity_position[ENTITIES];
-    struct run_break breaks[RUNS_BREAKS_MAX];
+    struct data_loss data_losses[INCARNATIONS_LOSSES_MAX];
     int64_t lossy_ms; /* when the newest lossy break was written */
-    size_t break_count;
+    size_t data_loss_count;
     unsigned lease_holder;
     int64_t lease_until;
     struct session_state sessions[CLIENTS];
@@ -250,8 +250,8 @@ struct node {
     struct store *rows;
     struct entities *entities;
     struct changelog *log;
-    struct runs *runs;
-    struct cursor_marks marks;
+    struct incarnations *incarnations;
+    struct position_map marks;
     uint64_t epoch;
     size_t losses; /* of which it knows, since that number */
     uint64_t losses_seq;
@@ -272,17 +272,17 @@ struct node {
     bool is_overtaken; /* others committed meanwhile */
     bool is_in_doubt;  /* it may have been committed, when the store is not at `doubted` any more */
     bool must_lock;
-    struct heads heads; /* newest versions, as far as followed */
+    struct latest_versions heads; /* newest versions, as far as followed */
     /* following */
     struct notification inbox[INBOX];
     size_t inbox_count;
     bool is_woken;
-    struct heard heard;            /* has arrived */
-    struct row_notice_place place; /* where it is connected */
-    uint64_t notified;             /* what others are said to have come to */
-    uint64_t known, known_floor;   /* where the store was when it was asked */
-    struct page_rows next;         /* came with the lock … */
-    uint64_t next_after;           /* … after this position */
+    struct notifications notifications; /* has arrived */
+    struct notify_payload_scope place;  /* where it is connected */
+    uint64_t notified;                  /* what others are said to have come to */
+    uint64_t known, known_floor;        /* where the store was when it was asked */
+    struct page_rows next;              /* came with the lock … */
+    uint64_t next_after;                /* … after this position */
     bool has_next, reads_ahead;
     uint64_t missed; /* FAULT_MISS_NO_PLACE: that was told */
     /* the mount that one of them owns */
@@ -321,11 +321,11 @@ bool node_follow(struct node *n);
 void node_read_page(struct node *n, struct page_rows *ret);
 void node_read_state(struct node *n);
 void node_take(struct node *n, const struct record *r);
-/* notice.c: something is on its way to it; what has arrived; is that all there is to follow? */
+/* payload.c: something is on its way to it; what has arrived; is that all there is to follow? */
 void node_notify(struct node *n, const struct notification *said);
 void node_hear(struct node *n);
 bool node_follow_heard(struct node *n);
-struct row_notice_place engine_place(const struct engine *e);
+struct notify_payload_scope engine_place(const struct engine *e);
 void engine_notify(struct engine *e, const struct record *records, size_t count);
 /* Somebody says to it again what was said last. */
 void engine_replay(struct engine *e, struct node *n);
@@ -474,9 +474,9 @@ void oracle_end(struct world *w);
 /* ---- the world ------------------------------------------------------------------------------- */
 
 struct counts {
-    uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
+    uint64_t steps, commits, crashes, failovers, copies, data_losses, kills, stops, cuts, unknown,
         conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
-        entered, dropped, unheard, unlocked, overtaken, orphans, heard;
+        entered, dropped, unheard, unlocked, overtaken, orphans, notifications;
 };
 
 struct world {
@@ -490,7 +490,7 @@ struct world {
     bool is_deaf;               /* the store knows no notifications: nodes ask every so often */
     unsigned restless;          /* of the outside world: one change in so many steps */
     uint64_t tags;
-    struct seal_key notice_key;
+    struct seal_key payload_key;
     uint64_t outside; /* the version of what the mount shows */
     struct engine engine;
     struct node nodes[NODES];

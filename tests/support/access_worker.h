@@ -16,7 +16,7 @@
 struct access_worker {
     struct loop *loop;
     struct quotas *quotas;
-    struct allowances *allowances;
+    struct client_accounts *client_accounts;
     struct principals principals;
     struct limit_counters counters;
 };

@@ -3,7 +3,7 @@
  * A client on a thread of its own, for tests whose own thread steps a server: one request of the
  * modern era to a port of loopback, on a connection of its own.
  *
- *     struct asking a;
+ *     struct client_requests a;
  *     asking_begin(&a, port, "resources/read", "app:///a");
  *     step until a.done polls readable (asking_step does that)
  *     assert_non_null(strstr(asking_end(&a), "…"));

@@ -216,7 +216,7 @@ static void begin(struct model *m, int slot)
     put_uri(text, slot);
     h->sub = tidings_client_subscribe(m->client, text, &on, NULL);
     assert_non_null(h->sub);
-    if (watch_of(h->sub)->is_judged) { /* it is watched already: nobody will say so */
+    if (watch_of(h->sub)->is_decided) { /* it is watched already: nobody will say so */
         h->is_accepted = true;
         look(h, slot);
     }
@@ -276,7 +276,7 @@ static bool is_at_rest(const struct model *m)
     const struct tidings_client *c = m->client;
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        if (!w->is_judged || w->comparison_reason != COMPARISON_NONE) {
+        if (!w->is_decided || w->comparison_reason != COMPARISON_NONE) {
             return false;
         }
     }

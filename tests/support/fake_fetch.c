@@ -212,7 +212,7 @@ int __wrap_fetch_create(struct loop *loop, size_t max_bytes, struct fetch **ret,
     list_init(&f->transfers);
     *ret = f;
     return loop_poll_init(&f->poll, loop, fd, step, f, err) == 0
-               ? loop_poll_want(&f->poll, LOOP_READ)
+               ? loop_poll_set_events(&f->poll, LOOP_READ)
                : TIDINGS_E_IO;
 }
 

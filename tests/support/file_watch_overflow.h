@@ -19,28 +19,28 @@
 #include "support/file_fixture.h"
 
 struct hold {
-    struct letter letter;
+    struct thread_message message;
     sem_t is_held, go;
     int limit; /* of the queue */
 };
 
-static inline void hold_deliver(struct letter *letter, void *owner)
+static inline void hold_deliver(struct thread_message *message, void *owner)
 {
-    struct hold *h = list_entry(letter, struct hold, letter);
+    struct hold *h = list_entry(message, struct hold, message);
     (void)owner;
     sem_post(&h->is_held);
     sem_wait(&h->go);
 }
 
-static inline void hold_drop(struct letter *letter)
+static inline void hold_drop(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
 /* Skips the test if overflowing the queue would take too many events. */
 static inline void hold_begin(struct hold *h, const struct fixture *f)
 {
-    *h = (struct hold){.letter = {.deliver = hold_deliver, .drop = hold_drop}};
+    *h = (struct hold){.message = {.deliver = hold_deliver, .drop = hold_drop}};
     FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "r");
     assert_non_null(file);
     assert_int_equal(fscanf(file, "%d", &h->limit), 1);
@@ -48,10 +48,10 @@ static inline void hold_begin(struct hold *h, const struct fixture *f)
     if (h->limit > 100000) {
         skip();
     }
-    list_init(&h->letter.link);
+    list_init(&h->message.link);
     sem_init(&h->is_held, 0, 0);
     sem_init(&h->go, 0, 0);
-    mailbox_send(provider_file_mailbox(host_provider(f->host)), &h->letter);
+    mailbox_send(provider_file_mailbox(host_provider(f->host)), &h->message);
     sem_wait(&h->is_held);
 }
 

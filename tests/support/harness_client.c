@@ -577,5 +577,5 @@ bool cursor_covers(const char *text, const char *spelled)
     const char *cursor = json_at(text, "params|_meta|dev.tidings/cursor");
     struct log_cursor at = {0};
     assert_true(cursor && cursor_parse(tidings_str(cursor), &at));
-    return !cursor_has_lost(&at, cursor_order(tidings_str(spelled)));
+    return !cursor_has_gap(&at, cursor_order(tidings_str(spelled)));
 }

@@ -133,7 +133,7 @@ void harness_start_delivery(struct harness *b)
         shared_give(b->shared, worker);
         delivery_use_hub(worker, b->hub);
         assert_int_equal(worker_init(worker, &b->shared->seal, &err), 0);
-        principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
+        principals_init(worker->principals, worker->loop, worker->quotas, worker->client_accounts);
         requests_init(worker->requests);
         assert_true(calls_open(worker));
         assert_int_equal(delivery_init(worker, &err), 0);

@@ -155,7 +155,7 @@ void harness_end_windows(struct harness *b)
         while (all->count > 0) {
             struct window *w = windows_due(all, windows_next(all));
             assert_non_null(w);
-            subscriber_release_held(list_entry(w, struct subscription, window), lag_due_now());
+            subscriber_release_deferred(list_entry(w, struct subscription, window), lag_due_now());
         }
     }
     harness_run_until_idle(b);

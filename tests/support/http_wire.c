@@ -18,7 +18,7 @@
 
 #define QUIET_TURNS 4
 #define MAX_TURNS 10000
-#define HEARD_MAX (4u << 20)
+#define NOTIFICATIONS_MAX (4u << 20)
 
 const char wire_upgrade[] = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
                             "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -196,7 +196,7 @@ struct wire_client *wire_connect(struct wire *w, unsigned worker)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     struct wire_client *c = &w->clients[w->client_count++];
     *c = (struct wire_client){.wire = w, .fd = ends[1]};
-    buf_init(&c->heard, HEARD_MAX);
+    buf_init(&c->heard, NOTIFICATIONS_MAX);
     struct handover *h = handover_create(ends[0], NULL);
     assert_non_null(h);
     worker_inbox_send(http_worker_inbox(w->hw[worker]), h);
@@ -237,7 +237,7 @@ void wire_leave(struct wire_client *c)
 
 const char *wire_heard(struct wire_client *c)
 {
-    static char text[HEARD_MAX];
+    static char text[NOTIFICATIONS_MAX];
     for (size_t i = 0; i < c->heard.len; i++) {
         text[i] = c->heard.ptr[i] ? c->heard.ptr[i] : ' ';
     }

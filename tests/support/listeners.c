@@ -38,19 +38,19 @@ void hearer_await(struct store *b)
     }
 }
 
-struct shared_heard hearer_heard(struct store *b)
+struct notification_counts hearer_heard(struct store *b)
 {
-    struct shared_heard h;
-    b->ops->heard(b, &h);
+    struct notification_counts h;
+    b->ops->notifications(b, &h);
     return h;
 }
 
-void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned asked,
-                    unsigned refused, const struct shared_heard *before)
+void hearer_follows(struct store *b, const char *lines, unsigned applied, unsigned asked,
+                    unsigned refused, const struct notification_counts *before)
 {
     assert_string_equal(store_followed(b, true), lines);
-    struct shared_heard now = hearer_heard(b);
-    assert_int_equal(now.told - before->told, told);
+    struct notification_counts now = hearer_heard(b);
+    assert_int_equal(now.applied - before->applied, applied);
     assert_int_equal(now.asked - before->asked, asked);
     assert_int_equal(now.refused - before->refused, refused);
 }

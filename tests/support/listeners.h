@@ -16,10 +16,10 @@ struct store *hearer_open(const char *url);
 int hearer_take(struct store *b);
 /* Until there is. */
 void hearer_await(struct store *b);
-struct shared_heard hearer_heard(struct store *b);
+struct notification_counts hearer_heard(struct store *b);
 /* It follows exactly that, by so many notices, questions, and refusals. */
 void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned asked,
-                    unsigned refused, const struct shared_heard *before);
+                    unsigned refused, const struct notification_counts *before);
 
 struct stranger {
     struct postgres *db;

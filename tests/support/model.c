@@ -169,7 +169,7 @@ void model_take_cursor(struct model_client *c, const char *cursor, const struct 
     for (unsigned n = 0; n < MODEL_SUBS * MODEL_URIS && epoch == truth.epoch; n++) {
         const struct model_sub *s = &c->subs[n / MODEL_URIS];
         uint64_t changed = unknown(s, n % MODEL_URIS, u->seq);
-        bool covers = !cursor_has_lost(&at, cursor_order(tidings_str(s->pattern->spelled)));
+        bool covers = !cursor_has_gap(&at, cursor_order(tidings_str(s->pattern->spelled)));
         if (covers && changed > 0 && changed <= seq) {
             fail_msg("seed %u: cursor %llu, but for '%s' %s changed at %llu, in %s", truth.seed,
                      (unsigned long long)seq, s->pattern->spelled, model_uri(n % MODEL_URIS),

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "store/change.h"
 #include "support/fail_alloc_hold.h"
 
@@ -285,7 +285,7 @@ void nodes_stop(struct nodes *all)
 static void tell_moved(struct node *n)
 {
     while (n->moved_count > 0 && !n->is_deaf) {
-        session_moved(n->b.worker[0], tidings_str(n->moved[--n->moved_count]));
+        session_migrated(n->b.worker[0], tidings_str(n->moved[--n->moved_count]));
     }
 }
 
@@ -312,8 +312,8 @@ void nodes_update(struct nodes *all, const char *uri)
             n->missed_from = len == 0 ? all->position : n->missed_from;
             n->missed[len] = uri[strlen(uri) - 1];
         } else {
-            assert_int_equal(hub_announce_kept(n->b.hub, &change, all->position, NULL), 0);
-            hub_announce_reached(n->b.hub, all->position);
+            assert_int_equal(hub_announce_durable(n->b.hub, &change, all->position, NULL), 0);
+            hub_announce_applied(n->b.hub, all->position);
         }
     }
     nodes_run_until_idle(all);
@@ -327,10 +327,10 @@ void nodes_catch_up(struct nodes *all, size_t node)
     for (size_t i = 0; n->missed[i]; i++) {
         struct tidings_change change = {.uri = tidings_str(text_of("kept://x/%c", n->missed[i])),
                                         .kind = TIDINGS_CHANGE_UPDATED};
-        assert_int_equal(hub_announce_kept(n->b.hub, &change, n->missed_from + i, NULL), 0);
-        hub_announce_reached(n->b.hub, n->missed_from + i);
+        assert_int_equal(hub_announce_durable(n->b.hub, &change, n->missed_from + i, NULL), 0);
+        hub_announce_applied(n->b.hub, n->missed_from + i);
     }
-    hub_announce_reached(n->b.hub, all->position);
+    hub_announce_applied(n->b.hub, all->position);
     memset(n->missed, 0, sizeof(n->missed));
     n->is_behind = false;
     nodes_run_until_idle(all);
@@ -346,7 +346,7 @@ void nodes_tick(struct nodes *all, size_t node)
 void nodes_forget_losses(struct nodes *all)
 {
     for (size_t i = 0; i < NODES; i++) {
-        struct session_movers *movers = all->at[i].b.worker[0]->sessions->movers;
+        struct session_migrations *movers = all->at[i].b.worker[0]->sessions->movers;
         memset(movers->lost, 0, sizeof(movers->lost));
     }
 }
@@ -384,7 +384,7 @@ void nodes_bring_stream(struct nodes *all, size_t node, struct harness_session *
     struct harness *b = &all->at[node].b;
     struct client *c = client_http(b);
     struct refusal why;
-    const struct session_asked asked = {
+    const struct session_lookup asked = {
         .id = tidings_str(s->id),
         .is_stream = last_event_id != NULL,
         .last_event_id = last_event_id ? tidings_str(last_event_id) : STR_EMPTY,

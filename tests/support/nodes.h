@@ -16,7 +16,7 @@
 #ifndef SUPPORT_NODES_H
 #define SUPPORT_NODES_H
 
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_subs.h"

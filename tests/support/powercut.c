@@ -40,7 +40,7 @@ struct file {
 static sqlite3_vfs *real_vfs;
 static sqlite3_vfs own_vfs;
 static struct image *victims;
-static unsigned until_cut; /* 0: not armed */
+static unsigned until_cut; /* 0: not watched */
 static bool is_off;
 static uint64_t seed;
 

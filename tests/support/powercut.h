@@ -17,7 +17,7 @@
 void powercut_install(uint64_t seed);
 void powercut_arm(unsigned operations);
 bool powercut_is_off(void); /* has the power gone? */
-/* Close the database first. Power is back, nothing is armed. */
+/* Close the database first. Power is back, nothing is watched. */
 void powercut_restore(void);
 
 #endif

@@ -70,7 +70,7 @@ void host_hide(const char *prefix);
 /* What the last failure was explained with; "" when none was. */
 const char *host_explained(void);
 
-/* Arm, and wait until armed; the code. */
+/* Arm, and wait until watched; the code. */
 int host_watch(struct host *h, const char *uri);
 void host_unwatch(struct host *h, const char *uri);
 

@@ -155,7 +155,7 @@ static int node_commit(struct store *store, struct tidings_error *err)
         list_remove(&e->link);
         e->by = loses ? NULL : n;
         list_append(&n->db->log, &e->link);
-        if (e->change.kind == KEPT_PUBLISHED) {
+        if (e->change.kind == LOG_ENTRY_PUBLISHED) {
             apply_published(n->db, e);
         }
     }
@@ -181,15 +181,15 @@ static int node_put(struct store *store, const struct entity_version *v, bool in
     if (rc < 0) {
         return rc;
     }
-    struct kept_change c = {.kind = KEPT_ENTITY,
-                            .version = *v,
-                            .created = v->created,
-                            .old_type_version = v->old_type_version};
+    struct log_entry c = {.kind = LOG_ENTRY_ENTITY,
+                          .version = *v,
+                          .created = v->created,
+                          .old_type_version = v->old_type_version};
     c.version.value = c.version.previous = c.version.old_type_version = STR_EMPTY;
     c.version.to = TIMELINE_FOREVER;
     if (v->old_type_version.len > 0) {
-        struct kept_change moved = c;
-        moved.kind = KEPT_MOVED;
+        struct log_entry moved = c;
+        moved.kind = LOG_ENTRY_MOVED;
         moved.created = false;
         (void)shared_memory_add(n, moved);
     }
@@ -260,7 +260,7 @@ static int node_put_type(struct store *store, const struct entity_type_row *row,
     int rc = shared_memory_enter(n, err);
     rc = rc == 0 ? n->db->entities->ops->put_type(n->db->entities, row, err) : rc;
     if (rc == 0) {
-        (void)shared_memory_add(n, (struct kept_change){.kind = KEPT_TYPES});
+        (void)shared_memory_add(n, (struct log_entry){.kind = LOG_ENTRY_TYPES});
     }
     return rc;
 }
@@ -456,7 +456,7 @@ void shared_memory_break(struct shared_memory *db, uint64_t position)
         }
     }
     db->broken_at = ++db->last;
-    struct kept_change broken = {.kind = KEPT_BROKEN, .position = db->last};
+    struct log_entry broken = {.kind = LOG_ENTRY_DATA_LOSS, .position = db->last};
     struct entry *e = shared_memory_entry(&broken);
     list_append(&db->log, &e->link);
     for (size_t i = 0; i < NODES_MAX; i++) {

@@ -18,7 +18,7 @@ struct shared_memory;
 struct shared_memory *shared_memory_create(void);
 /* After all nodes were destroyed. */
 void shared_memory_destroy(struct shared_memory *db);
-/* A node: what keeper_open takes. */
+/* A node: what commit_thread_open takes. */
 struct store *shared_memory_connect(struct shared_memory *db);
 
 /* The newest position. */

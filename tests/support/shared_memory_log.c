@@ -35,7 +35,7 @@ static void keep_row(struct arena *arena, struct published_row *r)
     }
 }
 
-struct entry *shared_memory_entry(const struct kept_change *change)
+struct entry *shared_memory_entry(const struct log_entry *change)
 {
     struct entry *e = mem_zalloc(sizeof(*e));
     assert(e);
@@ -75,7 +75,7 @@ void shared_memory_free_entries(struct list *entries)
     }
 }
 
-uint64_t shared_memory_add(struct node *n, struct kept_change change)
+uint64_t shared_memory_add(struct node *n, struct log_entry change)
 {
     struct shared_memory *db = n->db;
     change.position = ++db->last;
@@ -107,8 +107,8 @@ int shared_memory_publish(struct store *store, const struct published_row *row,
     if (rc < 0) {
         return rc;
     }
-    *ret_position = shared_memory_add(n, (struct kept_change){
-                                             .kind = KEPT_PUBLISHED,
+    *ret_position = shared_memory_add(n, (struct log_entry){
+                                             .kind = LOG_ENTRY_PUBLISHED,
                                              .uri = row->about.uri,
                                              .etag = row->about.etag,
                                              .metadata = row->metadata,
@@ -129,8 +129,8 @@ int shared_memory_unpublish(struct store *store, const struct published_row *gon
     if (rc < 0) {
         return rc;
     }
-    *ret_position = shared_memory_add(n, (struct kept_change){
-                                             .kind = KEPT_PUBLISHED,
+    *ret_position = shared_memory_add(n, (struct log_entry){
+                                             .kind = LOG_ENTRY_PUBLISHED,
                                              .uri = gone->about.uri,
                                              .metadata = gone->metadata,
                                              .removed = true,
@@ -155,11 +155,11 @@ int shared_memory_each_published(struct store *store, published_row_fn fn, void 
 
 static bool is_row(const struct entry *e)
 {
-    return e->change.kind <= KEPT_FILE || kept_is_announced(e->change.kind);
+    return e->change.kind <= LOG_ENTRY_FILE || log_entry_is_announced(e->change.kind);
 }
 
-int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor,
-                              kept_change_fn fn, void *user, struct tidings_error *err)
+int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
+                              void *user, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
     int rc = shared_memory_enter(n, err);
@@ -224,7 +224,7 @@ static uint64_t log_next(struct changelog *log)
 }
 static void log_lost(struct changelog *log, uint64_t seq)
 {
-    INNER(log)->ops->lost(INNER(log), seq);
+    INNER(log)->ops->note_gap(INNER(log), seq);
 }
 static size_t log_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
                        void *user)
@@ -289,7 +289,7 @@ static const struct changelog_ops log_ops = {
     .floor = log_floor,
     .next = log_next,
     .append = log_append,
-    .lost = log_lost,
+    .note_gap = log_lost,
     .each = log_each,
     .count = log_count,
     .bytes = log_bytes,
@@ -311,7 +311,7 @@ int shared_memory_create_changelog(struct store *store, const struct changelog_l
     l->db = n->db;
     pthread_mutex_init(&l->lock, NULL);
     n->db->runs[n->db->run_count++] = (struct run){log_epoch(&l->base), n->db->last};
-    (void)shared_memory_add(n, (struct kept_change){.kind = KEPT_RUN});
+    (void)shared_memory_add(n, (struct log_entry){.kind = LOG_ENTRY_INCARNATION});
     shared_memory_wake_others(n);
     *ret = &l->base;
     return shared_memory_leave(n, 0);
@@ -319,7 +319,7 @@ int shared_memory_create_changelog(struct store *store, const struct changelog_l
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-int shared_memory_follow(struct store *store, kept_change_fn fn, void *user,
+int shared_memory_follow(struct store *store, log_entry_fn fn, void *user,
                          struct tidings_error *err)
 {
     struct node *n = shared_memory_node(store);
@@ -359,7 +359,7 @@ uint64_t shared_memory_followed(struct store *store)
     return followed;
 }
 
-int shared_memory_announce(struct store *store, enum kept_kind kind,
+int shared_memory_announce(struct store *store, enum log_entry_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err)
 {
@@ -367,7 +367,7 @@ int shared_memory_announce(struct store *store, enum kept_kind kind,
     int rc = shared_memory_enter(n, err);
     if (rc == 0) {
         *ret_position = shared_memory_add(
-            n, (struct kept_change){.kind = kind, .uri = change->uri, .announced = change});
+            n, (struct log_entry){.kind = kind, .uri = change->uri, .announced = change});
     }
     return rc;
 }

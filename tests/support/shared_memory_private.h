@@ -17,11 +17,11 @@
 /* A committed change, or one of the open batch. */
 struct entry {
     struct list link;
-    struct kept_change change;
+    struct log_entry change;
     struct published_row row;
     struct tidings_change announced;
     struct node *by; /* NULL: everybody follows it */
-    uint64_t epoch;  /* KEPT_RUN */
+    uint64_t epoch;  /* LOG_ENTRY_INCARNATION */
     struct arena arena;
 };
 
@@ -71,11 +71,11 @@ bool shared_memory_begin_unlocked(struct store *store);
 bool shared_memory_must_run_again(struct store *store);
 
 /* shared_memory_log.c */
-struct entry *shared_memory_entry(const struct kept_change *change);
+struct entry *shared_memory_entry(const struct log_entry *change);
 void shared_memory_free_entry(struct entry *e);
 void shared_memory_free_entries(struct list *entries);
 /* The next position. */
-uint64_t shared_memory_add(struct node *n, struct kept_change change);
+uint64_t shared_memory_add(struct node *n, struct log_entry change);
 void shared_memory_wake_others(struct node *n);
 int shared_memory_publish(struct store *store, const struct published_row *row,
                           uint64_t *ret_position, struct tidings_error *err);
@@ -83,14 +83,14 @@ int shared_memory_unpublish(struct store *store, const struct published_row *gon
                             uint64_t *ret_position, struct tidings_error *err);
 int shared_memory_each_published(struct store *store, published_row_fn fn, void *user,
                                  struct tidings_error *err);
-int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor,
-                              kept_change_fn fn, void *user, struct tidings_error *err);
+int shared_memory_each_change(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
+                              void *user, struct tidings_error *err);
 int shared_memory_create_changelog(struct store *store, const struct changelog_limits *limits,
                                    struct changelog **ret, struct tidings_error *err);
-int shared_memory_follow(struct store *store, kept_change_fn fn, void *user,
+int shared_memory_follow(struct store *store, log_entry_fn fn, void *user,
                          struct tidings_error *err);
 uint64_t shared_memory_followed(struct store *store);
-int shared_memory_announce(struct store *store, enum kept_kind kind,
+int shared_memory_announce(struct store *store, enum log_entry_kind kind,
                            const struct tidings_change *change, uint64_t *ret_position,
                            struct tidings_error *err);
 

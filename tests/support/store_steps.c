@@ -66,7 +66,7 @@ static bool is_unsubscribable(const char *uri)
     return strstr(uri, "dark") != NULL;
 }
 
-static uint64_t announce_as(struct store *store, enum kept_kind kind, const char *uri)
+static uint64_t announce_as(struct store *store, enum log_entry_kind kind, const char *uri)
 {
     struct tidings_error err = {0};
     const struct tidings_change change = {.uri = tidings_str(uri),
@@ -82,12 +82,12 @@ static uint64_t announce_as(struct store *store, enum kept_kind kind, const char
 
 uint64_t store_announce(struct store *store, const char *uri)
 {
-    return announce_as(store, KEPT_ANNOUNCED, uri);
+    return announce_as(store, LOG_ENTRY_ANNOUNCED, uri);
 }
 
 uint64_t store_announce_mounted(struct store *store, const char *uri)
 {
-    return announce_as(store, KEPT_MOUNTED, uri);
+    return announce_as(store, LOG_ENTRY_MOUNTED, uri);
 }
 
 uint64_t store_put_alone(struct store *store, const char *id, int64_t from, const char *value)
@@ -137,7 +137,7 @@ long long store_value(struct store *store, const char *id)
 static struct buf lines;
 static bool has_positions;
 
-bool store_print(void *user, const struct kept_change *c)
+bool store_print(void *user, const struct log_entry *c)
 {
     static const char *const kinds[] = {"entity",    "moved",   "types", "published", "file",
                                         "announced", "session", "run",   "broken",    "mounted"};
@@ -156,7 +156,7 @@ bool store_print(void *user, const struct kept_change *c)
         buf_putf(out, " %.*s %.*s %lld", STR_ARG(c->announced->etag), STR_ARG(c->announced->origin),
                  (long long)c->announced->size);
     }
-    if (c->kind == KEPT_SESSION) {
+    if (c->kind == LOG_ENTRY_SESSION) {
         buf_putf(out, " at %.*s", STR_ARG(c->target));
     }
     if (c->announced ? c->announced->not_subscribable : c->not_subscribable) {

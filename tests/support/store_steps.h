@@ -17,7 +17,7 @@ void store_commit(struct store *store);
 void store_put(struct store *store, const char *id, int64_t from, const char *value);
 /* What is announced or published at a URI with "dark" in it is not subscribable. */
 uint64_t store_announce(struct store *store, const char *uri);
-uint64_t store_announce_mounted(struct store *store, const char *uri); /* KEPT_MOUNTED */
+uint64_t store_announce_mounted(struct store *store, const char *uri); /* LOG_ENTRY_MOUNTED */
 /* A batch of its own; the position. */
 uint64_t store_put_alone(struct store *store, const char *id, int64_t from, const char *value);
 uint64_t store_publish_alone(struct store *store, const char *uri, const char *content);
@@ -27,7 +27,7 @@ long long store_value(struct store *store, const char *id);
 
 /* "entity a@1=…" with `positions`: "3 entity a@1". The text lives until the next call. */
 const char *store_followed(struct store *store, bool positions);
-/* A kept_change_fn that appends such a line to a struct buf. */
-bool store_print(void *user, const struct kept_change *change);
+/* A log_entry_fn that appends such a line to a struct buf. */
+bool store_print(void *user, const struct log_entry *change);
 
 #endif

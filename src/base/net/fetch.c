@@ -199,10 +199,10 @@ struct fetch_transfer {
     bool is_secret;
     char *body; /* of a secret one: the library's own copy would stay */
     bool head_complete;
-    bool ended;   /* the library is done with it */
-    bool told;    /* … and on_change was called for it; a tunnel: for being connected */
-    bool handing; /* a callback is running */
-    bool closed;  /* … and closed it */
+    bool ended;    /* the library is done with it */
+    bool notified; /* … and on_change was called for it; a tunnel: for being connected */
+    bool handing;  /* a callback is running */
+    bool closed;   /* … and closed it */
     char reason[CURL_ERROR_SIZE];
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* Unix; empty: none */
 };
@@ -231,7 +231,7 @@ static void fetch_on_ready(struct loop_poll *poll, int events, void *user)
                (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0) | (is_error ? CURL_CSELECT_ERR : 0);
     fetch_act(s->fetch, poll->fd, what);
     if (is_error) {
-        (void)loop_poll_want(&s->poll, s->wanted); /* more bytes may come before the error */
+        (void)loop_poll_set_events(&s->poll, s->wanted); /* more bytes may come before the error */
     }
 }
 
@@ -266,7 +266,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *s
         return -1;
     }
     s->wanted = (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0);
-    return loop_poll_want(&s->poll, s->wanted) < 0 ? -1 : 0;
+    return loop_poll_set_events(&s->poll, s->wanted) < 0 ? -1 : 0;
 }
 
 static int fetch_set_timer(CURLM *multi, long ms, void *user)
@@ -485,7 +485,7 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     t->is_tunnel = request->is_tunnel;
     t->user = request->user;
     t->ended = true; /* until the library has it */
-    t->told = t->is_held = request->is_held;
+    t->notified = t->is_held = request->is_held;
     t->is_secret = request->is_secret;
     buf_init(&t->in, f->max_bytes);
     t->in.is_secret = t->is_secret;
@@ -552,7 +552,7 @@ int fetch_again(struct fetch_transfer *t, const char *const *headers, struct tid
     }
     buf_clear(&t->in);
     t->status = (struct fetch_status){0};
-    t->head_complete = t->ended = t->told = false;
+    t->head_complete = t->ended = t->notified = false;
     return 0;
 }
 
@@ -692,7 +692,7 @@ static void fail_transfer(struct fetch_transfer *t, int code)
 /* True: something was handed over, the list of transfers may have changed. */
 static bool fetch_hand_over(struct fetch_transfer *t)
 {
-    if (t->handing || t->told) {
+    if (t->handing || t->notified) {
         return false;
     }
     bool has_head = t->head_complete && t->status.status == 0;
@@ -704,7 +704,7 @@ static bool fetch_hand_over(struct fetch_transfer *t)
     if (!has_head && !has_bytes && !is_over) {
         return false;
     }
-    t->told = is_over;
+    t->notified = is_over;
     t->status.finished = is_over && t->ended;
     t->handing = true;
     int rc = has_bytes && !has_head ? hand_bytes(t) : 0;

@@ -477,7 +477,7 @@ void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed)
 }
 
 /* Room for `len` bytes, not 0, at the end of a ring. NULL: out of memory; nothing has changed. */
-static char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len)
+static char *sendq_reserve_in(struct sendq *q, struct sendq_piece **ring, size_t len)
 {
     struct sendq_piece *piece = extend_last(ring, len);
     if (!piece) {
@@ -491,7 +491,7 @@ static char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t le
     return room;
 }
 
-char *sendq_room(struct sendq *q, size_t len)
+char *sendq_reserve(struct sendq *q, size_t len)
 {
     static char nothing[1];
     if (len == 0 && !q->error) {
@@ -500,7 +500,7 @@ char *sendq_room(struct sendq *q, size_t len)
     if (q->error || len > PTRDIFF_MAX - sizeof(struct sendq_piece)) {
         return NULL;
     }
-    char *room = sendq_room_in(q, sendq_inlet(q), len);
+    char *room = sendq_reserve_in(q, sendq_inlet(q), len);
     if (!room) {
         (void)sendq_out_of_memory(q);
     }
@@ -515,7 +515,7 @@ int sendq_put(struct sendq *q, const void *bytes, size_t len)
     if (len == 0) {
         return 0;
     }
-    char *room = sendq_room(q, len);
+    char *room = sendq_reserve(q, len);
     if (!room) {
         return TIDINGS_E_NOMEM;
     }
@@ -712,7 +712,7 @@ enum sendq_state sendq_flush(struct sendq *q)
 static int on_records(void *user, const char *bytes, size_t len)
 {
     struct sendq *q = user;
-    char *room = q->error ? NULL : sendq_room_in(q, &q->pieces, len);
+    char *room = q->error ? NULL : sendq_reserve_in(q, &q->pieces, len);
     if (!room) {
         return TIDINGS_E_NOMEM;
     }
@@ -992,7 +992,7 @@ static void sendq_batch_take_results(struct sendq_batch *batch, unsigned count, 
 }
 
 /* One at a time from the front: a callback may unlink any queue. */
-static void sendq_batch_tell(struct list *done)
+static void sendq_batch_notify(struct list *done)
 {
     while (!list_empty(done)) {
         struct sendq *q = list_entry(done->next, struct sendq, dirty_link);
@@ -1028,7 +1028,7 @@ static bool flush_by_ring(struct sendq_batch *batch)
     if (rc < 0) {
         ring_refused(batch);
     }
-    sendq_batch_tell(&done);
+    sendq_batch_notify(&done);
     return rc >= 0;
 }
 

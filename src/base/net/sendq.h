@@ -79,7 +79,7 @@ bool sendq_batch_gathers(const struct sendq_batch *batch);
 enum sendq_state {
     SENDQ_EMPTY,   /* all written */
     SENDQ_WAITING, /* the kernel is full, or a source had its turn: wait for writability, then
-                      sendq_flush again; or a source does not have its bytes: see sendq_awaits_room
+                    * sendq_flush again; or a source does not have its bytes: see sendq_awaits_space
                     */
     SENDQ_BROKEN,  /* the socket failed: `error` says why */
 };
@@ -140,7 +140,7 @@ int sendq_put_source(struct sendq *q, struct sendq_source *source);
 void sendq_source_ready(struct sendq_source *source);
 /* Returns true if the queue waits for writability. A queue that waits for a source does not: its
  * client is not slow. */
-static inline bool sendq_awaits_room(const struct sendq *q)
+static inline bool sendq_awaits_space(const struct sendq *q)
 {
     return q->pending > 0 && q->is_waiting && !q->awaits_source;
 }
@@ -150,7 +150,7 @@ const char *sendq_reason(const struct sendq *q);
 size_t sendq_held(const struct sendq *q, size_t *ret_by_sources);
 /* Room for exactly `len` bytes to be filled in by the caller before the next call; NULL on
  * failure. */
-char *sendq_room(struct sendq *q, size_t len);
+char *sendq_reserve(struct sendq *q, size_t len);
 
 enum sendq_state sendq_flush(struct sendq *q); /* now, without the callback */
 /* End of turn. Goes on until nothing is dirty, also for what the callbacks add. */

@@ -201,7 +201,7 @@ static void callback_on_connection(struct loop_poll *poll, int events, void *use
     *free_one = (struct callback_conn){.callback = c, .fd = fd, .number = ++c->next};
     buf_init_secret(&free_one->in, CALLBACK_HEAD_MAX);
     free_one->poll = loop_poll_open(c->loop, fd, callback_on_bytes, free_one, NULL);
-    if (!free_one->poll || loop_poll_want(free_one->poll, LOOP_READ) < 0) {
+    if (!free_one->poll || loop_poll_set_events(free_one->poll, LOOP_READ) < 0) {
         callback_conn_close(free_one);
     }
 }
@@ -245,7 +245,7 @@ int callback_open(struct callback **ret, struct loop *loop, uint16_t port, const
     int rc = callback_listen(c, port, err);
     if (rc == 0) {
         c->poll = loop_poll_open(loop, c->fd, callback_on_connection, c, err);
-        rc = c->poll ? loop_poll_want(c->poll, LOOP_READ) : TIDINGS_E_NOMEM;
+        rc = c->poll ? loop_poll_set_events(c->poll, LOOP_READ) : TIDINGS_E_NOMEM;
     }
     if (rc < 0) {
         callback_close(c);

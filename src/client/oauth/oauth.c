@@ -170,13 +170,13 @@ static struct oauth_waiter *oauth_wait(struct tidings_oauth *o, tidings_credenti
 
 /* Those whose turn has not come stay where they can be forgotten: whoever is told may end them, or
  * begin to wait once more. */
-static void oauth_tell(struct tidings_oauth *o, bool (*is_told)(const struct oauth_waiter *w),
-                       const struct tidings_error *why)
+static void oauth_notify(struct tidings_oauth *o, bool (*is_due_now)(const struct oauth_waiter *w),
+                         const struct tidings_error *why)
 {
     struct oauth_waiter *w = NULL;
     list_each (it, next, &o->waiters) {
         w = list_entry(it, struct oauth_waiter, link);
-        w->is_due = is_told(w);
+        w->is_due = is_due_now(w);
     }
     do {
         w = NULL;
@@ -208,7 +208,7 @@ static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
     if (was_early) {
         oauth_early_ended(o, !why);
     }
-    oauth_tell(o, oauth_is_everybody, why);
+    oauth_notify(o, oauth_is_everybody, why);
 }
 
 static void oauth_keep(struct tidings_oauth *o);
@@ -581,8 +581,8 @@ static int oauth_check_step_up(struct tidings_oauth *o,
 }
 
 /* May anything else be tried? */
-static int oauth_judge(struct tidings_oauth *o, const struct tidings_credentials_refusal *refusal,
-                       const struct bearer_challenge *c, struct tidings_error *err)
+static int oauth_decide(struct tidings_oauth *o, const struct tidings_credentials_refusal *refusal,
+                        const struct bearer_challenge *c, struct tidings_error *err)
 {
     bool is_useless = refusal->attempt >= OAUTH_REFUSALS ||
                       (refusal->status == 401 && refusal->attempt > 0 && o->was_login);
@@ -610,7 +610,7 @@ static int oauth_refused(void *user, const struct tidings_credentials_refusal *r
     if (!is_read || c.error.len == 0) {
         (void)bearer_read_challenge(refusal->challenge, &c);
     }
-    int rc = oauth_judge(o, refusal, &c, err);
+    int rc = oauth_decide(o, refusal, &c, err);
     if (rc < 0) {
         return rc;
     }
@@ -997,7 +997,7 @@ static void oauth_early_on_timer(struct loop_timer *timer, void *user)
     struct tidings_oauth *o = user;
     (void)timer;
     /* Those whose token is good go on with that, whatever is under way meanwhile. */
-    oauth_tell(o, oauth_early_is_impatient, NULL);
+    oauth_notify(o, oauth_early_is_impatient, NULL);
     const struct token *t =
         o->early_server ? token_store_find(&o->store, o->early_server, NULL) : NULL;
     if (o->server) {

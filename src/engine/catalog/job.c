@@ -100,16 +100,16 @@ static void job_end(struct job *r)
     mem_free(details);
 }
 
-static void job_deliver_done(struct letter *letter, void *owner)
+static void job_deliver_done(struct thread_message *message, void *owner)
 {
     (void)owner;
-    job_end(list_entry(letter, struct job, letter));
+    job_end(list_entry(message, struct job, message));
 }
 
 /* Not while the worker lives: it waits for what is outstanding before it goes. */
-static void job_on_lost(struct letter *letter)
+static void job_on_lost(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
 static void set_outcome(struct job *r, int code, const struct tidings_error *err)
@@ -127,9 +127,9 @@ static void set_outcome(struct job *r, int code, const struct tidings_error *err
 void job_finish_later(struct job *r, int code, const struct tidings_error *err)
 {
     set_outcome(r, code, err);
-    r->letter.deliver = job_deliver_done;
-    r->letter.drop = job_on_lost;
-    mailbox_send(r->worker->mailbox, &r->letter);
+    r->message.deliver = job_deliver_done;
+    r->message.drop = job_on_lost;
+    mailbox_send(r->worker->mailbox, &r->message);
 }
 
 void job_finish(struct job *r, int code, const struct tidings_error *err)
@@ -240,11 +240,11 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     }
     buf_clear(&list->last);
     buf_puts(&list->last, row->uri);
-    struct tidings_resource told = *row;
-    job_hide_content(&list->base, list->principal, &told);
-    told.uri.len -= list->is_bare && row->listable && str_ends(row->uri, STR("/"));
+    struct tidings_resource shown = *row;
+    job_hide_content(&list->base, list->principal, &shown);
+    shown.uri.len -= list->is_bare && row->listable && str_ends(row->uri, STR("/"));
     jw_begin_object(list->w);
-    resource_write_members(list->w, STR("uri"), &told);
+    resource_write_members(list->w, STR("uri"), &shown);
     jw_end_object(list->w);
     list->count++;
     const struct buf *failed = list->w->out->failed ? list->w->out : &list->last;
@@ -372,13 +372,13 @@ void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings
         code = error_wrap(&wrong, TIDINGS_E_INTERNAL, "the provider of the resource");
         err = &wrong;
     }
-    struct tidings_resource told = about ? *about : (struct tidings_resource){0};
+    struct tidings_resource shown = about ? *about : (struct tidings_resource){0};
     if (code >= 0 && about) {
-        job_hide_content(&stat->base, stat->principal, &told);
+        job_hide_content(&stat->base, stat->principal, &shown);
         if (pthread_equal(stat->base.thread, pthread_self())) {
-            stat->about = told;
+            stat->about = shown;
         } else {
-            stat->copy = resource_dup(&told);
+            stat->copy = resource_dup(&shown);
             if (stat->copy) {
                 stat->about = *stat->copy;
             } else {

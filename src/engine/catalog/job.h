@@ -3,7 +3,7 @@
  * Provider jobs: what a provider is asked to do (struct tidings_list, tidings_stat …; tidings_read
  * is in engine/catalog/job_read.h) and how its answer gets back to the worker that asked: a job
  * finished on the worker's thread is used at once, one finished on any other thread is sent as a
- * letter.
+ * message.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -19,14 +19,14 @@
 #include "security/access.h"
 #include "security/limits.h"
 
-struct allowance;
+struct client_account;
 struct worker;
 struct job;
 typedef void (*job_done_fn)(struct job *job);
 
 /* The part all kinds share. Lives in the memory of the request it serves. */
 struct job {
-    struct letter letter;
+    struct thread_message message;
     struct job *next, **at; /* of those of its worker that are not finished */
     struct worker *worker;
     pthread_t thread;
@@ -83,10 +83,10 @@ struct tidings_write {
     struct tidings_str metadata;    /* of the change, a JSON object that was checked; or empty */
     struct tidings_str traceparent; /* likewise, what caused it; or empty */
     bool is_removal, is_patch, if_absent;
-    struct allowance *allowance; /* at whose expense; held by whoever asks; NULL: nobody's */
-    struct refusal limit;        /* that its client has reached; retry_ms 0: none */
-    struct buf etag;             /* of what was written */
-    struct buf answer;           /* JSON, or empty */
+    struct client_account *account; /* at whose expense; held by whoever asks; NULL: nobody's */
+    struct refusal limit;           /* that its client has reached; retry_ms 0: none */
+    struct buf etag;                /* of what was written */
+    struct buf answer;              /* JSON, or empty */
 };
 
 /* On the thread of `worker`, where `done` runs too. */

@@ -113,7 +113,7 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
     read->variables = hit->variables;
     read->options = read->options ? read->options : &everything;
     read->rank = SIZE_MAX;
-    read->all_held = true;
+    read->all_unchanged = true;
     read->version = read->base.worker->last_seq;
     if (!read->receiver) {
         read->receiver = &json_receiver;
@@ -186,7 +186,7 @@ static bool is_own(const struct tidings_read *read, struct tidings_str uri)
 {
     struct tidings_str asked = read->base.uri;
     return uri.len == 0 || str_eq(uri, asked) ||
-           (read->spelled.len > 0 && str_eq(uri, read->spelled)) ||
+           (read->as_requested.len > 0 && str_eq(uri, read->as_requested)) ||
            (uri.len == asked.len + 1 && uri.ptr[asked.len] == '/' && str_starts(uri, asked));
 }
 
@@ -234,7 +234,7 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
         row->has_size = false;
     }
     if (own && row->uri.len <= read->base.uri.len) {
-        row->uri = read->spelled.len > 0 ? read->spelled : read->base.uri;
+        row->uri = read->as_requested.len > 0 ? read->as_requested : read->base.uri;
     }
     if (!own || !known) {
         return;
@@ -337,7 +337,7 @@ static int job_read_give(struct tidings_read *read, const struct read_element *e
     if (read->options->format_count > 0 && !read->rules.listable && read->count > 0) {
         read->receiver->discard(read);
         read->count = read->bytes = 0;
-        read->all_held = true;
+        read->all_unchanged = true;
     }
     if (e->bytes.len > read->max_bytes - read->bytes) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
@@ -347,8 +347,8 @@ static int job_read_give(struct tidings_read *read, const struct read_element *e
     read->rank = rank;
     read->bytes += e->bytes.len;
     read->count++;
-    read->all_held =
-        read->all_held && read_options_holds(read->options, e->about->etag, &read->held);
+    read->all_unchanged =
+        read->all_unchanged && read_options_holds(read->options, e->about->etag, &read->held);
     return read->receiver->element(read, e, err);
 }
 
@@ -475,7 +475,7 @@ static int job_read_conclude(struct tidings_read *read, struct tidings_error *er
         *err = read->left_out;
         return err->code;
     }
-    read->unchanged = read->options->etag_count > 0 && read->count > 0 && read->all_held;
+    read->unchanged = read->options->etag_count > 0 && read->count > 0 && read->all_unchanged;
     return 0;
 }
 

@@ -70,7 +70,7 @@ struct tidings_read {
     const struct principal *principal;
     uint64_t
         reader; /* the subscriber that is its own (engine/protocol/method_listen.h); 0: unknown */
-    struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
+    struct tidings_str as_requested; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
     bool own_only; /* no children, please */
     bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
@@ -105,7 +105,7 @@ struct tidings_read {
     size_t begun_len;
     size_t bytes; /* given */
     size_t rank;  /* of the format given */
-    bool all_held;
+    bool all_unchanged;
     struct tidings_error left_out; /* why elements were, for the case that nothing is left */
     struct tidings_str left_out_reason;
     struct tidings_error failed; /* the first failure; it sticks */

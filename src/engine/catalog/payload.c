@@ -236,9 +236,9 @@ static int payload_next(struct payload *c, struct tidings_str *ret)
 void payload_set_form(struct payload *c, enum payload_form form)
 {
     c->form = form;
-    c->told = form == PAYLOAD_RAW    ? c->size
-              : form == PAYLOAD_TEXT ? c->escaped
-                                     : base64_len(c->size);
+    c->encoded = form == PAYLOAD_RAW    ? c->size
+                 : form == PAYLOAD_TEXT ? c->escaped
+                                        : base64_len(c->size);
 }
 
 static size_t payload_write_base64(struct tidings_str bytes, size_t *used, char *room, size_t len)
@@ -251,7 +251,7 @@ static size_t payload_write_base64(struct tidings_str bytes, size_t *used, char 
 ssize_t payload_write(struct payload *c, char *room, size_t len)
 {
     struct tidings_str bytes;
-    size_t used = 0, told = 0;
+    size_t used = 0, encoded = 0;
     if (c->done == c->size) {
         return 0;
     }
@@ -260,15 +260,15 @@ ssize_t payload_write(struct payload *c, char *room, size_t len)
         return rc;
     }
     if (c->form == PAYLOAD_RAW) {
-        told = used = bytes.len < len ? bytes.len : len;
+        encoded = used = bytes.len < len ? bytes.len : len;
         memcpy(room, bytes.ptr, used);
     } else if (c->form == PAYLOAD_TEXT) {
-        told = jw_escape_piece(bytes, &used, room, len);
+        encoded = jw_escape_piece(bytes, &used, room, len);
     } else {
-        told = payload_write_base64(bytes, &used, room, len);
+        encoded = payload_write_base64(bytes, &used, room, len);
     }
     c->done += used;
-    return (ssize_t)told;
+    return (ssize_t)encoded;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
     s->source.destroy = payload_stream_destroy;
     s->source.left = text->len;
     s->source.held = output_booked(output);
-    s->source.left += payloads_told(*payloads);
+    s->source.left += payloads_encoded_size(*payloads);
     for (struct payload *c = *payloads; c; c = c->next) {
         payload_send_by(c, worker, payload_stream_ready, s);
     }
@@ -365,13 +365,13 @@ struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-size_t payloads_told(const struct payload *first)
+size_t payloads_encoded_size(const struct payload *first)
 {
-    size_t told = 0;
+    size_t encoded = 0;
     for (const struct payload *c = first; c; c = c->next) {
-        told += c->told;
+        encoded += c->encoded;
     }
-    return told;
+    return encoded;
 }
 
 void payloads_destroy(struct payload **first)

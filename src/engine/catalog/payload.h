@@ -33,7 +33,7 @@ struct payload {
     struct payload *next; /* of the same answer */
     size_t at;            /* its place in the text of the answer */
     size_t size;          /* bytes */
-    size_t told;          /* … when encoded */
+    size_t encoded;       /* … when encoded */
     size_t held;          /* … of memory while it is sent */
     bool is_text;         /* it is UTF-8 */
     /* Private: */
@@ -88,7 +88,7 @@ ssize_t payload_write(struct payload *content, char *room, size_t len);
 struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
                                     struct output *output, struct worker *worker);
 /* Bytes that the payloads of a list add to an answer. */
-size_t payloads_told(const struct payload *first);
+size_t payloads_encoded_size(const struct payload *first);
 void payloads_destroy(struct payload **first); /* all of a list */
 /* Moves a list to the end of another one, behind `base` bytes of the text of that. */
 void payloads_append(struct payload **to, struct payload **from, size_t base);

@@ -10,7 +10,7 @@
 #include "engine/catalog/resource.h"
 #include "engine/worker.h"
 #include "formats/uri.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "store/change.h"
 
 #define ARENA_MAX (1u << 16)
@@ -34,7 +34,7 @@ void resource_io_deinit(struct resource_io *p)
     payload_destroy(p->content);
     output_end(&p->output);
     principal_unref(p->held);
-    allowance_release(p->allowance);
+    client_account_release(p->account);
     arena_deinit(&p->arena);
 }
 
@@ -236,7 +236,7 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     memset(write, 0, sizeof(*write));
     job_init(&write->base, p->worker, write_done, p, uri);
     write->principal = p->principal;
-    write->allowance = p->allowance;
+    write->account = p->account;
     write->bytes = p->bytes;
     write->mime_type = p->mime_type;
     write->if_match = p->if_match;
@@ -310,7 +310,7 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
     p->op = op;
     p->held = principal_ref(p->principal);
     buf_init(&canonical, URI_MAX * 3);
-    p->code = catalog_canonical(p->worker->catalog, p->spelled, false, &canonical, &p->err);
+    p->code = catalog_canonical(p->worker->catalog, p->as_requested, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (p->code < 0) {

@@ -31,7 +31,7 @@ enum resource_io_op {
 struct resource_io {
     /* What is asked: */
     const struct principal *principal; /* on whose behalf; held from resource_io_start on */
-    struct tidings_str spelled;        /* the URI */
+    struct tidings_str as_requested;   /* the URI */
     struct tidings_str after; /* RESOURCE_IO_READ of what has children and no content: see below */
     struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
     struct tidings_str bytes;       /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
@@ -44,7 +44,7 @@ struct resource_io {
     bool has_unmodified_since; /* writing: fails (TIDINGS_E_CONFLICT) when what is there is known …
                                 */
     int64_t unmodified_since;  /* … to have been modified after this second */
-    struct allowance *allowance; /* writing: a reference, taken: at whose expense */
+    struct client_account *account; /* writing: a reference, taken: at whose expense */
     /* The outcome: */
     int code; /* a failure with its sentence in `err`; 1: created */
     struct tidings_error err;

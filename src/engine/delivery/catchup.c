@@ -18,7 +18,7 @@
 #include "engine/protocol/dialect.h"
 #include "engine/worker.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@
  * one, and sends each its `truncated` message, in an order that a cursor can name.
  */
 
-void resync_mark(struct subscription *sub, uint64_t seq)
+void resync_flag(struct subscription *sub, uint64_t seq)
 {
     struct subscriber *subscriber = sub->subscriber;
     subscriber->worker->stats.truncated += !sub->truncated;
@@ -41,43 +41,43 @@ void resync_mark(struct subscription *sub, uint64_t seq)
     subscriber_mark_dirty(subscriber);
 }
 
-void resync_mark_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq)
+void resync_flag_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq)
 {
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        if (listen->wants_lists & LIST_EVERYTHING) {
-            list_changed_mark(listen, LIST_EVERYTHING, seq);
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        if (group->wants_lists & LIST_EVERYTHING) {
+            list_changed_mark(group, LIST_EVERYTHING, seq);
             continue;
         }
-        list_each (it, next, &listen->subs) {
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if ((seq == 1 || seq > sub->since) && subscription_may_cover(sub, scope)) {
-                resync_mark(sub, seq);
+            if ((seq == 1 || seq > sub->since) && subscription_may_match(sub, scope)) {
+                resync_flag(sub, seq);
             }
         }
     }
 }
 
-void resync_mark_rest(struct subscriber *subscriber, const struct log_cursor *at)
+void resync_flag_rest(struct subscriber *subscriber, const struct log_cursor *at)
 {
-    list_each (lit, lnext, &subscriber->listens) {
-        list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
+    list_each (lit, lnext, &subscriber->groups) {
+        list_each (it, next, &list_entry(lit, struct subscription_group, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (cursor_has_lost(at, cursor_order(subscription_spelled(sub)))) {
-                resync_mark(sub, 1);
+            if (cursor_has_gap(at, cursor_order(subscription_as_requested(sub)))) {
+                resync_flag(sub, 1);
             }
         }
     }
 }
 
-void resync_mark_all(struct subscriber *subscriber)
+void resync_flag_all(struct subscriber *subscriber)
 {
     bool is_legacy = false;
-    resync_mark_below(subscriber, STR_EMPTY, 1);
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        is_legacy = is_legacy || listen->id_len == 0;
-        list_changed_mark(listen, listen->wants_lists, 1);
+    resync_flag_below(subscriber, STR_EMPTY, 1);
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        is_legacy = is_legacy || group->id_len == 0;
+        list_changed_mark(group, group->wants_lists, 1);
     }
     if (is_legacy) { /* modern streams carry no log messages */
         subscriber_warn(subscriber,
@@ -90,8 +90,8 @@ void resync_suspend(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     sub->suspended = true;
-    resync_mark(sub, subscriber->worker->last_seq);
-    if (sub->listen->id_len == 0) {
+    resync_flag(sub, subscriber->worker->last_seq);
+    if (sub->group->id_len == 0) {
         subscriber_warn(subscriber,
                         "a subscription whose regular expression or filter took too long too often "
                         "is suspended");
@@ -100,43 +100,43 @@ void resync_suspend(struct subscription *sub)
 
 /* ---- who is marked --------------------------------------------------------------------------- */
 
-struct marked_sub {
+struct flagged_sub {
     struct subscription *sub;
     uint32_t order;
 };
 
 static int by_order(const void *a, const void *b)
 {
-    const struct marked_sub *x = a, *y = b;
+    const struct flagged_sub *x = a, *y = b;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
 /* The first and the last of those that are marked, in order. */
-struct marked_range {
-    uint32_t first, last; /* CURSOR_ALL_TOLD, 0: there is none */
+struct flagged_range {
+    uint32_t first, last; /* CURSOR_ALL_NOTIFIED, 0: there is none */
 };
 
-/* Those of listens that are acknowledged, into `out` unless that is NULL; and the range of all. */
-static size_t find_marked(const struct subscriber *subscriber, struct marked_sub *out,
-                          struct marked_range *range)
+/* Those of groups that are acknowledged, into `out` unless that is NULL; and the range of all. */
+static size_t find_flagged(const struct subscriber *subscriber, struct flagged_sub *out,
+                           struct flagged_range *range)
 {
     size_t n = 0;
-    *range = (struct marked_range){.first = CURSOR_ALL_TOLD};
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+    *range = (struct flagged_range){.first = CURSOR_ALL_NOTIFIED};
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (!sub->truncated) {
                 continue;
             }
-            uint32_t order = cursor_order(subscription_spelled(sub));
+            uint32_t order = cursor_order(subscription_as_requested(sub));
             range->first = order < range->first ? order : range->first;
             range->last = order > range->last ? order : range->last;
-            if (!listen->is_open) {
+            if (!group->is_open) {
                 continue;
             }
             if (out) {
-                out[n] = (struct marked_sub){.sub = sub, .order = order};
+                out[n] = (struct flagged_sub){.sub = sub, .order = order};
             }
             n++;
         }
@@ -146,20 +146,21 @@ static size_t find_marked(const struct subscriber *subscriber, struct marked_sub
 
 /* Numbers below the first of this epoch are those of an earlier one, and say nothing of what is not
  * kept in the store, unless all such subscriptions were told to look again. */
-static void put_mark(const struct subscriber *subscriber, const struct marked_range *range,
+static void put_mark(const struct subscriber *subscriber, const struct flagged_range *range,
                      struct log_cursor *at)
 {
-    bool is_told = subscriber->was_truncated && at->seq < subscriber->worker->delivery->marks.first;
-    bool is_marked = range->first < CURSOR_ALL_TOLD;
-    at->lost = is_marked ? range->first : is_told ? CURSOR_ALL_TOLD : 0;
-    at->lost_to = is_marked ? range->last : 0;
+    bool is_notified =
+        subscriber->was_truncated && at->seq < subscriber->worker->delivery->positions.first;
+    bool is_flagged = range->first < CURSOR_ALL_NOTIFIED;
+    at->gap = is_flagged ? range->first : is_notified ? CURSOR_ALL_NOTIFIED : 0;
+    at->gap_to = is_flagged ? range->last : 0;
 }
 
-void resync_cursor_mark(const struct subscriber *subscriber, struct log_cursor *at)
+void resync_put_cursor(const struct subscriber *subscriber, struct log_cursor *at)
 {
-    struct marked_range range = {.first = CURSOR_ALL_TOLD};
+    struct flagged_range range = {.first = CURSOR_ALL_NOTIFIED};
     if (subscriber->has_truncated) {
-        (void)find_marked(subscriber, NULL, &range);
+        (void)find_flagged(subscriber, NULL, &range);
     }
     put_mark(subscriber, &range, at);
 }
@@ -177,7 +178,7 @@ static bool resync_offer_task(struct subscription *sub)
     }
     sub->truncated = false;
     if (!sub->suspended) {
-        subscriber_offer_initial(sub->subscriber, sub, change);
+        subscriber_enqueue_initial(sub->subscriber, sub, change);
     }
     change_unref(change);
     return true;
@@ -185,7 +186,7 @@ static bool resync_offer_task(struct subscription *sub)
 
 /* `left`: those who have yet to be told after it. */
 static bool write_truncated(struct subscriber *subscriber, struct subscription *sub,
-                            const struct marked_range *left)
+                            const struct flagged_range *left)
 {
     if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
@@ -199,9 +200,9 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     put_mark(subscriber, left, &cursor);
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
-        .uri_json = subscription_spelled_json(sub),
-        .subscribed_json = subscription_spelled_json(sub),
-        .listen_id_json = listen_id(sub->listen),
+        .uri_json = subscription_as_requested_json(sub),
+        .subscribed_json = subscription_as_requested_json(sub),
+        .listen_id_json = subscription_group_id(sub->group),
         .cursor = cursor,
         .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
         .truncated = !sub->suspended,
@@ -224,26 +225,26 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
 void resync_write_withdrawn(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
-    if (sub->listen->is_open && subscriber->sink) {
-        struct marked_range left;
+    if (sub->group->is_open && subscriber->sink) {
+        struct flagged_range left;
         sub->suspended = true;
         sub->truncated = false;
-        (void)find_marked(subscriber, NULL, &left);
+        (void)find_flagged(subscriber, NULL, &left);
         /* A blocked stream would be told much later. */
         (void)write_truncated(subscriber, sub, &left);
     }
 }
 
 /* Without memory for the order the cursors stay where they are until all are told. */
-static bool flush_unordered(struct subscriber *subscriber, const struct marked_range *range,
+static bool flush_unordered(struct subscriber *subscriber, const struct flagged_range *range,
                             size_t left)
 {
-    static const struct marked_range none = {.first = CURSOR_ALL_TOLD};
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+    static const struct flagged_range none = {.first = CURSOR_ALL_NOTIFIED};
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (!listen->is_open || !sub->truncated) {
+            if (!group->is_open || !sub->truncated) {
                 continue;
             }
             if (!write_truncated(subscriber, sub, --left > 0 ? range : &none)) {
@@ -254,12 +255,12 @@ static bool flush_unordered(struct subscriber *subscriber, const struct marked_r
     return true;
 }
 
-static bool flush_in_order(struct subscriber *subscriber, struct marked_sub *all, size_t n)
+static bool flush_in_order(struct subscriber *subscriber, struct flagged_sub *all, size_t n)
 {
     qsort(all, n, sizeof(*all), by_order);
     for (size_t i = 0; i < n; i++) {
-        const struct marked_range left = {
-            .first = i + 1 < n ? all[i + 1].order : CURSOR_ALL_TOLD,
+        const struct flagged_range left = {
+            .first = i + 1 < n ? all[i + 1].order : CURSOR_ALL_NOTIFIED,
             .last = i + 1 < n ? all[n - 1].order : 0,
         };
         if (!write_truncated(subscriber, all[i].sub, &left)) {
@@ -274,12 +275,12 @@ bool resync_flush(struct subscriber *subscriber)
     if (!subscriber->has_truncated) {
         return true;
     }
-    struct marked_range range;
-    size_t n = find_marked(subscriber, NULL, &range);
-    struct marked_sub *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
+    struct flagged_range range;
+    size_t n = find_flagged(subscriber, NULL, &range);
+    struct flagged_sub *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
     bool good;
     if (all) {
-        (void)find_marked(subscriber, all, &range);
+        (void)find_flagged(subscriber, all, &range);
         good = flush_in_order(subscriber, all, n);
     } else {
         good = flush_unordered(subscriber, &range, n);
@@ -302,7 +303,7 @@ bool resync_flush(struct subscriber *subscriber)
 
 /* One question to the log. */
 struct since_catchup {
-    struct listen_pending pending;
+    struct subscription_group_pending pending;
     uint64_t since; /* the lowest asked for */
 };
 
@@ -322,51 +323,52 @@ static void offer_missed(void *user, struct match_node *node)
     struct finder *f = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
     if (waits_for_it(f, sub)) {
-        subscriber_offer_row(sub->listen->subscriber, sub, f->row, sub->since);
+        subscriber_enqueue_row(sub->group->subscriber, sub, f->row, sub->since);
     }
 }
 
 /* Those that wait for this answer. `everything` or lost history: told to look again. */
-static void initial_state_mark_waiting(struct listen *listen, const struct since_catchup *m,
-                                       struct tidings_str scope, uint64_t seq)
+static void initial_state_mark_waiting(struct subscription_group *group,
+                                       const struct since_catchup *m, struct tidings_str scope,
+                                       uint64_t seq)
 {
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (sub->catching_up && sub->catchup == m && seq > sub->since &&
-            subscription_may_cover(sub, scope)) {
-            resync_mark(sub, sub->since + 1);
+            subscription_may_match(sub, scope)) {
+            resync_flag(sub, sub->since + 1);
         }
     }
 }
 
-static void replay_missed(struct listen *listen, const struct since_catchup *m,
+static void replay_missed(struct subscription_group *group, const struct since_catchup *m,
                           const struct hub_catchup *c)
 {
-    struct worker *worker = listen->subscriber->worker;
+    struct worker *worker = group->subscriber->worker;
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
         struct finder f = {.missed = m, .row = &c->changes[i]};
         if (change->everything) {
-            initial_state_mark_waiting(listen, m, change_scope(change), change->seq);
+            initial_state_mark_waiting(group, m, change_scope(change), change->seq);
         } else if (change->lists == 0) {
             static const struct lookup_calls calls = {waits_for_it, offer_missed};
             lookup_find(worker, change, &calls, &f);
-            delivery_find_covered(worker, change->uri, offer_missed, &f);
+            delivery_find_matching(worker, change->uri, offer_missed, &f);
         }
     }
 }
 
 static void missed_end(struct since_catchup *m, uint64_t upto)
 {
-    struct listen *listen = m->pending.listen;
-    if (listen) {
-        list_each (it, next, &listen->subs) {
+    struct subscription_group *group = m->pending.group;
+    if (group) {
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (sub->catching_up && sub->catchup == m) {
-                subscription_caught_up(sub, listen->subscriber->sink ? upto : 0);
+                subscription_caught_up(sub, group->subscriber->sink ? upto : 0);
             }
         }
-        subscriber_mark_dirty(listen->subscriber);
+        subscriber_mark_dirty(group->subscriber);
     }
     list_remove(&m->pending.link);
     mem_free(m);
@@ -376,11 +378,11 @@ static void missed_arrived(struct hub_catchup *c, struct worker *worker)
 {
     (void)worker;
     struct since_catchup *m = c->user;
-    struct listen *listen = m->pending.listen;
-    if (listen && c->truncated) {
-        initial_state_mark_waiting(listen, m, STR_EMPTY, UINT64_MAX);
-    } else if (listen) {
-        replay_missed(listen, m, c);
+    struct subscription_group *group = m->pending.group;
+    if (group && c->truncated) {
+        initial_state_mark_waiting(group, m, STR_EMPTY, UINT64_MAX);
+    } else if (group) {
+        replay_missed(group, m, c);
     }
     missed_end(m, c->seq);
     hub_catchup_free(c);
@@ -393,12 +395,12 @@ static void initial_state_rewind(struct subscriber *subscriber, uint64_t since)
     }
 }
 
-static void initial_state_ask_log(struct listen *listen)
+static void initial_state_ask_log(struct subscription_group *group)
 {
-    struct subscriber *subscriber = listen->subscriber;
+    struct subscriber *subscriber = group->subscriber;
     struct since_catchup *m = mem_zalloc(sizeof(*m));
     uint64_t since = UINT64_MAX;
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (!sub->since_pending) {
             continue;
@@ -407,7 +409,7 @@ static void initial_state_ask_log(struct listen *listen)
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = subscriber->worker->last_seq;
             initial_state_rewind(subscriber, SINCE_UNKNOWN);
-            resync_mark(sub, 1);
+            resync_flag(sub, 1);
             continue;
         }
         subscription_catch_up(sub, m);
@@ -420,12 +422,12 @@ static void initial_state_ask_log(struct listen *listen)
         initial_state_rewind(subscriber, since);
     }
     m->since = since;
-    m->pending.listen = listen;
-    list_append(&listen->pending, &m->pending.link);
+    m->pending.group = group;
+    list_append(&group->pending, &m->pending.link);
     if (since == UINT64_MAX) {
         missed_end(m, 0);
     } else if (!hub_catchup(subscriber->worker, since, missed_arrived, m)) {
-        initial_state_mark_waiting(listen, m, STR_EMPTY, UINT64_MAX);
+        initial_state_mark_waiting(group, m, STR_EMPTY, UINT64_MAX);
         missed_end(m, 0);
     }
 }
@@ -434,7 +436,7 @@ static void initial_state_ask_log(struct listen *listen)
 
 static void offer_state(struct subscription *sub, const struct tidings_resource *about)
 {
-    struct worker *worker = sub->listen->subscriber->worker;
+    struct worker *worker = sub->group->subscriber->worker;
     struct tidings_change now = {
         .uri = about->uri,
         .etag = about->etag,
@@ -444,17 +446,17 @@ static void offer_state(struct subscription *sub, const struct tidings_resource 
     };
     struct change *change = change_create(&now, worker->epoch, worker->last_seq);
     if (change) {
-        subscriber_offer_initial(sub->listen->subscriber, sub, change);
+        subscriber_enqueue_initial(sub->group->subscriber, sub, change);
         change_unref(change);
     } else {
-        resync_mark(sub, worker->last_seq);
+        resync_flag(sub, worker->last_seq);
     }
 }
 
 /* Walks the mounts a pattern reaches; may outlive the subscription. */
 struct walk {
     struct tidings_list list;
-    struct listen_pending pending;
+    struct subscription_group_pending pending;
     struct worker *worker;
     const struct principal *principal; /* a reference */
     struct catalog *catalog;           /* a reference */
@@ -465,7 +467,7 @@ struct walk {
     size_t mount, found;
     bool is_lost;                               /* something that is there was not found out */
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
-    struct tidings_str spelled, text;
+    struct tidings_str as_requested, text;
     char memory[];
 };
 
@@ -483,11 +485,11 @@ static void walk_free(struct walk *k)
 
 static struct subscription *walk_sub(struct walk *k)
 {
-    struct listen *listen = k->pending.listen;
-    for (struct list *it = listen ? listen->subs.next : NULL; listen && it != &listen->subs;
+    struct subscription_group *group = k->pending.group;
+    for (struct list *it = group ? group->subs.next : NULL; group && it != &group->subs;
          it = it->next) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (str_eq(subscription_spelled(sub), k->spelled)) {
+        if (str_eq(subscription_as_requested(sub), k->as_requested)) {
             return sub;
         }
     }
@@ -541,17 +543,17 @@ static void walk_end(struct walk *k)
 {
     struct subscription *sub = walk_sub(k);
     if (sub) {
-        allowance_refund(sub->subscriber->allowance, k->steps);
+        client_account_refund(sub->subscriber->account, k->steps);
     }
     if (sub && k->is_over) {
         limit_hit(k->worker->limit_counters, LIMIT_PATTERN_STEPS);
-        resync_mark(sub, k->worker->last_seq);
+        resync_flag(sub, k->worker->last_seq);
     }
     for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
     if (sub && k->is_lost) {
-        resync_mark(sub, k->worker->last_seq);
+        resync_flag(sub, k->worker->last_seq);
     }
     walk_free(k);
 }
@@ -563,7 +565,7 @@ static void walk_next(struct walk *k)
         k->mount++;
     }
     if (k->found == INITIAL_MAX || k->is_over || k->mount >= k->catalog->mount_count ||
-        !k->pending.listen) {
+        !k->pending.group) {
         walk_end(k);
         return;
     }
@@ -593,46 +595,46 @@ static void walk_registered(struct walk *k)
 /* What the search for a regex may cost here: others of the same client begin at the same time. */
 static void set_aside(struct walk *k, const struct subscription *sub)
 {
-    struct allowance *client = sub->subscriber->allowance;
+    struct client_account *client = sub->subscriber->account;
     uint64_t now = loop_now_ms(k->worker->loop);
     if (k->kind == PATTERN_REGEX) {
         uint64_t cost = 0;
         k->is_over =
-            allowance_left(client, now) == 0 ||
+            client_account_steps_left(client, now) == 0 ||
             regex_create_counted(k->text, REGEX_BYTES, k->text.len, &cost, &k->regex, NULL) < 0;
-        allowance_spend(client, cost, now);
-        k->steps = allowance_left(client, now) / 4;
-        allowance_spend(client, k->steps, now);
+        client_account_spend(client, cost, now);
+        k->steps = client_account_steps_left(client, now) / 4;
+        client_account_spend(client, k->steps, now);
     }
 }
 
 static void show_matching(struct subscription *sub)
 {
-    struct listen *listen = sub->listen;
+    struct subscription_group *group = sub->group;
     struct walk *k =
-        mem_zalloc(sizeof(*k) + subscription_spelled(sub).len + subscription_uri(sub).len);
+        mem_zalloc(sizeof(*k) + subscription_as_requested(sub).len + subscription_uri(sub).len);
     if (!k) {
-        resync_mark(sub, listen->subscriber->worker->last_seq);
+        resync_flag(sub, group->subscriber->worker->last_seq);
         return;
     }
     char *at = k->memory;
-    k->worker = listen->subscriber->worker;
-    k->principal = principal_ref(listen->subscriber->principal);
+    k->worker = group->subscriber->worker;
+    k->principal = principal_ref(group->subscriber->principal);
     k->catalog = catalog_ref(k->worker->catalog);
     k->kind = sub->kind;
-    k->spelled = str_pack(&at, subscription_spelled(sub));
+    k->as_requested = str_pack(&at, subscription_as_requested(sub));
     k->text = str_pack(&at, subscription_uri(sub));
     set_aside(k, sub);
-    k->pending.listen = listen;
+    k->pending.group = group;
     sub->rereads = sub->truncated;
-    list_append(&listen->pending, &k->pending.link);
+    list_append(&group->pending, &k->pending.link);
     walk_registered(k);
     walk_next(k);
 }
 
-static void show_state(struct listen *listen)
+static void show_state(struct subscription_group *group)
 {
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (!sub->initial_pending) {
             continue;
@@ -648,23 +650,23 @@ static void show_state(struct listen *listen)
     }
 }
 
-void initial_state_begin(struct listen *listen)
+void initial_state_begin(struct subscription_group *group)
 {
-    if (!listen->subscriber->sink) {
+    if (!group->subscriber->sink) {
         return; /* the next stream comes back here */
     }
     bool since = false, initial = false;
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         const struct subscription *sub = list_entry(it, struct subscription, link);
         since = since || sub->since_pending;
         initial = initial || sub->initial_pending;
     }
     if (initial) {
-        listen->subscriber->has_initial = true;
-        subscriber_mark_dirty(listen->subscriber);
+        group->subscriber->has_initial = true;
+        subscriber_mark_dirty(group->subscriber);
     }
     if (since) {
-        initial_state_ask_log(listen);
+        initial_state_ask_log(group);
     }
 }
 
@@ -674,8 +676,8 @@ void initial_state_flush(struct subscriber *subscriber)
         return;
     }
     subscriber->has_initial = false;
-    list_each (it, next, &subscriber->listens) {
-        show_state(list_entry(it, struct listen, link));
+    list_each (it, next, &subscriber->groups) {
+        show_state(list_entry(it, struct subscription_group, link));
     }
 }
 
@@ -683,21 +685,21 @@ void initial_state_flush(struct subscriber *subscriber)
  * Sends bookmarks: the timer of a worker, and who asked for them.
  */
 
-/* While subscriptions of a listen want bookmarks. */
-struct listen_bookmarks {
+/* While subscriptions of a group want bookmarks. */
+struct subscription_group_bookmarks {
     struct list link; /* in worker->delivery->bookmarked */
-    struct listen *listen;
+    struct subscription_group *group;
     uint64_t seq;   /* the newest number it was told that way */
     uint32_t count; /* of its subscriptions that want them */
 };
 
-static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
+static void bookmark_send(struct subscription_group_bookmarks *b, struct buf *message)
 {
-    struct listen *listen = b->listen;
-    struct subscriber *subscriber = listen->subscriber;
+    struct subscription_group *group = b->group;
+    struct subscriber *subscriber = group->subscriber;
     bool is_called =
         subscriber->ops && subscriber->ops->on_update; /* by the program itself: it has no stream */
-    if (!subscriber->sink || !listen->is_open || is_called || subscriber_is_blocked(subscriber)) {
+    if (!subscriber->sink || !group->is_open || is_called || subscriber_is_blocked(subscriber)) {
         return;
     }
     char text[CURSOR_TEXT];
@@ -708,7 +710,7 @@ static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
     buf_clear(message);
     dialect_put_bookmark(message,
                          cursor_seal_put(subscriber->worker, subscriber->principal, &at, text),
-                         listen_id(listen));
+                         subscription_group_id(group));
     if (subscriber_send(subscriber, message)) {
         b->seq = at.seq;
     }
@@ -720,7 +722,7 @@ void bookmark_on_period(struct loop_timer *timer, void *user)
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
     list_each (it, next, &worker->delivery->bookmarked) {
-        bookmark_tell(list_entry(it, struct listen_bookmarks, link), &message);
+        bookmark_send(list_entry(it, struct subscription_group_bookmarks, link), &message);
     }
     buf_deinit(&message);
     if (!list_empty(&worker->delivery->bookmarked)) {
@@ -731,16 +733,16 @@ void bookmark_on_period(struct loop_timer *timer, void *user)
 bool bookmark_want(struct subscription *sub)
 {
     struct worker *worker = sub->subscriber->worker;
-    struct listen_bookmarks *b = sub->listen->bookmarks;
+    struct subscription_group_bookmarks *b = sub->group->bookmarks;
     if (!b) {
         b = mem_zalloc(sizeof(*b));
         if (!b) {
             return false;
         }
-        b->listen = sub->listen;
+        b->group = sub->group;
         b->seq = worker->last_seq; /* what it is told now */
         list_append(&worker->delivery->bookmarked, &b->link);
-        sub->listen->bookmarks = b;
+        sub->group->bookmarks = b;
     }
     b->count++;
     sub->bookmarks = true;
@@ -752,11 +754,11 @@ bool bookmark_want(struct subscription *sub)
 
 void bookmark_leave(struct subscription *sub)
 {
-    struct listen_bookmarks *b = sub->listen->bookmarks;
+    struct subscription_group_bookmarks *b = sub->group->bookmarks;
     if (sub->bookmarks && --b->count == 0) {
         list_remove(&b->link);
         mem_free(b);
-        sub->listen->bookmarks = NULL;
+        sub->group->bookmarks = NULL;
     }
 }
 
@@ -771,7 +773,7 @@ struct change_finder {
 static bool is_ours(void *user, const struct subscription *sub)
 {
     const struct change_finder *f = user;
-    return sub->listen->subscriber == f->subscriber && !sub->catching_up &&
+    return sub->group->subscriber == f->subscriber && !sub->catching_up &&
            f->row->change->seq > sub->replayed_to;
 }
 
@@ -780,7 +782,7 @@ static void offer_if_ours(void *user, struct match_node *node)
     struct change_finder *f = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_ours(f, sub)) {
-        subscriber_offer_row(f->subscriber, sub, f->row, f->since);
+        subscriber_enqueue_row(f->subscriber, sub, f->row, f->since);
     }
 }
 
@@ -808,14 +810,14 @@ static void catchup_replay(struct subscriber *subscriber, const struct hub_catch
             continue;
         }
         if (change->everything) {
-            resync_mark_below(subscriber, change_scope(change), change->seq);
+            resync_flag_below(subscriber, change_scope(change), change->seq);
             continue;
         }
         struct change_finder f = {
             .subscriber = subscriber, .row = &c->changes[i], .since = c->since};
         static const struct lookup_calls calls = {is_ours, offer_if_ours};
         lookup_find(subscriber->worker, change, &calls, &f);
-        delivery_find_covered(subscriber->worker, change->uri, offer_if_ours, &f);
+        delivery_find_matching(subscriber->worker, change->uri, offer_if_ours, &f);
     }
 }
 
@@ -826,7 +828,7 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
     if (subscriber) {
         subscriber->catchup = NULL;
         if (subscriber->sink && c->truncated) {
-            resync_mark_all(subscriber);
+            resync_flag_all(subscriber);
         } else if (subscriber->sink) { /* else it went meanwhile, and the next one asks again */
             catchup_replay(subscriber, c);
         }
@@ -847,6 +849,6 @@ void catchup_start(struct subscriber *subscriber, uint64_t since)
     }
     subscriber->catchup = hub_catchup(subscriber->worker, since, caught_up, subscriber);
     if (!subscriber->catchup) {
-        resync_mark_all(subscriber);
+        resync_flag_all(subscriber);
     }
 }

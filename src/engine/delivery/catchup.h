@@ -20,15 +20,15 @@ void catchup_start(struct subscriber *subscriber, uint64_t since);
 /* -------------------------------------------------------------------------------------------------
  * What a new subscription hears first, when it asked. Initial state: one update per resource that
  * exists now, marked as initial, at most INITIAL_MAX for patterns; what cannot be found out is told
- * as truncated. Since: the log is asked once for all subscriptions of a listen that wait for it;
+ * as truncated. Since: the log is asked once for all subscriptions of a group that wait for it;
  * until its answer comes live changes pass them over, being in it.
  */
 
-struct listen;
+struct subscription_group;
 struct subscriber;
 
-/* For the new subscriptions of a listen; needs a stream, else it is done with the next one. */
-void initial_state_begin(struct listen *listen);
+/* For the new subscriptions of a group; needs a stream, else it is done with the next one. */
+void initial_state_begin(struct subscription_group *group);
 /* Look up the states of a subscriber that waits for no part of the log: missed changes precede
  * states, so that the order does not show how long a search took. */
 void initial_state_flush(struct subscriber *subscriber);
@@ -48,13 +48,13 @@ void initial_state_flush(struct subscriber *subscriber);
 struct subscription;
 
 /* Something, unknown what, from number `seq` on, concerns `sub`: it is told to look again. */
-void resync_mark(struct subscription *sub, uint64_t seq);
+void resync_flag(struct subscription *sub, uint64_t seq);
 /* Every subscription that may cover something below `scope`; empty: every one. */
-void resync_mark_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq);
+void resync_flag_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq);
 /* Those that a cursor says have yet to be told (engine/protocol/cursor.h). */
-void resync_mark_rest(struct subscriber *subscriber, const struct log_cursor *at);
+void resync_flag_rest(struct subscriber *subscriber, const struct log_cursor *at);
 /* All of them, and all lists: anything may have changed. */
-void resync_mark_all(struct subscriber *subscriber);
+void resync_flag_all(struct subscriber *subscriber);
 /* `sub` is not evaluated any more, which its client is told. */
 void resync_suspend(struct subscription *sub);
 
@@ -63,7 +63,7 @@ bool resync_flush(struct subscriber *subscriber);
 /* `sub` is about to end: its client is told now, or not at all. */
 void resync_write_withdrawn(struct subscription *sub);
 /* Has a cursor with its number say who has yet to be told. */
-void resync_cursor_mark(const struct subscriber *subscriber, struct log_cursor *at);
+void resync_put_cursor(const struct subscriber *subscriber, struct log_cursor *at);
 
 /* -------------------------------------------------------------------------------------------------
  * Bookmarks: the newest cursor is sent from time to time (as often as streams are kept alive) to

@@ -68,34 +68,34 @@ static void finish_here(struct change_query *query, bool more)
     change_query_finish(query, &cursor, more);
 }
 
-static struct listen *listen_of(const struct change_query *query)
+static struct subscription_group *group_of(const struct change_query *query)
 {
-    return list_entry(query->subscriber->listens.next, struct listen, link);
+    return list_entry(query->subscriber->groups.next, struct subscription_group, link);
 }
 
-static void change_query_lose(struct change_query *query, struct subscription *sub)
+static void change_query_overflow(struct change_query *query, struct subscription *sub)
 {
     query->has_found = true;
     if (!sub->truncated) {
         sub->truncated = true;
-        query->ops->lost(query->user, subscription_spelled(sub));
+        query->ops->lost(query->user, subscription_as_requested(sub));
     }
 }
 
 /* Those that do not know what a change with this number may have been. */
 static void lose_all(struct change_query *query, struct tidings_str scope, uint64_t seq)
 {
-    list_each (it, next, &listen_of(query)->subs) {
+    list_each (it, next, &group_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (seq > sub->since && subscription_may_cover(sub, scope)) {
-            change_query_lose(query, sub);
+        if (seq > sub->since && subscription_may_match(sub, scope)) {
+            change_query_overflow(query, sub);
         }
     }
 }
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-static enum lookup_answer change_query_covers(struct subscription *sub, struct tidings_str uri)
+static enum lookup_answer change_query_matches(struct subscription *sub, struct tidings_str uri)
 {
     struct tidings_provider *p = sub->extra ? sub->extra->covers_provider : NULL;
     enum lookup_answer answer = lookup_ask(sub, uri);
@@ -110,14 +110,14 @@ static const struct subscription *find_sub(struct change_query *query,
                                            const struct changelog_row *row)
 {
     const struct change *change = row->change;
-    list_each (it, next, &listen_of(query)->subs) {
+    list_each (it, next, &group_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (change->seq <= sub->since || !filters_allow(query->subscriber->principal, change)) {
             continue;
         }
-        enum lookup_answer answer = change_query_covers(sub, change->uri);
+        enum lookup_answer answer = change_query_matches(sub, change->uri);
         if (answer == LOOKUP_UNKNOWN) {
-            change_query_lose(query, sub);
+            change_query_overflow(query, sub);
         } else if (answer == LOOKUP_YES &&
                    filters_pass(sub, change, row->replaced_seq <= sub->since)) {
             return sub;
@@ -274,7 +274,7 @@ static void drop_rule_extras(struct subscription *sub)
 static void change_query_on_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     (void)at;
-    if (!s->pending.listen) {
+    if (!s->pending.group) {
         return; /* it was cancelled */
     }
     struct change_query *query = s->user;
@@ -284,15 +284,15 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {
-            query->ops->refused(query->user, w->spelled, &w->stat.base.err);
+            query->ops->refused(query->user, w->as_requested, &w->stat.base.err);
             continue;
         }
         drop_rule_extras(w->sub);
-        query->ops->accepted(query->user, w->spelled, w->warning);
+        query->ops->accepted(query->user, w->as_requested, w->warning);
         can_change = can_change || w->warning.len == 0;
         if (w->sub->since == SINCE_UNKNOWN) {
             w->sub->since = s->worker->last_seq;
-            change_query_lose(query, w->sub);
+            change_query_overflow(query, w->sub);
         } else if (query->wants_existing && w->is_leaf) {
             query->has_found = true;
             query->ops->exists(query->user, w->uri, w->modified_ms);
@@ -327,8 +327,8 @@ static int copy_uris(struct subscribe_batch *s, const struct change_query_terms 
     bool is_copied = sealed.ptr != NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct subscribe_item *w = &s->items[i];
-        w->spelled = arena_dup(&s->arena, terms->uris ? terms->uris[i] : STR("**"));
-        is_copied = is_copied && w->spelled.ptr;
+        w->as_requested = arena_dup(&s->arena, terms->uris ? terms->uris[i] : STR("**"));
+        is_copied = is_copied && w->as_requested.ptr;
         options_init(&w->options);
         w->options.given = OPTION_WINDOW | (since.len > 0 ? OPTION_SINCE : 0u);
         w->options.window_ms = 0; /* the bell rings at once */
@@ -349,13 +349,14 @@ static int check_rate(struct request *request, struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_LIMIT, "%s", refusal_sentence(&why, text));
 }
 
-/* The subscriber with its one listen, or NULL. */
+/* The subscriber with its one group, or NULL. */
 static struct subscriber *create_subscriber(struct request *request, size_t count,
                                             struct subscribe_batch **ret)
 {
     struct subscriber *subscriber = subscriber_create(request->worker, request->principal);
-    struct listen *listen = subscriber ? listen_create(subscriber, STR("0")) : NULL;
-    *ret = listen ? subscribe_batch_create(listen, count) : NULL;
+    struct subscription_group *group =
+        subscriber ? subscription_group_create(subscriber, STR("0")) : NULL;
+    *ret = group ? subscribe_batch_create(group, count) : NULL;
     if (!*ret || !subscribe_batch_set_channel(*ret, request->channel)) {
         if (*ret) {
             subscribe_batch_free(*ret);
@@ -363,7 +364,7 @@ static struct subscriber *create_subscriber(struct request *request, size_t coun
         subscriber_destroy(subscriber);
         return NULL;
     }
-    listen->is_open = true;
+    group->is_open = true;
     return subscriber;
 }
 

@@ -4,7 +4,7 @@
  * among some URIs since a cursor; and, if nothing has, waiting for it.
  *
  * It is a subscription that lasts as long as the question: URIs mean what they mean there, watches
- * are armed (so that a provider notices what changed while nobody watched), access is asked for
+ * are watched (so that a provider notices what changed while nobody watched), access is asked for
  * each change, the same limits hold. What is told comes from the log, in order and one row for each
  * URI, so that a page may end anywhere and nothing falls between two queries; a live change only
  * makes it ask the log again.
@@ -29,14 +29,14 @@ struct change_query;
 
 struct change_query_ops {
     /* This URI cannot be looked at; the others are. */
-    void (*refused)(void *user, struct tidings_str spelled, const struct tidings_error *why);
+    void (*refused)(void *user, struct tidings_str as_requested, const struct tidings_error *why);
     /* This URI is looked at. `warning`: why it may never change, or empty. */
-    void (*accepted)(void *user, struct tidings_str spelled, struct tidings_str warning);
+    void (*accepted)(void *user, struct tidings_str as_requested, struct tidings_str warning);
     /* There is such a resource, without children, and the client asked for `wants_existing`.
      * `modified_ms` 0: not known. */
     void (*exists)(void *user, struct tidings_str uri, int64_t modified_ms);
     /* History does not reach back for this one: whatever it covers may have changed. */
-    void (*lost)(void *user, struct tidings_str spelled);
+    void (*lost)(void *user, struct tidings_str as_requested);
     /* The newest change of one resource, in ascending order. false: there is no room for it; the
      * query ends before it. */
     bool (*row)(void *user, const struct change *change, enum tidings_change_kind kind);

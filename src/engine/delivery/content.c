@@ -162,75 +162,76 @@ void baseline_unref(struct baseline *b)
 /* ---- holding: what chains are at is kept by whoever makes the patches ------------------------ */
 
 /* A reference of a chain's; NULL is fine. */
-static struct baseline *baseline_hold(struct baseline *b)
+static struct baseline *baseline_pin(struct baseline *b)
 {
     const struct worker *worker = b ? b->all->worker : NULL;
-    if (b && b->chains++ == 0 && worker) {
+    if (b && b->patch_bases++ == 0 && worker) {
         struct tidings_provider *p = catalog_mount(worker->catalog, baseline_uri(b));
         bool holds = p && p->ops->patch && p->ops->hold;
         b->holder = p;
-        b->held = holds ? p->ops->hold(p, baseline_uri(b), baseline_etag(b)) : NULL;
+        b->pinned = holds ? p->ops->hold(p, baseline_uri(b), baseline_etag(b)) : NULL;
     }
     return baseline_ref(b);
 }
 
 static void baseline_release(struct baseline *b)
 {
-    if (b && --b->chains == 0 && b->held) {
-        b->holder->ops->release(b->holder, b->held);
-        b->held = NULL;
+    if (b && --b->patch_bases == 0 && b->pinned) {
+        b->holder->ops->release(b->holder, b->pinned);
+        b->pinned = NULL;
     }
     baseline_unref(b);
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-struct chain *chain_create(void)
+struct patch_base *patch_base_create(void)
 {
-    struct chain *chain = mem_zalloc(sizeof(*chain));
-    if (chain) {
-        map_init(&chain->many);
+    struct patch_base *patch_base = mem_zalloc(sizeof(*patch_base));
+    if (patch_base) {
+        map_init(&patch_base->many);
     }
-    return chain;
+    return patch_base;
 }
 
-void chain_destroy(struct chain *chain)
+void patch_base_destroy(struct patch_base *patch_base)
 {
-    if (!chain) {
+    if (!patch_base) {
         return;
     }
     size_t pos = 0;
     struct baseline *b;
-    while ((b = map_next(&chain->many, &pos)) != NULL) {
+    while ((b = map_next(&patch_base->many, &pos)) != NULL) {
         baseline_release(b);
     }
-    map_deinit(&chain->many);
-    baseline_release(chain->one);
-    mem_free(chain);
+    map_deinit(&patch_base->many);
+    baseline_release(patch_base->one);
+    mem_free(patch_base);
 }
 
-static bool is_one(const struct chain *chain, struct tidings_str uri)
+static bool is_one(const struct patch_base *patch_base, struct tidings_str uri)
 {
-    return chain->one && str_eq(baseline_uri(chain->one), uri);
+    return patch_base->one && str_eq(baseline_uri(patch_base->one), uri);
 }
 
-struct baseline *chain_at(const struct chain *chain, struct tidings_str uri)
+struct baseline *patch_base_at(const struct patch_base *patch_base, struct tidings_str uri)
 {
-    return is_one(chain, uri) ? chain->one : map_find(&chain->many, uri);
+    return is_one(patch_base, uri) ? patch_base->one : map_find(&patch_base->many, uri);
 }
 
-void chain_move(struct chain *chain, struct tidings_str uri, struct baseline *to)
+void patch_base_move(struct patch_base *patch_base, struct tidings_str uri, struct baseline *to)
 {
     struct baseline *old = NULL;
-    if (is_one(chain, uri) || (!chain->one && !map_find(&chain->many, uri))) {
-        old = chain->one;
-        chain->one = baseline_hold(to);
-    } else if (!to || (!map_find(&chain->many, uri) && chain->many.count >= CHAIN_MAX)) {
-        old = map_remove(&chain->many, uri);
-    } else if (map_put(&chain->many, baseline_uri(to), to, (void **)&old) == 0) {
-        (void)baseline_hold(to); /* its text is the key */
+    if (is_one(patch_base, uri) || (!patch_base->one && !map_find(&patch_base->many, uri))) {
+        old = patch_base->one;
+        patch_base->one = baseline_pin(to);
+    } else if (!to ||
+               (!map_find(&patch_base->many, uri) && patch_base->many.count >= PATCH_BASE_MAX)) {
+        old = map_remove(&patch_base->many, uri);
+    } else if (map_put(&patch_base->many, baseline_uri(to), to, (void **)&old) == 0) {
+        (void)baseline_pin(to); /* its text is the key */
     } else {
-        old = map_remove(&chain->many, uri);
+        old = map_remove(&patch_base->many, uri);
     }
     baseline_release(old);
 }
@@ -643,13 +644,13 @@ static void patch_read(struct job *job)
 {
     struct change_content *e = job->user;
     struct change_contents *v = &e->worker->delivery->contents;
-    bool is_told = job->code >= 0;
+    bool is_notified = job->code >= 0;
     if (job->code == TIDINGS_E_INVALID && e->from && !e->is_whole) {
         e->is_whole = true; /* that version is gone */
         ask_patch(e);
         return;
     }
-    if (is_told) {
+    if (is_notified) {
         e->to = baseline_get(&v->baselines, change_content_uri(e->principal, e->change), e->etag,
                              STR_EMPTY);
     } else {
@@ -657,11 +658,11 @@ static void patch_read(struct job *job)
         buf_clear(&e->out);
         if (change_content_is_gone(e->principal, e->change)) {
             patch_write_deleted(&e->out, e->change, e->from);
-            is_told = true;
+            is_notified = true;
         }
     }
     v->patches++;
-    change_content_conclude(&e->worker->delivery->contents, e, is_told && !e->is_too_large);
+    change_content_conclude(&e->worker->delivery->contents, e, is_notified && !e->is_too_large);
     wake_waiting(e->worker);
 }
 
@@ -755,16 +756,16 @@ change_content_get_patch(struct worker *worker, const struct principal *principa
 
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 
-static struct chain *chain_of(const struct subscription *sub)
+static struct patch_base *patch_base_of(const struct subscription *sub)
 {
-    return sub->extra ? sub->extra->chain : NULL;
+    return sub->extra ? sub->extra->patch_base : NULL;
 }
 
 /* Legacy clients of a profile with dialect_rules.has_data get `title` and `data`. */
 static bool wants_data(const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
+    return sub->group->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
            !(subscriber->ops && subscriber->ops->on_update);
 }
 
@@ -808,16 +809,16 @@ enum change_content_state change_content_for(const struct subscription *sub,
                                              struct tidings_str *ret_json, struct baseline **ret_to)
 {
     struct worker *worker = sub->subscriber->worker;
-    const struct chain *chain = chain_of(sub);
-    struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
+    const struct patch_base *patch_base = patch_base_of(sub);
+    struct baseline *from = patch_base ? patch_base_at(patch_base, change->uri) : NULL;
     *ret_to = NULL;
     if (sub->is_task) {
         return change_content_get_task(worker, sub->subscriber->principal, change, ret_json);
     }
     enum change_content_state state =
-        chain ? change_content_get_patch(worker, sub->subscriber->principal, change, from, ret_json,
-                                         ret_to)
-              : change_content_get(worker, sub->subscriber->principal, change, ret_json);
+        patch_base ? change_content_get_patch(worker, sub->subscriber->principal, change, from,
+                                              ret_json, ret_to)
+                   : change_content_get(worker, sub->subscriber->principal, change, ret_json);
     bool is_there = state == CHANGE_CONTENT_READY ||
                     (state == CHANGE_CONTENT_NONE &&
                      change_content_is_gone(sub->subscriber->principal, change));
@@ -826,7 +827,7 @@ enum change_content_state change_content_for(const struct subscription *sub,
     }
     struct change_content_key key = {.change = change,
                                      .from = from,
-                                     .shape = chain ? SHAPE_DATA_PATCH : SHAPE_DATA,
+                                     .shape = patch_base ? SHAPE_DATA_PATCH : SHAPE_DATA,
                                      .class = class_of(sub->subscriber->principal)};
     return change_content_get_data(worker, sub->subscriber->principal, change, key, ret_json);
 }
@@ -834,34 +835,34 @@ enum change_content_state change_content_for(const struct subscription *sub,
 void change_content_written(const struct subscription *sub, const struct change *change,
                             struct baseline *to)
 {
-    struct chain *chain = chain_of(sub);
-    if (!chain) {
+    struct patch_base *patch_base = patch_base_of(sub);
+    if (!patch_base) {
         return;
     }
     if (!change_content_leads(sub->subscriber->principal, change)) {
-        chain_move(chain, change->uri, to);
+        patch_base_move(patch_base, change->uri, to);
         return;
     }
-    chain_move(chain, change->uri, NULL);
+    patch_base_move(patch_base, change->uri, NULL);
     if (!sub->is_literal) { /* it may cover where it is now, too */
-        chain_move(chain, change->to, to);
+        patch_base_move(patch_base, change->to, to);
     }
 }
 
 void change_content_skipped(const struct subscription *sub, const struct change *change)
 {
-    struct chain *chain = chain_of(sub);
-    if (!chain || !filters_is_own(sub, change)) {
+    struct patch_base *patch_base = patch_base_of(sub);
+    if (!patch_base || !filters_is_own(sub, change)) {
         return;
     }
     struct worker *worker = sub->subscriber->worker;
-    const struct baseline *at = chain_at(chain, change->uri);
+    const struct baseline *at = patch_base_at(patch_base, change->uri);
     if (!find_patching(worker, change->uri) || change->etag.len == 0) {
-        chain_move(chain, change->uri, NULL);
+        patch_base_move(patch_base, change->uri, NULL);
     } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* never back */
         struct baseline *own = baseline_get(&worker->delivery->contents.baselines, change->uri,
                                             change->etag, STR_EMPTY);
-        chain_move(chain, change->uri, own);
+        patch_base_move(patch_base, change->uri, own);
         baseline_unref(own);
     }
 }

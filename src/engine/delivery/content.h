@@ -25,7 +25,7 @@
  */
 
 #define BASELINES_MAX_BYTES (32u << 20) /* of contents, per worker */
-#define CHAIN_MAX 1024u                 /* resources; what is beyond is told whole each time */
+#define PATCH_BASE_MAX 1024u            /* resources; what is beyond is told whole each time */
 
 struct worker;
 
@@ -39,9 +39,9 @@ struct baselines {
 struct baseline {
     struct baselines *all;
     unsigned refs;
-    unsigned chains;                 /* of these, those that are at it: */
+    unsigned patch_bases;            /* of these, those that are at it: */
     struct tidings_provider *holder; /* keeps that version for them, and … */
-    void *held;                      /* … its word for it; NULL: nobody does */
+    void *pinned;                    /* … its word for it; NULL: nobody does */
     size_t uri_len, etag_len, content_len;
     char *content; /* JSON text, or NULL */
     char name[];   /* URI, NUL, etag */
@@ -62,17 +62,17 @@ static inline struct tidings_str baseline_etag(const struct baseline *b)
 }
 
 /* One resource, the ordinary case, needs no table. */
-struct chain {
+struct patch_base {
     struct baseline *one;
     struct map many; /* by URI */
 };
 
-struct chain *chain_create(void); /* NULL: out of memory */
-void chain_destroy(struct chain *chain);
+struct patch_base *patch_base_create(void); /* NULL: out of memory */
+void patch_base_destroy(struct patch_base *patch_base);
 /* What was told last; NULL: nothing, or nothing that a patch can begin at. */
-struct baseline *chain_at(const struct chain *chain, struct tidings_str uri);
+struct baseline *patch_base_at(const struct patch_base *patch_base, struct tidings_str uri);
 /* This was told of `uri`; NULL: the next is told whole. Takes a reference of its own. */
-void chain_move(struct chain *chain, struct tidings_str uri, struct baseline *to);
+void patch_base_move(struct patch_base *patch_base, struct tidings_str uri, struct baseline *to);
 
 struct change;
 struct principal;

@@ -32,7 +32,7 @@
 #include "formats/json.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "security/principal.h"
 #include "security/seal.h"
@@ -128,10 +128,10 @@ static struct tidings_str text_or_nothing(const char *text)
     return text && text[0] ? tidings_str(text) : ACCESS_LOG_NOTHING;
 }
 
-static size_t count_subscriptions(const struct listen *listen)
+static size_t count_subscriptions(const struct subscription_group *group)
 {
     size_t count = 0;
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         count++;
     }
     return count;
@@ -143,20 +143,20 @@ static bool is_own_program(const struct subscriber *subscriber)
     return subscriber->ops && subscriber->ops->on_update;
 }
 
-static void delivery_log_listen(struct listen *listen, const char *event, uint64_t others,
-                                bool has_ended)
+static void delivery_log_group(struct subscription_group *group, const char *event, uint64_t others,
+                               bool has_ended)
 {
-    const struct subscriber *subscriber = listen->subscriber;
+    const struct subscriber *subscriber = group->subscriber;
     const struct worker *worker = subscriber->worker;
     const struct client_info *client = delivery_log_client(subscriber);
-    const struct listen_counts *counts = listen_counts(listen);
+    const struct subscription_group_counts *counts = subscription_group_counts(group);
     const struct channel_facts facts = delivery_log_facts(subscriber);
-    uint64_t ticks = loop_now_ms(worker->loop) / LISTEN_TICK_MS + 1 - counts->begun;
+    uint64_t ticks = loop_now_ms(worker->loop) / GROUP_TICK_MS + 1 - counts->begun;
     char session[HASHED];
     struct log_field fields[20] = {
         KV("peer", subscriber_id(subscriber)),
         KV("session", session_hash(subscriber, session)),
-        KV("subscriptions", count_subscriptions(listen)),
+        KV("subscriptions", count_subscriptions(group)),
         KV("principal", access_log_name(subscriber->principal)),
         KV("by", principal_by(subscriber->principal)),
         KV("address", text_or_nothing(facts.address)),
@@ -167,7 +167,7 @@ static void delivery_log_listen(struct listen *listen, const char *event, uint64
     size_t n = 9;
     if (has_ended) {
         fields[n++] = KV("reason", worker->ending ? worker->ending : "the client has gone");
-        fields[n++] = KV("duration_ms", ticks * LISTEN_TICK_MS);
+        fields[n++] = KV("duration_ms", ticks * GROUP_TICK_MS);
         fields[n++] = KV("deliveries", counts->deliveries);
         fields[n++] = KV("bytes_out", facts.bytes_out);
     }
@@ -179,27 +179,27 @@ static void delivery_log_listen(struct listen *listen, const char *event, uint64
     }
 }
 
-void delivery_log_begun(struct listen *listen)
+void delivery_log_begun(struct subscription_group *group)
 {
-    struct subscriber *subscriber = listen->subscriber;
+    struct subscriber *subscriber = group->subscriber;
     struct worker *worker = subscriber->worker;
-    struct listen_counts *counts = listen_counts(listen);
+    struct subscription_group_counts *counts = subscription_group_counts(group);
     uint64_t others = 0;
     if (counts->begun > 0 || is_own_program(subscriber)) {
         return;
     }
-    counts->begun = (uint32_t)(loop_now_ms(worker->loop) / LISTEN_TICK_MS + 1);
+    counts->begun = (uint32_t)(loop_now_ms(worker->loop) / GROUP_TICK_MS + 1);
     if (delivery_log_take(worker, DELIVERY_LOG_BEGUN, &others)) {
-        delivery_log_listen(listen, "listening began", others, false);
+        delivery_log_group(group, "listening began", others, false);
     }
 }
 
-void delivery_log_ended(struct listen *listen)
+void delivery_log_ended(struct subscription_group *group)
 {
     uint64_t others = 0;
-    if (listen_counts(listen)->begun > 0 &&
-        delivery_log_take(listen->subscriber->worker, DELIVERY_LOG_ENDED, &others)) {
-        delivery_log_listen(listen, "listening ended", others, true);
+    if (subscription_group_counts(group)->begun > 0 &&
+        delivery_log_take(group->subscriber->worker, DELIVERY_LOG_ENDED, &others)) {
+        delivery_log_group(group, "listening ended", others, true);
     }
 }
 
@@ -276,7 +276,7 @@ static void delivery_log_change_end(struct worker *worker, const struct change *
             LOG_DELIVERY, "change", KV("uri", change->uri), KV("number", change->seq),
             KV("kind", change_type_name(change, change->kind)), KV("worker", worker->index),
             KV("matched", matched), KV("sent", t->counts[DELIVERY_SENT]),
-            KV("held", t->counts[DELIVERY_HELD]), KV("filtered", t->counts[DELIVERY_FILTERED]),
+            KV("held", t->counts[DELIVERY_DEFERRED]), KV("filtered", t->counts[DELIVERY_FILTERED]),
             KV("hidden", t->counts[DELIVERY_HIDDEN]), KV("rereads", t->counts[DELIVERY_REREADS]),
             KV("away", t->counts[DELIVERY_AWAY]), KV("once", t->counts[DELIVERY_ONCE]),
             KV("not_sent_to",
@@ -341,7 +341,7 @@ static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
     if (!is_concerned(l, sub)) {
         return false;
     }
-    *ret_steps = allowance_left(sub->subscriber->allowance, loop_now_ms(l->worker->loop));
+    *ret_steps = client_account_steps_left(sub->subscriber->account, loop_now_ms(l->worker->loop));
     return true;
 }
 
@@ -349,7 +349,7 @@ static void lookup_on_paid(void *user, struct match_node *node, uint64_t steps)
 {
     struct paid_lookup *l = user;
     const struct subscription *sub = list_entry(node, struct subscription, node);
-    allowance_spend(sub->subscriber->allowance, steps, loop_now_ms(l->worker->loop));
+    client_account_spend(sub->subscriber->account, steps, loop_now_ms(l->worker->loop));
 }
 
 static void lookup_on_unpaid(void *user, struct match_node *node)
@@ -358,7 +358,7 @@ static void lookup_on_unpaid(void *user, struct match_node *node)
     struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_concerned(l, sub)) {
         limit_hit(l->worker->limit_counters, LIMIT_PATTERN_STEPS);
-        resync_mark(sub, l->change->seq);
+        resync_flag(sub, l->change->seq);
     }
 }
 
@@ -378,10 +378,10 @@ enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
         return pattern_matches(sub->kind, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
     }
     uint64_t now = loop_now_ms(worker->loop),
-             left = allowance_left(sub->subscriber->allowance, now);
+             left = client_account_steps_left(sub->subscriber->account, now);
     uint64_t steps = left;
     enum regex_result result = match_search(&sub->node, uri, &steps);
-    allowance_spend(sub->subscriber->allowance, left - steps, now);
+    client_account_spend(sub->subscriber->account, left - steps, now);
     if (result == REGEX_FOUND || result == REGEX_ABSENT) {
         return result == REGEX_FOUND ? LOOKUP_YES : LOOKUP_NO;
     }
@@ -390,13 +390,13 @@ enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The road of a change on one worker: from the hub's letter to the outboxes of those it concerns.
+ * The road of a change on one worker: from the hub's message to the outboxes of those it concerns.
  */
 
-void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user)
+void delivery_find_matching(struct worker *worker, struct tidings_str uri, match_fn fn, void *user)
 {
-    list_each (it, next, &worker->delivery->covers_subs) {
-        struct subscription_extra *x = list_entry(it, struct subscription_extra, covers_link);
+    list_each (it, next, &worker->delivery->matched_by_provider) {
+        struct subscription_extra *x = list_entry(it, struct subscription_extra, matched_link);
         struct tidings_provider *p = x->covers_provider;
         struct subscription *sub = x->sub;
         if (uri_is_within(uri, p->prefix) &&
@@ -411,16 +411,17 @@ static bool is_listening(void *user, const struct subscription *sub)
 {
     const struct change *change = user;
     const struct subscriber *subscriber = sub->subscriber;
-    return !subscriber->catchup && !sub->catching_up && listen_is_open_for(sub, change->seq);
+    return !subscriber->catchup && !sub->catching_up &&
+           subscription_group_is_open_for(sub, change->seq);
 }
 
-static void delivery_change_offer(void *user, struct match_node *node)
+static void delivery_change_enqueue(void *user, struct match_node *node)
 {
     const struct change *change = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
     struct subscriber *subscriber = sub->subscriber;
     if (!subscriber->catchup && !sub->catching_up) {
-        subscriber_offer(subscriber, sub, change, change->kind);
+        subscriber_enqueue_change(subscriber, sub, change, change->kind);
     } else if (subscriber->worker->delivery->trace.is_on) {
         delivery_log_fate(subscriber, DELIVERY_AWAY);
     }
@@ -432,12 +433,12 @@ static void offer_everything(struct worker *worker, struct tidings_str scope)
     list_each (pit, pnext, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(pit, struct subscriber, link);
         if (subscriber->sink && !subscriber->catchup) {
-            resync_mark_below(subscriber, scope, worker->last_seq);
+            resync_flag_below(subscriber, scope, worker->last_seq);
         }
     }
 }
 
-/* A letter was lost for want of room or memory. Nobody knows what it said. */
+/* A message was lost for want of room or memory. Nobody knows what it said. */
 static void resync_all(struct worker *worker)
 {
     log_warn(LOG_DELIVERY, "changes lost", KV("reason", "no room or no memory"),
@@ -445,32 +446,32 @@ static void resync_all(struct worker *worker)
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber->sink) {
-            resync_mark_all(subscriber);
+            resync_flag_all(subscriber);
         }
     }
 }
 
-static void delivery_change_lost_deliver(struct letter *letter, void *owner)
+static void delivery_overflow_deliver(struct thread_message *message, void *owner)
 {
-    (void)letter;
+    (void)message;
     struct worker *worker = owner;
-    __atomic_store_n(&worker->delivery->is_lost, false,
+    __atomic_store_n(&worker->delivery->has_overflowed, false,
                      __ATOMIC_SEQ_CST); /* what is lost from now on counts */
     worker->delivery->is_resynced = true;
     resync_all(worker);
 }
 
-static void delivery_change_lost_drop(struct letter *letter)
+static void delivery_overflow_drop(struct thread_message *message)
 {
-    (void)letter; /* lies in the worker */
+    (void)message; /* lies in the worker */
 }
 
-void delivery_lose(struct worker *worker)
+void delivery_overflow(struct worker *worker)
 {
-    if (!__atomic_exchange_n(&worker->delivery->is_lost, true, __ATOMIC_SEQ_CST)) {
-        worker->delivery->lost = (struct letter){.deliver = delivery_change_lost_deliver,
-                                                 .drop = delivery_change_lost_drop};
-        mailbox_send(worker->mailbox, &worker->delivery->lost);
+    if (!__atomic_exchange_n(&worker->delivery->has_overflowed, true, __ATOMIC_SEQ_CST)) {
+        worker->delivery->overflow = (struct thread_message){.deliver = delivery_overflow_deliver,
+                                                             .drop = delivery_overflow_drop};
+        mailbox_send(worker->mailbox, &worker->delivery->overflow);
     }
 }
 
@@ -481,13 +482,13 @@ void delivery_on_change(struct worker *worker, const struct change *change)
     worker->last_seq = change->seq;
     worker->stats.changes++;
     if (change->position > 0) {
-        cursor_marks_add(&worker->delivery->marks, change->seq, change->position);
+        position_map_add(&worker->delivery->positions, change->seq, change->position);
     }
     if (gap) {
         resync_all(worker);
     }
     if (change->lists != 0) {
-        list_changed_offer(worker, change->lists);
+        list_changed_enqueue(worker, change->lists);
     } else if (change->everything) {
         offer_everything(worker, change_scope(change));
         if (worker->principals->rules) {
@@ -495,11 +496,11 @@ void delivery_on_change(struct worker *worker, const struct change *change)
         }
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
-        static const struct lookup_calls calls = {is_listening, delivery_change_offer};
+        static const struct lookup_calls calls = {is_listening, delivery_change_enqueue};
         if (!change->is_mute) {
             delivery_log_change_begin(worker);
             lookup_find(worker, change, &calls, shared);
-            delivery_find_covered(worker, change->uri, delivery_change_offer, shared);
+            delivery_find_matching(worker, change->uri, delivery_change_enqueue, shared);
             delivery_log_change_end(worker, change);
         }
         if (worker->principals->rules && change->kind != TIDINGS_CHANGE_UPDATED) {
@@ -513,7 +514,7 @@ void delivery_on_change(struct worker *worker, const struct change *change)
  * the loop.
  */
 
-_Static_assert(CURSOR_TEXT >= 58 + CURSOR_LOST_TEXT, "the longest is 72 bytes");
+_Static_assert(CURSOR_TEXT >= 58 + CURSOR_GAP_TEXT, "the longest is 72 bytes");
 
 #define PURPOSE STR("cursor")
 /* Bytes of what is sealed: else its length would tell how long the numbers are. */
@@ -555,7 +556,7 @@ static void cursor_seal_end_turn(struct cursor_seals *all)
 static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 {
     return a->epoch == b->epoch && a->seq == b->seq && a->has_position == b->has_position &&
-           a->position == b->position && a->lost == b->lost && a->lost_to == b->lost_to;
+           a->position == b->position && a->gap == b->gap && a->gap_to == b->gap_to;
 }
 
 /* Into `out`; its length, 0: there is no randomness or memory. */
@@ -697,16 +698,16 @@ void lag_recent(const struct lag *lag, uint64_t now_us, struct lag_counts *ret)
  * The table of last errors: slots that were given back are used again first.
  */
 
-#define PEER_ERRORS_FIRST 8u
+#define CLIENT_ERROR_FIRST 8u
 
-static void peer_errors_deinit(struct peer_errors *all)
+static void client_errors_deinit(struct client_errors *all)
 {
     mem_free(all->at);
-    *all = (struct peer_errors){0};
+    *all = (struct client_errors){0};
 }
 
 /* 0: there is no room. */
-static uint32_t peer_errors_take_slot(struct peer_errors *all)
+static uint32_t client_errors_take_slot(struct client_errors *all)
 {
     if (all->free > 0) {
         uint32_t slot = all->free;
@@ -714,9 +715,9 @@ static uint32_t peer_errors_take_slot(struct peer_errors *all)
         return slot;
     }
     if (all->count == all->cap) {
-        uint32_t cap = all->cap ? all->cap * 2 : PEER_ERRORS_FIRST;
-        struct peer_error *at =
-            cap <= PEER_ERRORS_MAX ? mem_realloc(all->at, cap * sizeof(*at)) : NULL;
+        uint32_t cap = all->cap ? all->cap * 2 : CLIENT_ERROR_FIRST;
+        struct client_error *at =
+            cap <= CLIENT_ERROR_MAX ? mem_realloc(all->at, cap * sizeof(*at)) : NULL;
         if (!at) {
             return 0;
         }
@@ -726,16 +727,17 @@ static uint32_t peer_errors_take_slot(struct peer_errors *all)
     return ++all->count;
 }
 
-void peer_errors_note(struct peer_errors *all, uint32_t *slot, int code, struct tidings_str text)
+void client_errors_note(struct client_errors *all, uint32_t *slot, int code,
+                        struct tidings_str text)
 {
     if (*slot == 0) {
-        *slot = peer_errors_take_slot(all);
+        *slot = client_errors_take_slot(all);
     }
     if (*slot == 0) {
         return;
     }
-    struct peer_error *e = &all->at[*slot - 1];
-    size_t len = text.len < PEER_ERROR_TEXT ? text.len : PEER_ERROR_TEXT - 1;
+    struct client_error *e = &all->at[*slot - 1];
+    size_t len = text.len < CLIENT_ERROR_TEXT ? text.len : CLIENT_ERROR_TEXT - 1;
     while (len > 0 && len < text.len && ((unsigned char)text.ptr[len] & 0xc0u) == 0x80u) {
         len--;
     }
@@ -748,7 +750,7 @@ void peer_errors_note(struct peer_errors *all, uint32_t *slot, int code, struct 
     e->text[len] = '\0';
 }
 
-void peer_errors_forget(struct peer_errors *all, uint32_t *slot)
+void client_errors_forget(struct client_errors *all, uint32_t *slot)
 {
     if (*slot > 0) {
         all->at[*slot - 1].next_free = all->free;
@@ -757,7 +759,7 @@ void peer_errors_forget(struct peer_errors *all, uint32_t *slot)
     }
 }
 
-const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t slot)
+const struct client_error *client_errors_get(const struct client_errors *all, uint32_t slot)
 {
     return slot > 0 ? &all->at[slot - 1] : NULL;
 }
@@ -840,7 +842,7 @@ static void on_window(struct loop_timer *timer, void *user)
     struct window *window;
     worker->delivery->window_due_ms = 0;
     while ((window = windows_due(&worker->delivery->windows, now)) != NULL) {
-        subscriber_release_held(list_entry(window, struct subscription, window), due);
+        subscriber_release_deferred(list_entry(window, struct subscription, window), due);
     }
 }
 
@@ -900,12 +902,12 @@ static void on_flush_again(void *user)
 /* A regex without text that could be looked for, because of one client. */
 static bool take_unindexed(void *owner)
 {
-    return allowance_take(owner, ALLOWANCE_UNINDEXED_REGEXES);
+    return client_account_take(owner, CLIENT_ACCOUNT_UNINDEXED_REGEXES);
 }
 
 static void give_back_unindexed(void *owner)
 {
-    allowance_give_back(owner, ALLOWANCE_UNINDEXED_REGEXES);
+    client_account_give_back(owner, CLIENT_ACCOUNT_UNINDEXED_REGEXES);
 }
 
 void delivery_use_hub(struct worker *worker, struct hub *hub)
@@ -930,7 +932,7 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     list_init(&d->dirty);
     list_init(&d->behind);
     list_init(&d->list_watchers);
-    list_init(&d->covers_subs);
+    list_init(&d->matched_by_provider);
     list_init(&d->bookmarked);
     windows_init(&d->windows);
     change_content_init(&d->contents, worker);
@@ -942,9 +944,9 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     loop_hook_add(loop, &d->flush_hook, flush_dirty, worker);
     loop_wakeup_init(&d->flush_again, loop, on_flush_again, NULL);
     worker->requests->end_subscriber = subscriber_end_of_channel;
-    bool has_marks =
-        !hub_is_durable(worker->hub) || cursor_marks_init(&d->marks, hub_first(worker->hub));
-    if (!d->window_timer || !d->list_timer || !d->bookmark_timer || !has_marks ||
+    bool has_positions =
+        !hub_is_durable(worker->hub) || position_map_init(&d->positions, hub_first(worker->hub));
+    if (!d->window_timer || !d->list_timer || !d->bookmark_timer || !has_positions ||
         hub_attach(worker->hub, worker) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -966,7 +968,7 @@ void delivery_deinit(struct worker *worker)
     loop_timer_close(d->list_timer);
     loop_timer_close(d->bookmark_timer);
     loop_timer_close(d->window_timer);
-    cursor_marks_deinit(&d->marks);
+    position_map_deinit(&d->positions);
     cursor_seal_free(d->seals);
     windows_deinit(&d->windows);
     change_content_deinit(&d->contents);
@@ -975,7 +977,7 @@ void delivery_deinit(struct worker *worker)
     jv_unref(d->subject);
     filters_deinit(&d->filters);
     option_rules_unref(d->rules);
-    peer_errors_deinit(&d->errors);
+    client_errors_deinit(&d->errors);
     match_deinit(&d->match);
 }
 
@@ -989,10 +991,11 @@ void delivery_set_rules(struct worker *worker, struct option_rules *rules)
 
 struct log_cursor delivery_cursor(const struct worker *worker, uint64_t seq)
 {
-    struct log_cursor c = {
-        .epoch = worker->epoch, .seq = seq, .has_position = worker->delivery->marks.ring != NULL};
+    struct log_cursor c = {.epoch = worker->epoch,
+                           .seq = seq,
+                           .has_position = worker->delivery->positions.ring != NULL};
     if (c.has_position) {
-        c.position = cursor_marks_find(&worker->delivery->marks, seq);
+        c.position = position_map_find(&worker->delivery->positions, seq);
     }
     return c;
 }

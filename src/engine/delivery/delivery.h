@@ -41,7 +41,7 @@
 
 struct change;
 struct channel;
-struct listen;
+struct subscription_group;
 struct subscriber;
 struct worker;
 
@@ -57,7 +57,7 @@ enum delivery_log_kind {
 /* What becomes of a change for a subscription that matches. */
 enum delivery_fate {
     DELIVERY_SENT,     /* on its way to the client */
-    DELIVERY_HELD,     /* in a window, or merged into what waits there */
+    DELIVERY_DEFERRED, /* in a window, or merged into what waits there */
     DELIVERY_FILTERED, /* by a filter, a condition or `echo` */
     DELIVERY_HIDDEN,   /* by the access rules */
     DELIVERY_REREADS,  /* the client is told to read again anyway */
@@ -83,9 +83,9 @@ struct delivery_log {
 };
 
 /* Its client was told that it is subscribed; once. */
-void delivery_log_begun(struct listen *listen);
+void delivery_log_begun(struct subscription_group *group);
 /* It ends, for the reason in worker->ending. One that never began is passed over. */
-void delivery_log_ended(struct listen *listen);
+void delivery_log_ended(struct subscription_group *group);
 void delivery_log_full(const struct subscriber *subscriber);
 /* A connection is closed because its client takes nothing for `lag_ms` or longer. */
 void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, uint64_t lag_ms,
@@ -98,8 +98,8 @@ void delivery_log_left_out(struct worker *worker, uint64_t now_ms);
 /* -------------------------------------------------------------------------------------------------
  * Finds the subscriptions of a worker that a change concerns, and charges what a search of regexes
  * costs to the clients that have them: a regex is searched only if somebody who has it may hear of
- * the change, and whoever that is pays for it (security/cpu_budget.h). So what a client has left,
- * and what it is told when that is not enough, depends on nothing but what it may hear of.
+ * the change, and whoever that is pays for it (security/client_account.h). So what a client has
+ * left, and what it is told when that is not enough, depends on nothing but what it may hear of.
  *
  * A subscription whose regex nobody could pay for is told to look again (`truncated`): nothing is
  * lost in silence, and the others are not kept waiting.
@@ -204,29 +204,30 @@ void lag_recent(const struct lag *lag, uint64_t now_us, struct lag_counts *ret);
  * have one, so they stand in a table beside the subscribers, which know their slot in it.
  */
 
-#define PEER_ERROR_TEXT 112u   /* bytes of the sentence, with its NUL */
-#define PEER_ERRORS_MAX 65536u /* clients with an error; of others none is kept */
+#define CLIENT_ERROR_TEXT 112u  /* bytes of the sentence, with its NUL */
+#define CLIENT_ERROR_MAX 65536u /* clients with an error; of others none is kept */
 
-struct peer_error {
+struct client_error {
     int64_t at_ms; /* Unix time */
     int32_t code;
     uint32_t next_free; /* private */
-    char text[PEER_ERROR_TEXT];
+    char text[CLIENT_ERROR_TEXT];
 };
 
 /* All zero: none. */
-struct peer_errors {
-    struct peer_error *at; /* by slot - 1 */
+struct client_errors {
+    struct client_error *at; /* by slot - 1 */
     uint32_t count, cap, free;
 };
 
 /* Keep it at *slot (0: it has none yet, and gets one as far as there is room). The text is cut
  * between characters, and control characters are replaced. */
-void peer_errors_note(struct peer_errors *all, uint32_t *slot, int code, struct tidings_str text);
+void client_errors_note(struct client_errors *all, uint32_t *slot, int code,
+                        struct tidings_str text);
 /* The client goes. */
-void peer_errors_forget(struct peer_errors *all, uint32_t *slot);
+void client_errors_forget(struct client_errors *all, uint32_t *slot);
 /* NULL: none. */
-const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t slot);
+const struct client_error *client_errors_get(const struct client_errors *all, uint32_t slot);
 
 struct option_rules;
 
@@ -243,13 +244,13 @@ struct delivery {
     struct list dirty;               /* subscribers with something to flush */
     struct list behind;              /* those whose streams took not all that was flushed */
     struct lag lag;                  /* how long changes wait */
-    struct peer_errors errors;       /* last ones of subscribers */
+    struct client_errors errors;     /* last ones of subscribers */
     uint32_t subscribers_made;       /* so far */
-    struct list list_watchers;       /* listens that want list_changed */
-    struct list bookmarked;          /* listens that want bookmarks */
-    struct list covers_subs;         /* subscriptions a provider's own relation may concern */
+    struct list list_watchers;       /* groups that want list_changed */
+    struct list bookmarked;          /* groups that want bookmarks */
+    struct list matched_by_provider; /* subscriptions a provider's own relation may concern */
     struct windows windows;          /* that hold something back */
-    struct cursor_marks marks;       /* where numbers stand in the store */
+    struct position_map positions;   /* where numbers stand in the store */
     struct cursor_seals *seals;      /* NULL: none yet */
     struct filters filters;          /* schemas that subscriptions filter with */
     const struct change *subject_of; /* the change that `subject` was made from */
@@ -267,8 +268,8 @@ struct delivery {
     struct loop_timer *list_timer; /* until a class may be told list_changed again */
     bool is_resynced; /* everybody was told to look again: a gap before the next change is known */
     size_t announced; /* atomic: bytes of changes on their way here */
-    struct letter lost; /* on its way while is_lost */
-    bool is_lost;       /* atomic */
+    struct thread_message overflow; /* on its way while has_overflowed */
+    bool has_overflowed;            /* atomic */
 };
 
 /* What the whole server shares, from now on also this worker's: counters, the catalog, handlers. */
@@ -284,7 +285,7 @@ void delivery_deinit(struct worker *worker);
 bool delivery_drained(struct channel *channel);
 
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */
-void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user);
+void delivery_find_matching(struct worker *worker, struct tidings_str uri, match_fn fn, void *user);
 /* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out
  * of memory. */
 struct json *delivery_subject(struct worker *worker, const struct change *change);
@@ -304,6 +305,6 @@ struct log_cursor delivery_cursor(const struct worker *worker, uint64_t seq);
 void delivery_on_change(struct worker *worker, const struct change *change);
 /* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told
  * once to look again. Needs no memory itself. */
-void delivery_lose(struct worker *worker);
+void delivery_overflow(struct worker *worker);
 
 #endif

@@ -20,7 +20,7 @@
 #include "formats/json_write.h"
 #include "formats/schema.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -40,13 +40,13 @@ struct filter {
     struct filters *all; /* NULL: they are gone */
     struct json_schema *schema;
     size_t refs;
-    struct allowance *owner;     /* whose it counts for */
-    bool sees_time;              /* its document has `time` … */
-    bool looks_back;             /* … `previous` and `change` */
-    uint64_t judged_seq;         /* the change it judged last … */
-    uint64_t judged_before;      /* … after this one; 0: none … */
-    uint32_t judged_turn;        /* … in this turn of the loop, if it sees the time … */
-    enum schema_verdict verdict; /* … and how */
+    struct client_account *owner; /* whose it counts for */
+    bool sees_time;               /* its document has `time` … */
+    bool looks_back;              /* … `previous` and `change` */
+    uint64_t decided_seq;         /* the change it judged last … */
+    uint64_t decided_before;      /* … after this one; 0: none … */
+    uint32_t decided_turn;        /* … in this turn of the loop, if it sees the time … */
+    enum schema_verdict verdict;  /* … and how */
     size_t len;
     char text[];
 };
@@ -273,7 +273,7 @@ static void past_drop(struct subscription *sub, struct change *old)
 {
     if (old) {
         filters_of(sub)->past_bytes -= past_cost(old);
-        allowance_give_back(sub->subscriber->allowance, ALLOWANCE_FILTER_PAST);
+        client_account_give_back(sub->subscriber->account, CLIENT_ACCOUNT_FILTER_PAST);
         change_unref(old);
     }
 }
@@ -296,7 +296,7 @@ static struct map *past_room(struct subscription *sub)
 static void filters_remember(struct subscription *sub, const struct change *change)
 {
     struct filters *all = filters_of(sub);
-    struct allowance *client = sub->subscriber->allowance;
+    struct client_account *client = sub->subscriber->account;
     /* The one before goes first, and its share with it. */
     past_drop(sub, sub->extra->past ? map_remove(sub->extra->past, change->uri) : NULL);
     if (change->kind == TIDINGS_CHANGE_DELETED ||
@@ -305,12 +305,12 @@ static void filters_remember(struct subscription *sub, const struct change *chan
         return;
     }
     struct map *past = past_room(sub);
-    if (!past || !allowance_take(client, ALLOWANCE_FILTER_PAST)) {
+    if (!past || !client_account_take(client, CLIENT_ACCOUNT_FILTER_PAST)) {
         return;
     }
     struct change *kept = change_ref(change);
     if (map_put(past, kept->uri, kept, NULL) < 0) {
-        allowance_give_back(client, ALLOWANCE_FILTER_PAST);
+        client_account_give_back(client, CLIENT_ACCOUNT_FILTER_PAST);
         change_unref(kept);
         return;
     }
@@ -338,7 +338,8 @@ void filters_forget(struct subscription *sub)
 
 bool filters_allow(const struct principal *principal, const struct change *change)
 {
-    return !change->is_mute && access_hears(principal, change->uri, change->target, change->seq);
+    return !change->is_mute &&
+           access_may_notify(principal, change->uri, change->target, change->seq);
 }
 
 bool filters_show_from(const struct principal *principal, const struct change *change)
@@ -391,24 +392,24 @@ static struct json *document_for(struct subscription *sub, const struct change *
 }
 
 /* At the expense of its client. false: that has not enough left for a judgement, however long. */
-static bool filters_judge(struct subscription *sub, const struct change *change,
-                          const struct change *before, bool hides_from, enum schema_verdict *ret)
+static bool filters_decide(struct subscription *sub, const struct change *change,
+                           const struct change *before, bool hides_from, enum schema_verdict *ret)
 {
     struct worker *worker = sub->subscriber->worker;
-    struct allowance *client = sub->subscriber->allowance;
+    struct client_account *client = sub->subscriber->account;
     uint64_t now = loop_now_ms(worker->loop), steps = FILTER_MAX_STEPS;
     *ret = SCHEMA_VALID;
-    if (allowance_left(client, now) < steps) {
+    if (client_account_steps_left(client, now) < steps) {
         limit_hit(worker->limit_counters, LIMIT_PATTERN_STEPS);
         return false;
     }
     size_t cost;
     struct json *document = document_for(sub, change, before, hides_from, &cost);
     if (document) { /* without memory everything passes */
-        *ret = schema_judge_within(sub->extra->schema->schema, document, NULL, &steps);
-        worker->delivery->filters.judged++;
+        *ret = schema_check_within(sub->extra->schema->schema, document, NULL, &steps);
+        worker->delivery->filters.decided++;
     }
-    allowance_spend(client, FILTER_MAX_STEPS - steps + cost, now);
+    client_account_spend(client, FILTER_MAX_STEPS - steps + cost, now);
     jv_unref(document);
     return true;
 }
@@ -420,14 +421,15 @@ static bool filters_satisfies(struct subscription *sub, const struct change *cha
     const struct change *before = filters_previous(sub, change);
     uint64_t before_seq = before ? before->seq : 0;
     uint32_t turn = f->sees_time ? loop_turn_number(worker->loop) : 0;
-    if (f->judged_seq != change->seq || f->judged_before != before_seq || f->judged_turn != turn) {
-        f->judged_seq = 0;
-        if (!filters_judge(sub, change, before, false, &f->verdict)) {
+    if (f->decided_seq != change->seq || f->decided_before != before_seq ||
+        f->decided_turn != turn) {
+        f->decided_seq = 0;
+        if (!filters_decide(sub, change, before, false, &f->verdict)) {
             return true; /* others may be able to pay */
         }
-        f->judged_seq = change->seq;
-        f->judged_before = before_seq;
-        f->judged_turn = turn;
+        f->decided_seq = change->seq;
+        f->decided_before = before_seq;
+        f->decided_turn = turn;
     }
     if (f->verdict == SCHEMA_GAVE_UP && ++sub->extra->gave_up == FILTER_GIVE_UPS) {
         resync_suspend(sub);
@@ -454,7 +456,7 @@ static bool pass_without_from(struct subscription *sub, const struct change *cha
     bool passes = !subject || all_hold(x, subject);
     jv_unref(subject);
     if (passes && x->schema) {
-        passes = !filters_judge(sub, change, filters_previous(sub, change), true, &verdict) ||
+        passes = !filters_decide(sub, change, filters_previous(sub, change), true, &verdict) ||
                  verdict != SCHEMA_NOT_VALID;
     }
     return passes;
@@ -469,7 +471,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 }
 
 /* Of a move that subscribers are led along, who covers both ends is told by the first half. */
-static bool is_told_of_first_half(struct subscription *sub, const struct change *change)
+static bool is_notified_of_first_half(struct subscription *sub, const struct change *change)
 {
     return change->is_arrival && change->seq - 1 > sub->since &&
            filters_show_from(sub->subscriber->principal, change) &&
@@ -505,8 +507,8 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     if (sub->kind != PATTERN_LITERAL && owned_uri_is(change->uri)) {
         return false; /* whoever hears of it must know it already */
     }
-    if (!filters_allow(sub->subscriber->principal, change) || is_told_of_first_half(sub, change) ||
-        (x && alone && !filters_want(sub, change))) {
+    if (!filters_allow(sub->subscriber->principal, change) ||
+        is_notified_of_first_half(sub, change) || (x && alone && !filters_want(sub, change))) {
         return false;
     }
     if (x && x->schema && x->schema->looks_back) {
@@ -520,7 +522,7 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
 void filters_init(struct filters *all)
 {
     map_init(&all->by_text);
-    all->judged = 0;
+    all->decided = 0;
     all->past_bytes = 0;
 }
 
@@ -601,7 +603,7 @@ static int filters_create(struct filters *all, struct json *schema, struct tidin
 
 /* One more, at the expense of a client. */
 static int create_for(struct filters *all, struct json *schema, struct tidings_str text,
-                      struct allowance *client, struct filter **ret, struct tidings_error *err)
+                      struct client_account *client, struct filter **ret, struct tidings_error *err)
 {
     uint64_t now = clock_monotonic_ms();
     if (all->by_text.count >= FILTERS_MAX) {
@@ -610,29 +612,29 @@ static int create_for(struct filters *all, struct json *schema, struct tidings_s
                             "clients together",
                             FILTERS_MAX);
     }
-    if (allowance_left(client, now) == 0) {
+    if (client_account_steps_left(client, now) == 0) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "option 'filter': the patterns of this client have used up what they "
                             "may cost in a second; try again");
     }
-    if (!allowance_take(client, ALLOWANCE_FILTERS)) {
+    if (!client_account_take(client, CLIENT_ACCOUNT_FILTERS)) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "option 'filter': at most %u different filters of one client are "
                             "allowed",
-                            ALLOWANCE_MAX_FILTERS);
+                            CLIENT_ACCOUNT_MAX_FILTERS);
     }
     uint64_t cost = 0;
     int rc = filters_create(all, schema, text, &cost, ret, err);
-    allowance_spend(client, cost, now);
+    client_account_spend(client, cost, now);
     if (rc == 0) {
         (*ret)->owner = client;
     } else {
-        allowance_give_back(client, ALLOWANCE_FILTERS);
+        client_account_give_back(client, CLIENT_ACCOUNT_FILTERS);
     }
     return rc;
 }
 
-int filter_acquire(struct filters *all, struct json *schema, struct allowance *client,
+int filter_acquire(struct filters *all, struct json *schema, struct client_account *client,
                    struct filter **ret, struct tidings_error *err)
 {
     struct buf text;
@@ -670,7 +672,7 @@ void filter_release(struct filter *f)
         if (f->all) {
             map_remove(&f->all->by_text, tidings_strn(f->text, f->len));
         }
-        allowance_give_back(f->owner, ALLOWANCE_FILTERS);
+        client_account_give_back(f->owner, CLIENT_ACCOUNT_FILTERS);
         schema_destroy(f->schema);
         mem_free(f);
     }

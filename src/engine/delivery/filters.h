@@ -8,7 +8,7 @@
  * what differs from the change of that resource that its subscription was told before. Equal texts
  * are one filter: compiled once on a worker, counted by those who use it, asked once per change.
  * What it may cost is bounded when it is compiled and each time it judges, and it judges at the
- * expense of a client that may hear of the change (security/cpu_budget.h). A judgement that is
+ * expense of a client that may hear of the change (security/client_account.h). A judgement that is
  * given up counts as a yes, so that nothing is lost; after FILTER_GIVE_UPS of changes that it may
  * hear of, a subscription is suspended and told so. When its client has nothing left, changes pass
  * unfiltered.
@@ -23,13 +23,14 @@
 #define FILTER_MAX_BYTES 8192u /* of its text */
 #define FILTER_GIVE_UPS 3u
 /* What is remembered of the changes that were told, for filters that look back, besides
- * ALLOWANCE_MAX_FILTER_PAST for a client (which together stay below what a worker has). Beyond any
- * of these a change is not remembered: the next one is judged like the first of its resource. */
+ * CLIENT_ACCOUNT_MAX_FILTER_PAST for a client (which together stay below what a worker has). Beyond
+ * any of these a change is not remembered: the next one is judged like the first of its resource.
+ */
 #define FILTER_PAST_URIS 1024u              /* for a subscription */
 #define FILTER_PAST_METADATA 2048u          /* bytes of metadata of one */
 #define FILTERS_PAST_BYTES (32u * 1048576u) /* for a worker */
 
-struct allowance;
+struct client_account;
 struct change;
 struct filter;
 struct principal;
@@ -37,7 +38,7 @@ struct subscription;
 
 struct filters {
     struct map by_text;
-    uint64_t judged;   /* how often any of them was asked */
+    uint64_t decided;  /* how often any of them was asked */
     size_t past_bytes; /* of changes that are remembered, counted for each subscription */
 };
 
@@ -47,7 +48,7 @@ void filters_deinit(struct filters *all);
 
 /* A reference to the filter with that schema; a new one counts for `client`. TIDINGS_E_LIMIT: too
  * long, or too many; else what is wrong with the schema, with the place in it. */
-int filter_acquire(struct filters *all, struct json *schema, struct allowance *client,
+int filter_acquire(struct filters *all, struct json *schema, struct client_account *client,
                    struct filter **ret, struct tidings_error *err);
 /* Only whether that would do, for configurations. */
 int filter_check(struct json *schema, struct tidings_error *err);

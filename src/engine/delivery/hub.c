@@ -23,9 +23,9 @@
  * does, and after.
  *
  * While the hub runs, its thread does them. While it does not, whoever holds the hub's mutex
- * (recursive) may act in its stead. A letter to a running hub is sent while holding it, and the hub
- * stops while holding it, so that none is sent to a hub that has emptied its mailbox for the last
- * time.
+ * (recursive) may act in its stead. A message to a running hub is sent while holding it, and the
+ * hub stops while holding it, so that none is sent to a hub that has emptied its mailbox for the
+ * last time.
  */
 
 /* ---- holding --------------------------------------------------------------------------------- */
@@ -76,18 +76,18 @@ void hub_set_running(struct hub *hub, bool running)
     __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
     if (!running) {
         mailbox_drain(hub->mailbox); /* somebody may wait for the answer */
-        hub_announce_unpark(hub, true);
+        hub_announce_resume(hub, true);
         hub_newest_end(hub);
     }
     hub_release(hub);
 }
 
-bool hub_send(struct hub *hub, struct letter *letter)
+bool hub_send(struct hub *hub, struct thread_message *message)
 {
     hub_hold(hub);
     bool running = is_running(hub);
     if (running) {
-        mailbox_send(hub->mailbox, letter);
+        mailbox_send(hub->mailbox, message);
     }
     hub_release(hub);
     return running;
@@ -114,8 +114,8 @@ bool hub_is_here(struct hub *hub)
 
 /* Something to do for another thread, which waits in a blocking mailbox for the outcome. */
 struct hub_task {
-    struct letter letter;
-    struct letter answer;
+    struct thread_message message;
+    struct thread_message answer;
     struct mailbox *waiter;
     hub_fn fn;
     void *arg;
@@ -123,27 +123,27 @@ struct hub_task {
     struct tidings_error err;
 };
 
-static void answer_deliver(struct letter *letter, void *owner)
+static void answer_deliver(struct thread_message *message, void *owner)
 {
-    (void)letter;
+    (void)message;
     *(bool *)owner = true;
 }
 
-static void answer_drop(struct letter *letter)
+static void answer_drop(struct thread_message *message)
 {
-    (void)letter; /* lies with whoever waits */
+    (void)message; /* lies with whoever waits */
 }
 
-static void hub_task_deliver(struct letter *letter, void *owner)
+static void hub_task_deliver(struct thread_message *message, void *owner)
 {
-    struct hub_task *task = list_entry(letter, struct hub_task, letter);
+    struct hub_task *task = list_entry(message, struct hub_task, message);
     task->code = task->fn(owner, task->arg, &task->err);
     mailbox_send(task->waiter, &task->answer);
 }
 
-static void hub_task_drop(struct letter *letter)
+static void hub_task_drop(struct thread_message *message)
 {
-    struct hub_task *task = list_entry(letter, struct hub_task, letter);
+    struct hub_task *task = list_entry(message, struct hub_task, message);
     task->code = tidings_fail(&task->err, TIDINGS_E_CLOSED, "the server is stopping");
     mailbox_send(task->waiter, &task->answer);
 }
@@ -166,8 +166,8 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
     }
     bool answered = false;
     struct hub_task task = {.fn = fn, .arg = arg};
-    task.letter.deliver = hub_task_deliver;
-    task.letter.drop = hub_task_drop;
+    task.message.deliver = hub_task_deliver;
+    task.message.drop = hub_task_drop;
     task.answer.deliver = answer_deliver;
     task.answer.drop = answer_drop;
     task.waiter = mailbox_create_blocking(&answered, err);
@@ -180,7 +180,7 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
         rc = fn(hub, arg, err);
         hub_release(hub);
     } else {
-        mailbox_send(hub->mailbox, &task.letter);
+        mailbox_send(hub->mailbox, &task.message);
         hub_release(hub);
         rc = wait_for(&task, &answered, err);
     }
@@ -193,46 +193,46 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
 
 /* ---- rates: to the hub first, which knows all workers ---------------------------------------- */
 
-struct rate_letter {
-    struct letter letter;
+struct rate_message {
+    struct thread_message message;
     uint64_t ms;
     struct tidings_str uri;
 };
 
-static void rate_drop(struct letter *letter)
+static void rate_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct rate_letter, letter));
+    mem_free(list_entry(message, struct rate_message, message));
 }
 
-static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
-                                       void (*deliver)(struct letter *, void *))
+static struct rate_message *rate_create(struct tidings_str uri, uint64_t ms,
+                                        void (*deliver)(struct thread_message *, void *))
 {
-    struct rate_letter *l = mem_zalloc(sizeof(*l) + uri.len);
+    struct rate_message *l = mem_zalloc(sizeof(*l) + uri.len);
     if (l) {
         char *at = (char *)(l + 1);
-        l->letter.deliver = deliver;
-        l->letter.drop = rate_drop;
+        l->message.deliver = deliver;
+        l->message.drop = rate_drop;
         l->ms = ms;
         l->uri = str_pack(&at, uri);
     }
     return l;
 }
 
-static void rate_on_worker(struct letter *letter, void *owner)
+static void rate_on_worker(struct thread_message *message, void *owner)
 {
-    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    struct rate_message *l = list_entry(message, struct rate_message, message);
     delivery_set_rate(owner, l->uri, l->ms);
     mem_free(l);
 }
 
-static void rate_on_hub(struct letter *letter, void *owner)
+static void rate_on_hub(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    struct rate_message *l = list_entry(message, struct rate_message, message);
     for (size_t i = 0; i < hub->worker_count; i++) {
-        struct rate_letter *copy = rate_create(l->uri, l->ms, rate_on_worker);
+        struct rate_message *copy = rate_create(l->uri, l->ms, rate_on_worker);
         if (copy) {
-            mailbox_send(hub->workers[i]->mailbox, &copy->letter);
+            mailbox_send(hub->workers[i]->mailbox, &copy->message);
         }
     }
     mem_free(l);
@@ -240,48 +240,48 @@ static void rate_on_hub(struct letter *letter, void *owner)
 
 int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err)
 {
-    struct rate_letter *l = rate_create(uri, ms, rate_on_hub);
+    struct rate_message *l = rate_create(uri, ms, rate_on_hub);
     if (!l) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    mailbox_send(hub->mailbox, &l->letter);
+    mailbox_send(hub->mailbox, &l->message);
     return 0;
 }
 
 /* ---- rules of subscriptions ------------------------------------------------------------------ */
 
-struct rules_letter {
-    struct letter letter;
+struct rules_message {
+    struct thread_message message;
     struct option_rules *rules;
 };
 
-static void rules_drop(struct letter *letter)
+static void rules_drop(struct thread_message *message)
 {
-    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    struct rules_message *l = list_entry(message, struct rules_message, message);
     option_rules_unref(l->rules);
     mem_free(l);
 }
 
-static void rules_deliver(struct letter *letter, void *owner)
+static void rules_deliver(struct thread_message *message, void *owner)
 {
-    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    struct rules_message *l = list_entry(message, struct rules_message, message);
     delivery_set_rules(owner, option_rules_ref(l->rules));
-    rules_drop(letter);
+    rules_drop(message);
 }
 
 int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < hub->worker_count; i++) {
-        struct rules_letter *l = mem_zalloc(sizeof(*l));
+        struct rules_message *l = mem_zalloc(sizeof(*l));
         if (!l) {
             rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
             continue;
         }
-        l->letter.deliver = rules_deliver;
-        l->letter.drop = rules_drop;
+        l->message.deliver = rules_deliver;
+        l->message.drop = rules_drop;
         l->rules = option_rules_ref(rules);
-        mailbox_send(hub->workers[i]->mailbox, &l->letter);
+        mailbox_send(hub->workers[i]->mailbox, &l->message);
     }
     return rc;
 }
@@ -303,20 +303,20 @@ static bool count_one(void *user, const struct changelog_row *row)
     return true;
 }
 
-static void catchup_returned(struct letter *letter, void *owner)
+static void catchup_returned(struct thread_message *message, void *owner)
 {
-    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    struct hub_catchup *c = list_entry(message, struct hub_catchup, message);
     c->done(c, owner);
 }
 
-static void catchup_drop(struct letter *letter)
+static void catchup_drop(struct thread_message *message)
 {
-    hub_catchup_free(list_entry(letter, struct hub_catchup, letter));
+    hub_catchup_free(list_entry(message, struct hub_catchup, message));
 }
 
-static void catchup_deliver(struct letter *letter, void *owner)
+static void catchup_deliver(struct thread_message *message, void *owner)
 {
-    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    struct hub_catchup *c = list_entry(message, struct hub_catchup, message);
     struct hub *hub = owner;
     struct changelog *log = hub->log;
     c->seq = log->ops->last(log);
@@ -333,8 +333,8 @@ static void catchup_deliver(struct letter *letter, void *owner)
             c->truncated = true;
         }
     }
-    c->letter.deliver = catchup_returned;
-    mailbox_send(c->worker_mailbox, &c->letter);
+    c->message.deliver = catchup_returned;
+    mailbox_send(c->worker_mailbox, &c->message);
 }
 
 struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
@@ -344,14 +344,14 @@ struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
     if (!c) {
         return NULL;
     }
-    c->letter.deliver = catchup_deliver;
-    c->letter.drop = catchup_drop;
+    c->message.deliver = catchup_deliver;
+    c->message.drop = catchup_drop;
     c->hub = worker->hub;
     c->worker_mailbox = mailbox_ref(worker->mailbox);
     c->done = done;
     c->user = user;
     c->since = since;
-    mailbox_send(worker->hub->mailbox, &c->letter);
+    mailbox_send(worker->hub->mailbox, &c->message);
     return c;
 }
 
@@ -402,7 +402,7 @@ void hub_undo_start(struct hub *hub)
         hub->log->ops->destroy(hub->log);
         hub->log = NULL;
     }
-    __atomic_store_n(&hub->reached, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->applied, 0, __ATOMIC_RELEASE);
     hub_announcing_forget_lost(hub);
     hub_set_store_unreachable(hub, false);
 }
@@ -453,9 +453,9 @@ bool hub_is_shared(const struct hub *hub)
     return hub->options.is_shared;
 }
 
-uint64_t hub_reached(const struct hub *hub)
+uint64_t hub_applied(const struct hub *hub)
 {
-    return __atomic_load_n(&hub->reached, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&hub->applied, __ATOMIC_ACQUIRE);
 }
 
 void hub_set_store_unreachable(struct hub *hub, bool is_unreachable)
@@ -527,11 +527,11 @@ void hub_detach_all(struct hub *hub)
     hub->worker_count = 0;
 }
 
-void hub_forward(struct hub *hub, struct letter *letter)
+void hub_forward(struct hub *hub, struct thread_message *message)
 {
     if (hub->worker_count > 0) {
-        mailbox_send(hub->workers[0]->mailbox, letter);
+        mailbox_send(hub->workers[0]->mailbox, message);
     } else {
-        letter->drop(letter);
+        message->drop(message);
     }
 }

@@ -4,9 +4,9 @@
  * what is being watched.
  *
  * Order is the promise. Everything the hub sends to one worker arrives in the order it was sent:
- * the answer to an arming comes before every change numbered after it, and the answer to a catch-up
- * comes after every change it contains. So a worker that puts a subscription into its index when
- * the answer arrives has missed nothing and hears of nothing twice.
+ * the answer to a watch request comes before every change numbered after it, and the answer to a
+ * catch-up comes after every change it contains. So a worker that puts a subscription into its
+ * index when the answer arrives has missed nothing and hears of nothing twice.
  */
 #ifndef ENGINE_DELIVERY_HUB_H
 #define ENGINE_DELIVERY_HUB_H
@@ -36,15 +36,16 @@ struct hub_options {
     uint64_t watch_timeout_ms; /* a watch must be answered within; 0: some time */
     bool list_changed;
     bool
-        is_shared; /* the log's store is written to by others too: hub_announce_reached is called */
+        is_shared; /* the log's store is written to by others too: hub_announce_applied is called */
 };
 
 /* `loop` and `shared` outlive the hub. Things can be registered and mounted from now on. */
 struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_error *err);
 /* Begin the log; before workers attach. */
 int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err);
-/* The server does not start after all; its store is closed. Ends the log, if it began. Letters that
- * wait stay for the next start, except those of the store and of owned mounts: they are ignored. */
+/* The server does not start after all; its store is closed. Ends the log, if it began. Messages
+ * that wait stay for the next start, except those of the store and of owned mounts: they are
+ * ignored. */
 void hub_undo_start(struct hub *hub);
 /* Closes all providers. Workers must be gone. NULL is fine. */
 void hub_destroy(struct hub *hub);
@@ -57,7 +58,7 @@ uint64_t hub_first(const struct hub *hub);
 /* Any thread: may a cursor be one of another node, which came further than this one? */
 bool hub_is_shared(const struct hub *hub);
 /* Any thread: everything up to this position has its number. */
-uint64_t hub_reached(const struct hub *hub);
+uint64_t hub_applied(const struct hub *hub);
 /* Any thread. The store that nodes share cannot be reached, or can again: what is served from it
  * may be old meanwhile. */
 void hub_set_store_unreachable(struct hub *hub, bool is_unreachable);
@@ -91,7 +92,7 @@ int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_er
 size_t hub_worker_count(const struct hub *hub);
 struct worker *hub_worker(const struct hub *hub, size_t index);
 /* Hub thread: to the first worker's mailbox; dropped when there is none. */
-void hub_forward(struct hub *hub, struct letter *letter);
+void hub_forward(struct hub *hub, struct thread_message *message);
 void hub_detach_all(struct hub *hub);
 
 /* ---- from any thread ------------------------------------------------------------------------- */
@@ -147,16 +148,16 @@ void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user);
 /* As hub_announce, for what a store keeps: `position` is where it stands there. A URI of which
  * change_is_missed_uri is true (store/change.h): what lies below the rest of it may have changed.
  */
-int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
-                      struct tidings_error *err);
+int hub_announce_durable(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                         struct tidings_error *err);
 /* Of a store that others write to as well: everything up to this position was announced. */
-void hub_announce_reached(struct hub *hub, uint64_t position);
+void hub_announce_applied(struct hub *hub, uint64_t position);
 /* The same, and the store lost what it had committed: every subscription is told once to look
  * again, and so is who comes back with a cursor of before `position`. */
-void hub_announce_broken(struct hub *hub, uint64_t position);
+void hub_announce_data_loss(struct hub *hub, uint64_t position);
 /* A change cannot be announced: every subscription is told once to look again. Any thread; needs no
  * memory. */
-void hub_lose(struct hub *hub);
+void hub_overflow(struct hub *hub);
 /* Anything may have changed: every subscription is told once. */
 int hub_announce_everything(struct hub *hub, struct tidings_error *err);
 /* The same of what lies below `prefix`, to those whose subscriptions may cover some of it; without
@@ -184,8 +185,8 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
 /* Nobody else does anything to the hub while it does not run. May be nested. */
 void hub_hold(struct hub *hub);
 void hub_release(struct hub *hub);
-/* Send a letter to the hub if it runs, so that it is delivered for sure. */
-bool hub_send(struct hub *hub, struct letter *letter);
+/* Send a message to the hub if it runs, so that it is delivered for sure. */
+bool hub_send(struct hub *hub, struct thread_message *message);
 /* The hub runs on this thread from now on, or not any more: then it looks into its mailbox for the
  * last time. */
 void hub_set_running(struct hub *hub, bool running);
@@ -204,34 +205,35 @@ void hub_unmount_new(struct hub *hub, const struct catalog *before);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 
-struct hub_arm_item {
-    struct tidings_str scope; /* canonical; lies in the arm's own memory */
+struct hub_watch_item {
+    struct tidings_str scope; /* canonical; lies in the request's own memory */
     int code;                 /* the result */
-    bool watched;             /* the provider watches: release it with hub_disarm */
+    bool watched;             /* the provider watches: release it with hub_unwatch */
     struct tidings_error err;
 };
 
 #define HUB_AWAIT_MS 5000u
-#define HUB_AWAIT_RUNS                                                                             \
+#define HUB_AWAIT_INCARNATIONS                                                                     \
     8u /* of cursors in one request; more are not waited for, and may be refused */
 
 /* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to
- * the hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came
- * back watched is released later with hub_disarm. */
-struct hub_arm {
-    struct letter letter;
+ * the hub and back; `done` runs on the worker and frees it with hub_watch_request_free. Each scope
+ * that came back watched is released later with hub_unwatch. */
+struct hub_watch_request {
+    struct thread_message message;
     struct hub *hub;
     struct mailbox *worker_mailbox;
-    void (*done)(struct hub_arm *arm, struct worker *worker);
-    void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
+    void (*done)(struct hub_watch_request *request, struct worker *worker);
+    void (*dropped)(
+        struct hub_watch_request *request); /* the hub or the worker went; freed afterwards */
     void *user;
     uint64_t seq;   /* the newest number when the answer was given */
-    uint64_t await; /* hub_arm_await: the answer waits until everything up to this position of the
-                     * store has its number … */
+    uint64_t await; /* hub_watch_request_await: the answer waits until everything up to this
+                     * position of the store has its number … */
     struct {
         uint64_t epoch, position;
-    } await_runs[HUB_AWAIT_RUNS]; /* … and these of others are known to have come so far; at most
-                                   * HUB_AWAIT_MS */
+    } await_incarnations[HUB_AWAIT_INCARNATIONS]; /* … and these of others are known to have come so
+                                                   * far; at most HUB_AWAIT_MS */
     unsigned await_count;
     bool asks_newest; /* set before it is sent: the store is asked how far it is, and that is
                        * awaited */
@@ -242,26 +244,27 @@ struct hub_arm {
     uint64_t await_due_ms;  /* … until when */
     size_t pending;
     size_t count;
-    struct hub_arm_item items[];
+    struct hub_watch_item items[];
 };
 /* Before it is sent: its answer waits until this node has come as far as that cursor, if it is one
  * of another node: that may have come further, have begun since, or was taken for ended and goes
  * on. */
-void hub_arm_await(struct hub_arm *arm, const struct log_cursor *at);
+void hub_watch_request_await(struct hub_watch_request *request, const struct log_cursor *at);
 /* `scopes` are copied. NULL when out of memory. */
-struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
-                               size_t count);
+struct hub_watch_request *hub_watch_request_create(struct worker *worker,
+                                                   const struct tidings_str *scopes, size_t count);
 /* For everything that is mounted there, while this node owns the mount: whoever subscribes to that
- * arms nothing. `done` runs on the hub's thread, with no worker. */
-struct hub_arm *hub_arm_create_owners(struct hub *hub, struct tidings_str prefix);
-void hub_arm_send(struct hub_arm *arm);
-void hub_arm_free(struct hub_arm *arm);
-void hub_disarm(struct hub *hub, struct tidings_str scope);
-void hub_disarm_owners(struct hub *hub, struct tidings_str prefix); /* any thread */
+ * watches nothing. `done` runs on the hub's thread, with no worker. */
+struct hub_watch_request *hub_watch_request_create_owners(struct hub *hub,
+                                                          struct tidings_str prefix);
+void hub_watch_request_send(struct hub_watch_request *request);
+void hub_watch_request_free(struct hub_watch_request *request);
+void hub_unwatch(struct hub *hub, struct tidings_str scope);
+void hub_unwatch_owners(struct hub *hub, struct tidings_str prefix); /* any thread */
 
 /* Everything that changed after `since`, up to now. */
 struct hub_catchup {
-    struct letter letter;
+    struct thread_message message;
     struct hub *hub;
     struct mailbox *worker_mailbox;
     void (*done)(struct hub_catchup *catchup, struct worker *worker);

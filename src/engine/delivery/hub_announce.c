@@ -7,10 +7,10 @@
  * worker is behind, changes wait before they are numbered, where they merge, and not after, where
  * they cannot; a worker that does not get on at all is not waited for.
  *
- * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
- * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
- * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
- * as much gets no more changes but such a letter of its own (delivery_lose).
+ * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a message
+ * that needs no memory makes everybody look again once the hub has caught up: `has_overflowed` is
+ * cleared before that is numbered, so a refusal that comes later sends it anew. A worker that is
+ * behind by as much gets no more changes but such a message of its own (delivery_overflow).
  */
 #include "engine/delivery/hub_announce.h"
 
@@ -50,12 +50,12 @@ static uint64_t *slot_at(struct hub_merge *m, uint64_t hash)
     return &m->slots[hash & (HUB_MERGE_SLOTS - 1)];
 }
 
-struct hub_merge_mark hub_merge_mark(struct hub_merge *m, const struct tidings_change *change)
+struct hub_merge_key hub_merge_key(struct hub_merge *m, const struct tidings_change *change)
 {
     uint64_t hash = str_hash(change->uri, m->seed);
-    struct hub_merge_mark mark = {.slot = slot_at(m, hash)};
+    struct hub_merge_key key = {.slot = slot_at(m, hash)};
     if (change->kind != TIDINGS_CHANGE_UPDATED) {
-        return mark;
+        return key;
     }
     const struct tidings_str texts[] = {change->metadata, change->etag,   change->checksum,
                                         change->origin,   change->target, change->from};
@@ -67,36 +67,36 @@ struct hub_merge_mark hub_merge_mark(struct hub_merge *m, const struct tidings_c
     if (numbers[0] != 0 || numbers[1] != 0 || numbers[2] != 0) {
         hash = str_hash(tidings_strn((const char *)numbers, sizeof(numbers)), hash);
     }
-    mark.print = hash != 0 ? hash : 1;
-    return mark;
+    key.print = hash != 0 ? hash : 1;
+    return key;
 }
 
-bool hub_merge_find(const struct hub_merge_mark *mark)
+bool hub_merge_find(const struct hub_merge_key *key)
 {
-    uint64_t is = mark->print;
-    return is != 0 && __atomic_load_n(mark->slot, __ATOMIC_RELAXED) == is &&
-           __atomic_compare_exchange_n(mark->slot, &is, is, false, __ATOMIC_ACQ_REL,
+    uint64_t is = key->print;
+    return is != 0 && __atomic_load_n(key->slot, __ATOMIC_RELAXED) == is &&
+           __atomic_compare_exchange_n(key->slot, &is, is, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
 
-bool hub_merge_begin(struct hub_merge *m, const struct hub_merge_mark *mark,
+bool hub_merge_begin(struct hub_merge *m, const struct hub_merge_key *key,
                      const struct tidings_change *change)
 {
-    if (mark->print == 0) {
-        __atomic_store_n(mark->slot, 0, __ATOMIC_RELEASE);
+    if (key->print == 0) {
+        __atomic_store_n(key->slot, 0, __ATOMIC_RELEASE);
         if (change->from.len > 0) { /* a move is a change of both */
             __atomic_store_n(slot_at(m, str_hash(change->from, m->seed)), 0, __ATOMIC_RELEASE);
         }
         return true;
     }
-    return __atomic_exchange_n(mark->slot, mark->print, __ATOMIC_ACQ_REL) != mark->print;
+    return __atomic_exchange_n(key->slot, key->print, __ATOMIC_ACQ_REL) != key->print;
 }
 
-void hub_merge_end(const struct hub_merge_mark *mark)
+void hub_merge_end(const struct hub_merge_key *key)
 {
-    uint64_t is = mark->print;
+    uint64_t is = key->print;
     if (is != 0) {
-        (void)__atomic_compare_exchange_n(mark->slot, &is, 0, false, __ATOMIC_ACQ_REL,
+        (void)__atomic_compare_exchange_n(key->slot, &is, 0, false, __ATOMIC_ACQ_REL,
                                           __ATOMIC_RELAXED);
     }
 }
@@ -105,19 +105,20 @@ void hub_merge_end(const struct hub_merge_mark *mark)
 
 #define MERGE_SHARE 512u /* of max_announced: how much waits before announcements are merged */
 #define AHEAD_SHARE 8u   /* of max_announced: how far workers may be behind before changes wait */
-#define PARKED_LOOK_MS 1u
-#define PARKED_MAX_MS 50u /* for a worker that does not get on at all */
+#define DEFERRED_LOOK_MS 1u
+#define DEFERRED_MAX_MS 50u /* for a worker that does not get on at all */
 
 struct hub_announcing {
     size_t max; /* atomic: bytes of changes on their way */
     struct hub_merge merge;
-    struct list parked; /* announcements that wait until the workers have caught up … */
+    struct list deferred; /* announcements that wait until the workers have caught up … */
     struct loop_timer *timer;
-    uint64_t parked_ms;    /* … and since when none of them could go on */
-    bool has_stuck_worker; /* one that does not catch up: nobody waits for it any more */
-    struct letter lost;    /* on its way while is_lost */
-    bool is_lost;          /* atomic: something was refused since everybody was last told … */
-    uint64_t lost_upto;  /* atomic: … the highest of its positions in the store; 0: it has none */
+    uint64_t deferred_ms;           /* … and since when none of them could go on */
+    bool has_stuck_worker;          /* one that does not catch up: nobody waits for it any more */
+    struct thread_message overflow; /* on its way while has_overflowed */
+    bool has_overflowed; /* atomic: something was refused since everybody was last told … */
+    uint64_t
+        overflow_upto;   /* atomic: … the highest of its positions in the store; 0: it has none */
     hub_shared_fn share; /* atomic; NULL: there are no other nodes */
     void *share_user;
     hub_mute_fn mute;
@@ -128,43 +129,43 @@ struct hub_announcing {
 
 /* ---- to the workers -------------------------------------------------------------------------- */
 
-struct change_letter {
-    struct letter letter;
+struct change_message {
+    struct thread_message message;
     struct worker *worker;
     const struct change *change;
 };
 
-static void change_drop(struct letter *letter)
+static void change_drop(struct thread_message *message)
 {
-    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    struct change_message *l = list_entry(message, struct change_message, message);
     __atomic_sub_fetch(&l->worker->delivery->announced, change_bytes(l->change), __ATOMIC_RELAXED);
     change_unref(l->change);
     mem_free(l);
 }
 
-static void change_deliver(struct letter *letter, void *owner)
+static void change_deliver(struct thread_message *message, void *owner)
 {
-    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    struct change_message *l = list_entry(message, struct change_message, message);
     delivery_on_change(owner, l->change);
-    change_drop(letter);
+    change_drop(message);
 }
 
-static void hub_announce_tell(struct hub *hub, struct worker *worker, const struct change *change)
+static void hub_announce_send(struct hub *hub, struct worker *worker, const struct change *change)
 {
     size_t bytes = change_bytes(change);
     size_t before = __atomic_fetch_add(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
     bool fits = before == 0 || before + bytes <= hub->announcing->max;
-    struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
+    struct change_message *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
         __atomic_sub_fetch(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
-        delivery_lose(worker);
+        delivery_overflow(worker);
         return;
     }
-    l->letter.deliver = change_deliver;
-    l->letter.drop = change_drop;
+    l->message.deliver = change_deliver;
+    l->message.drop = change_drop;
     l->worker = worker;
     l->change = change_ref(change);
-    mailbox_send(worker->mailbox, &l->letter);
+    mailbox_send(worker->mailbox, &l->message);
 }
 
 /* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it.
@@ -177,47 +178,47 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, uint64
         c->position = position;
     }
     if (!c) {
-        log->ops->lost(log, seq);
+        log->ops->note_gap(log, seq);
         log_error(LOG_DELIVERY, "change lost", KV("reason", "out of memory"), KV("uri", uri));
     } else if (log->ops->append(log, c) < 0) {
         log_warn(LOG_DELIVERY, "history cut", KV("reason", "out of memory"), KV("seq", c->seq));
     }
     for (size_t i = 0; i < hub->worker_count; i++) {
         if (c) {
-            hub_announce_tell(hub, hub->workers[i], c);
+            hub_announce_send(hub, hub->workers[i], c);
         } else {
-            delivery_lose(hub->workers[i]);
+            delivery_overflow(hub->workers[i]);
         }
     }
     change_unref(c);
 }
 
-void hub_publish(struct hub *hub, enum change_notice notice)
+void hub_publish(struct hub *hub, enum list_event event)
 {
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    publish_made(hub, change_create_notice(notice, epoch, seq), seq, 0, STR_EMPTY);
+    publish_made(hub, change_create_list_event(event, epoch, seq), seq, 0, STR_EMPTY);
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-struct announce_letter {
-    struct letter letter;
-    struct hub_merge_mark mark;
+struct announce_message {
+    struct thread_message message;
+    struct hub_merge_key key;
     struct hub *hub;
     size_t bytes;
-    struct allowance *account; /* whose share they are; NULL: nobody's */
+    struct client_account *account; /* whose share they are; NULL: nobody's */
     uint64_t position;
     unsigned start;                       /* `undone` of the hub when it was sent */
     const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
-    bool is_kept;                         /* by the store */
+    bool is_durable;                      /* by the store */
     bool is_reached;              /* no change: everything up to `position` came before it … */
     bool is_broken;               /* … and what was told of it may not be so any more */
     struct tidings_change change; /* slices into the memory that follows */
 };
 
-static void announce_drop(struct letter *letter)
+static void announce_drop(struct thread_message *message)
 {
-    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    struct announce_message *l = list_entry(message, struct announce_message, message);
     share_give(&l->hub->shared->limits, LIMIT_ANNOUNCED, l->bytes, l->account);
     mem_free(l);
 }
@@ -231,7 +232,7 @@ void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user)
 /* What the store keeps gets another URI only when it is brought to a new version of its type: those
  * who follow the old one are told the new. A file or whatever else that moves is gone from where it
  * was, and something else may take its place. */
-static void publish_move(struct hub *hub, const struct announce_letter *l)
+static void publish_move(struct hub *hub, const struct announce_message *l)
 {
     bool is_mute = l->change.not_subscribable;
     struct tidings_change half = {
@@ -243,8 +244,8 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
         .not_subscribable = is_mute || catalog_is_mute(hub_current_catalog(hub), l->change.from),
     };
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
-                                  : change_create(&half, epoch, seq);
+    struct change *c = l->is_durable ? change_create_departure(&l->change, epoch, seq)
+                                     : change_create(&half, epoch, seq);
     publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
     half = l->change;
     half.kind = TIDINGS_CHANGE_CREATED;
@@ -252,29 +253,29 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
     seq = hub->log->ops->next(hub->log);
     c = change_create(&half, epoch, seq);
     if (c) {
-        c->is_arrival = l->is_kept;
+        c->is_arrival = l->is_durable;
     }
     publish_made(hub, c, seq, l->position, half.uri);
 }
 
 /* It gets its number. */
-static void announce_number(struct hub *hub, struct announce_letter *l)
+static void announce_number(struct hub *hub, struct announce_message *l)
 {
     if (l->is_broken) {
         uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-        publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, l->position,
+        publish_made(hub, change_create_list_event(CHANGE_EVERYTHING, epoch, seq), seq, l->position,
                      STR_EMPTY);
     }
     if (l->is_reached) {
-        __atomic_store_n(&hub->reached, l->position, __ATOMIC_RELEASE);
-        announce_drop(&l->letter);
-        hub_watch_reached(hub);
+        __atomic_store_n(&hub->applied, l->position, __ATOMIC_RELEASE);
+        announce_drop(&l->message);
+        hub_watch_applied(hub);
         return;
     }
-    if (!l->is_kept) {
-        hub_merge_end(&l->mark);
+    if (!l->is_durable) {
+        hub_merge_end(&l->key);
     }
-    bool is_missed = l->is_kept && change_is_missed_uri(l->change.uri);
+    bool is_missed = l->is_durable && change_is_missed_uri(l->change.uri);
     if (l->change.kind == TIDINGS_CHANGE_MOVED) {
         publish_move(hub, l);
     } else if (is_missed) {
@@ -290,7 +291,7 @@ static void announce_number(struct hub *hub, struct announce_letter *l)
     if (l->change.kind != TIDINGS_CHANGE_UPDATED || is_missed) {
         hub_list_changed(hub, CHANGE_LIST);
     }
-    announce_drop(&l->letter);
+    announce_drop(&l->message);
 }
 
 /* Is a worker so far behind that numbering more would only fill its mailbox? */
@@ -305,15 +306,16 @@ static bool is_ahead(struct hub *hub)
     return waiting > most && !hub->announcing->has_stuck_worker;
 }
 
-void hub_announce_unpark(struct hub *hub, bool all)
+void hub_announce_resume(struct hub *hub, bool all)
 {
-    while (!list_empty(&hub->announcing->parked) && (all || !is_ahead(hub))) {
-        struct letter *letter = list_entry(hub->announcing->parked.next, struct letter, link);
-        list_remove(&letter->link);
-        hub->announcing->parked_ms = loop_now_ms(hub->loop);
-        announce_number(hub, list_entry(letter, struct announce_letter, letter));
+    while (!list_empty(&hub->announcing->deferred) && (all || !is_ahead(hub))) {
+        struct thread_message *message =
+            list_entry(hub->announcing->deferred.next, struct thread_message, link);
+        list_remove(&message->link);
+        hub->announcing->deferred_ms = loop_now_ms(hub->loop);
+        announce_number(hub, list_entry(message, struct announce_message, message));
     }
-    if (list_empty(&hub->announcing->parked)) {
+    if (list_empty(&hub->announcing->deferred)) {
         loop_timer_stop(hub->announcing->timer);
     }
 }
@@ -323,8 +325,8 @@ static void hub_announce_timer(struct loop_timer *timer, void *user)
     (void)timer;
     struct hub *hub = user;
     hub->announcing->has_stuck_worker =
-        loop_now_ms(hub->loop) - hub->announcing->parked_ms >= PARKED_MAX_MS;
-    hub_announce_unpark(hub, false);
+        loop_now_ms(hub->loop) - hub->announcing->deferred_ms >= DEFERRED_MAX_MS;
+    hub_announce_resume(hub, false);
 }
 
 int hub_announcing_open(struct hub *hub, struct tidings_error *err)
@@ -335,7 +337,7 @@ int hub_announcing_open(struct hub *hub, struct tidings_error *err)
     }
     hub->announcing = announcing;
     announcing->max = HUB_MAX_ANNOUNCED;
-    list_init(&announcing->parked);
+    list_init(&announcing->deferred);
     announcing->timer = loop_timer_open(hub->loop, hub_announce_timer, hub);
     return hub_merge_init(&announcing->merge) == 0 && announcing->timer
                ? 0
@@ -349,7 +351,7 @@ void hub_announcing_set_max(struct hub *hub, size_t max)
 
 void hub_announcing_forget_lost(struct hub *hub)
 {
-    __atomic_store_n(&hub->announcing->lost_upto, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&hub->announcing->overflow_upto, 0, __ATOMIC_SEQ_CST);
 }
 
 void hub_announcing_close(struct hub *hub)
@@ -358,10 +360,11 @@ void hub_announcing_close(struct hub *hub)
     if (!announcing) {
         return;
     }
-    while (!list_empty(&announcing->parked)) {
-        struct letter *letter = list_entry(announcing->parked.next, struct letter, link);
-        list_remove(&letter->link);
-        letter->drop(letter);
+    while (!list_empty(&announcing->deferred)) {
+        struct thread_message *message =
+            list_entry(announcing->deferred.next, struct thread_message, link);
+        list_remove(&message->link);
+        message->drop(message);
     }
     hub_merge_deinit(&announcing->merge);
     loop_timer_close(announcing->timer);
@@ -369,82 +372,82 @@ void hub_announcing_close(struct hub *hub)
 }
 
 /* It has no number before the others know of it: somebody else has to say so. */
-static void announce_hand_on(struct hub *hub, struct announce_letter *l)
+static void announce_hand_on(struct hub *hub, struct announce_message *l)
 {
-    hub_merge_end(&l->mark);
+    hub_merge_end(&l->key);
     if (hub->announcing->owned) {
         (void)hub->announcing->owned(hub->announcing->owned_user, l->owned, &l->change, NULL);
     }
-    announce_drop(&l->letter);
+    announce_drop(&l->message);
 }
 
 /* It is from the store or the mount of a start that failed: the log that was made since has it, or
  * it is no longer true. */
-static bool announce_is_undone(const struct hub *hub, const struct announce_letter *l)
+static bool announce_is_undone(const struct hub *hub, const struct announce_message *l)
 {
-    return (l->is_kept || l->is_reached || l->owned) &&
+    return (l->is_durable || l->is_reached || l->owned) &&
            l->start != __atomic_load_n(&hub->undone, __ATOMIC_RELAXED);
 }
 
-static void announce_deliver(struct letter *letter, void *owner)
+static void announce_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    struct announce_message *l = list_entry(message, struct announce_message, message);
     if (announce_is_undone(hub, l)) {
-        hub_merge_end(&l->mark);
-        announce_drop(letter);
+        hub_merge_end(&l->key);
+        announce_drop(message);
         return;
     }
     if (l->owned) {
         announce_hand_on(hub, l);
         return;
     }
-    if (list_empty(&hub->announcing->parked) && !is_ahead(hub)) {
+    if (list_empty(&hub->announcing->deferred) && !is_ahead(hub)) {
         announce_number(hub, l);
         return;
     }
-    if (list_empty(&hub->announcing->parked)) {
-        hub->announcing->parked_ms = loop_now_ms(hub->loop);
-        loop_timer_start(hub->announcing->timer, PARKED_LOOK_MS, PARKED_LOOK_MS);
+    if (list_empty(&hub->announcing->deferred)) {
+        hub->announcing->deferred_ms = loop_now_ms(hub->loop);
+        loop_timer_start(hub->announcing->timer, DEFERRED_LOOK_MS, DEFERRED_LOOK_MS);
     }
-    list_append(&hub->announcing->parked, &letter->link);
+    list_append(&hub->announcing->deferred, &message->link);
 }
 
-static void hub_announce_lost_deliver(struct letter *letter, void *owner)
+static void hub_announce_overflow_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    (void)letter;
-    __atomic_store_n(&hub->announcing->is_lost, false, __ATOMIC_SEQ_CST);
+    (void)message;
+    __atomic_store_n(&hub->announcing->has_overflowed, false, __ATOMIC_SEQ_CST);
     /* In its place among what the store has, for those who come from another node. What has a lower
      * position and is yet to be numbered is told again then, rather than not at all. */
-    uint64_t position = __atomic_exchange_n(&hub->announcing->lost_upto, 0, __ATOMIC_SEQ_CST);
+    uint64_t position = __atomic_exchange_n(&hub->announcing->overflow_upto, 0, __ATOMIC_SEQ_CST);
     log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, position,
+    publish_made(hub, change_create_list_event(CHANGE_EVERYTHING, epoch, seq), seq, position,
                  STR_EMPTY);
 }
 
-static void hub_announce_lost_drop(struct letter *letter)
+static void hub_announce_overflow_drop(struct thread_message *message)
 {
-    (void)letter; /* lies in the hub */
+    (void)message; /* lies in the hub */
 }
 
-void hub_lose(struct hub *hub)
+void hub_overflow(struct hub *hub)
 {
-    if (!__atomic_exchange_n(&hub->announcing->is_lost, true, __ATOMIC_SEQ_CST)) {
-        hub->announcing->lost.deliver = hub_announce_lost_deliver;
-        hub->announcing->lost.drop = hub_announce_lost_drop;
-        mailbox_send(hub->mailbox, &hub->announcing->lost);
+    if (!__atomic_exchange_n(&hub->announcing->has_overflowed, true, __ATOMIC_SEQ_CST)) {
+        hub->announcing->overflow.deliver = hub_announce_overflow_deliver;
+        hub->announcing->overflow.drop = hub_announce_overflow_drop;
+        mailbox_send(hub->mailbox, &hub->announcing->overflow);
     }
 }
 
 /* The same of a change with that position. On one thread at a time: who follows the store. */
-static void hub_lose_at(struct hub *hub, uint64_t position)
+static void hub_overflow_at(struct hub *hub, uint64_t position)
 {
-    if (position > __atomic_load_n(&hub->announcing->lost_upto, __ATOMIC_SEQ_CST)) {
-        __atomic_store_n(&hub->announcing->lost_upto, position, __ATOMIC_SEQ_CST);
+    if (position > __atomic_load_n(&hub->announcing->overflow_upto, __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&hub->announcing->overflow_upto, position, __ATOMIC_SEQ_CST);
     }
-    hub_lose(hub);
+    hub_overflow(hub);
 }
 
 static int announce_check_kind(const struct tidings_change *change, struct tidings_error *err)
@@ -458,24 +461,24 @@ static int announce_check_kind(const struct tidings_change *change, struct tidin
 
 /* Where a change comes from. */
 struct announce_origin {
-    bool is_kept;
+    bool is_durable;
     uint64_t position;
     const struct tidings_provider *owned;
     const struct share_taker *who; /* NULL: the program */
     struct refusal *why;           /* if `who` is set */
 };
 
-/* Takes room for a change and makes its letter. Without room everybody looks again, except if its
+/* Takes room for a change and makes its message. Without room everybody looks again, except if its
  * client alone has too many, which is told so. */
-static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes, size_t max,
-                                                  const struct announce_origin *from,
-                                                  struct tidings_error *err)
+static struct announce_message *hub_announce_begin(struct hub *hub, size_t bytes, size_t max,
+                                                   const struct announce_origin *from,
+                                                   struct tidings_error *err)
 {
     const struct share_taker program = {.is_operator = true};
     const struct share_taker *who = from->who ? from->who : &program;
     struct refusal why = {0};
     bool fits = share_take(&hub->shared->limits, LIMIT_ANNOUNCED, max, bytes, who, &why);
-    struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
+    struct announce_message *l = fits ? mem_alloc(bytes) : NULL;
     if (l) {
         return l;
     }
@@ -483,7 +486,7 @@ static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes,
         share_give(&hub->shared->limits, LIMIT_ANNOUNCED, bytes, who->account);
     }
     if (!why.is_own) {
-        hub_lose_at(hub, from->position);
+        hub_overflow_at(hub, from->position);
     }
     if (!fits && from->why) {
         *from->why = why;
@@ -497,7 +500,7 @@ static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes,
 static int hub_announce_change(struct hub *hub, const struct tidings_change *change,
                                const struct announce_origin *from, struct tidings_error *err)
 {
-    bool is_kept = from->is_kept;
+    bool is_durable = from->is_durable;
     int rc = announce_check_kind(change, err);
     if (rc < 0) {
         return rc;
@@ -507,38 +510,38 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
     size_t max = __atomic_load_n(&hub->announcing->max, __ATOMIC_RELAXED);
     bool merges =
-        !is_kept && limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
-    struct hub_merge_mark mark = {0};
-    if (!is_kept) {
-        mark = hub_merge_mark(&hub->announcing->merge, change);
+        !is_durable && limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
+    struct hub_merge_key key = {0};
+    if (!is_durable) {
+        key = hub_merge_key(&hub->announcing->merge, change);
     }
-    if (merges && hub_merge_find(&mark)) {
+    if (merges && hub_merge_find(&key)) {
         return 0;
     }
     struct tidings_change packed = *change;
     packed.traceparent = tidings_str(trace.parent);
-    size_t bytes = sizeof(struct announce_letter) + change_texts_len(&packed);
-    struct announce_letter *l = hub_announce_begin(hub, bytes, max, from, err);
+    size_t bytes = sizeof(struct announce_message) + change_texts_len(&packed);
+    struct announce_message *l = hub_announce_begin(hub, bytes, max, from, err);
     if (!l) {
         return err ? err->code : TIDINGS_E_BUSY;
     }
-    *l = (struct announce_letter){
-        .letter = {.deliver = announce_deliver, .drop = announce_drop},
+    *l = (struct announce_message){
+        .message = {.deliver = announce_deliver, .drop = announce_drop},
         .hub = hub,
         .bytes = bytes,
         .account = from->who ? from->who->account : NULL,
         .position = from->position,
         .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
-        .is_kept = is_kept,
+        .is_durable = is_durable,
         .owned = from->owned,
         .change = packed,
-        .mark = mark,
+        .key = key,
     };
     change_pack(&l->change, (char *)(l + 1));
-    if (is_kept || hub_merge_begin(&hub->announcing->merge, &mark, change) || !merges) {
-        mailbox_send(hub->mailbox, &l->letter);
+    if (is_durable || hub_merge_begin(&hub->announcing->merge, &key, change) || !merges) {
+        mailbox_send(hub->mailbox, &l->message);
     } else {
-        announce_drop(&l->letter);
+        announce_drop(&l->message);
     }
     return 0;
 }
@@ -576,14 +579,14 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
 
 /* A change whose resource is not subscribable says so now: it may be gone when it gets its number.
  */
-static struct tidings_change announce_judged(const struct hub *hub,
-                                             const struct tidings_change *change)
+static struct tidings_change announce_checked(const struct hub *hub,
+                                              const struct tidings_change *change)
 {
-    struct tidings_change told = *change;
+    struct tidings_change marked = *change;
     if (hub->announcing->mute && hub->announcing->mute(hub->announcing->mute_user, change->uri)) {
-        told.not_subscribable = true;
+        marked.not_subscribable = true;
     }
-    return told;
+    return marked;
 }
 
 int hub_announce_here(struct hub *hub, const struct tidings_change *change,
@@ -598,11 +601,11 @@ int hub_announce_by(struct hub *hub, const struct tidings_change *change,
                     struct tidings_error *err)
 {
     hub_shared_fn shared = __atomic_load_n(&hub->announcing->share, __ATOMIC_ACQUIRE);
-    struct tidings_change told = announce_judged(hub, change);
+    struct tidings_change marked = announce_checked(hub, change);
     int rc = announce_check_kind(change, err);
     return rc < 0   ? rc
-           : shared ? shared(hub->announcing->share_user, &told, who, receipt, why, err)
-                    : hub_announce_here(hub, &told, who, why, err);
+           : shared ? shared(hub->announcing->share_user, &marked, who, receipt, why, err)
+                    : hub_announce_here(hub, &marked, who, why, err);
 }
 
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
@@ -611,51 +614,51 @@ int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
     return hub_announce_by(hub, change, NULL, NULL, NULL, err);
 }
 
-int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
-                      struct tidings_error *err)
+int hub_announce_durable(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                         struct tidings_error *err)
 {
-    const struct announce_origin from = {.is_kept = true, .position = position};
+    const struct announce_origin from = {.is_durable = true, .position = position};
     return hub_announce_change(hub, change, &from, err);
 }
 
 static void announce_position(struct hub *hub, uint64_t position, bool is_broken)
 {
-    struct announce_letter *l = mem_zalloc(sizeof(*l));
+    struct announce_message *l = mem_zalloc(sizeof(*l));
     if (l) {
-        *l = (struct announce_letter){
-            .letter = {.deliver = announce_deliver, .drop = announce_drop},
+        *l = (struct announce_message){
+            .message = {.deliver = announce_deliver, .drop = announce_drop},
             .hub = hub,
             .position = position,
             .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
             .is_reached = true,
             .is_broken = is_broken,
         };
-        mailbox_send(hub->mailbox, &l->letter);
+        mailbox_send(hub->mailbox, &l->message);
     } else if (is_broken) {
-        hub_lose(hub);
+        hub_overflow(hub);
     } /* else the next one says it */
 }
 
-void hub_announce_reached(struct hub *hub, uint64_t position)
+void hub_announce_applied(struct hub *hub, uint64_t position)
 {
     announce_position(hub, position, false);
 }
 
-void hub_announce_broken(struct hub *hub, uint64_t position)
+void hub_announce_data_loss(struct hub *hub, uint64_t position)
 {
     announce_position(hub, position, true);
 }
 
-struct missed_letter {
-    struct letter letter;
+struct missed_message {
+    struct thread_message message;
     size_t len;
     char prefix[];
 };
 
-static void missed_deliver(struct letter *letter, void *owner)
+static void missed_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct missed_letter *l = list_entry(letter, struct missed_letter, letter);
+    struct missed_message *l = list_entry(message, struct missed_message, message);
     struct tidings_str prefix = {l->prefix, l->len};
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     publish_made(hub, change_create_missed(prefix, epoch, seq), seq, 0, prefix);
@@ -663,39 +666,39 @@ static void missed_deliver(struct letter *letter, void *owner)
     mem_free(l);
 }
 
-static void missed_drop(struct letter *letter)
+static void missed_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct missed_letter, letter));
+    mem_free(list_entry(message, struct missed_message, message));
 }
 
 void hub_announce_missed(struct hub *hub, struct tidings_str prefix)
 {
-    struct missed_letter *l = mem_zalloc(sizeof(*l) + prefix.len);
+    struct missed_message *l = mem_zalloc(sizeof(*l) + prefix.len);
     if (!l) {
-        hub_lose(hub);
+        hub_overflow(hub);
         return;
     }
-    l->letter.deliver = missed_deliver;
-    l->letter.drop = missed_drop;
+    l->message.deliver = missed_deliver;
+    l->message.drop = missed_drop;
     l->len = prefix.len;
     memcpy(l->prefix, prefix.ptr, prefix.len);
-    mailbox_send(hub->mailbox, &l->letter);
+    mailbox_send(hub->mailbox, &l->message);
 }
 
-static void everything_deliver(struct letter *letter, void *owner)
+static void everything_deliver(struct thread_message *message, void *owner)
 {
     hub_publish(owner, CHANGE_EVERYTHING);
-    mem_free(letter);
+    mem_free(message);
 }
 
-static void everything_drop(struct letter *letter)
+static void everything_drop(struct thread_message *message)
 {
-    mem_free(letter);
+    mem_free(message);
 }
 
 int hub_announce_everything(struct hub *hub, struct tidings_error *err)
 {
-    struct letter *l = mem_zalloc(sizeof(*l));
+    struct thread_message *l = mem_zalloc(sizeof(*l));
     if (!l) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }

@@ -31,19 +31,19 @@ int hub_merge_init(struct hub_merge *m); /* TIDINGS_E_NOMEM, TIDINGS_E_IO */
 void hub_merge_deinit(struct hub_merge *m);
 
 /* What is known of one announcement. */
-struct hub_merge_mark {
+struct hub_merge_key {
     uint64_t *slot;
     uint64_t print; /* 0: nothing is merged into it */
 };
-struct hub_merge_mark hub_merge_mark(struct hub_merge *m, const struct tidings_change *change);
+struct hub_merge_key hub_merge_key(struct hub_merge *m, const struct tidings_change *change);
 
 /* Any thread. Does one that says the same wait? Then that one stands for this, too. */
-bool hub_merge_find(const struct hub_merge_mark *mark);
+bool hub_merge_find(const struct hub_merge_key *key);
 /* Any thread, right before it is sent: from now on it is the last of its URI. false: meanwhile
  * there is one that says the same, and it need not be sent. */
-bool hub_merge_begin(struct hub_merge *m, const struct hub_merge_mark *mark,
+bool hub_merge_begin(struct hub_merge *m, const struct hub_merge_key *key,
                      const struct tidings_change *change);
 /* Before it gets its number, or when it is given up: nothing is merged into it any more. */
-void hub_merge_end(const struct hub_merge_mark *mark);
+void hub_merge_end(const struct hub_merge_key *key);
 
 #endif

@@ -30,17 +30,17 @@ struct hub {
     struct hub_registry *registry;
     struct hub_announcing *announcing;
     struct hub_watches *watches;
-    uint64_t reached;          /* atomic: everything up to this position has its number */
+    uint64_t applied;          /* atomic: everything up to this position has its number */
     bool is_store_unreachable; /* atomic: the store cannot be reached */
     unsigned undone;           /* atomic: starts that failed */
     bool running;              /* atomic */
     pthread_t thread;          /* atomic; while it runs */
-    pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a letter; recursive */
+    pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a message; recursive */
     bool has_mutex;        /* it was made */
 };
 
 /* Number a change of no resource in particular, keep it, tell the workers. */
-void hub_publish(struct hub *hub, enum change_notice notice);
+void hub_publish(struct hub *hub, enum list_event event);
 
 /* ---- hub_registry.c -------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ void hub_registry_close(struct hub *hub);
 /* Borrowed, until the next change of the registry. */
 const struct catalog *hub_current_catalog(const struct hub *hub);
 /* Report that a list changed, at most once per period. */
-void hub_list_changed(struct hub *hub, enum change_notice notice);
+void hub_list_changed(struct hub *hub, enum list_event event);
 
 /* ---- hub_announce.c -------------------------------------------------------------------------- */
 
@@ -65,8 +65,8 @@ void hub_announcing_forget_lost(struct hub *hub);
  * (NULL) that some may have been missed. */
 int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
                        const struct tidings_change *change, struct tidings_error *err);
-/* What is parked goes on; `all`: whoever is behind. */
-void hub_announce_unpark(struct hub *hub, bool all);
+/* What is deferred goes on; `all`: whoever is behind. */
+void hub_announce_resume(struct hub *hub, bool all);
 
 /* ---- hub_watch.c ----------------------------------------------------------------------------- */
 
@@ -76,6 +76,6 @@ void hub_watches_close(struct hub *hub);
 /* The hub stops, and the answer does not arrive: fail the reads that wait. */
 void hub_newest_end(struct hub *hub);
 /* Those who waited for a position go on. */
-void hub_watch_reached(struct hub *hub);
+void hub_watch_applied(struct hub *hub);
 
 #endif

@@ -19,7 +19,7 @@
 struct hub_list {
     struct hub *hub;
     struct loop_timer *timer;
-    enum change_notice notice;
+    enum list_event notice;
     bool is_pending;
 };
 
@@ -37,7 +37,7 @@ struct hub_registry {
 
 /* ---- list_changed ---------------------------------------------------------------------------- */
 
-static void hub_features_tell(struct hub_list *list)
+static void hub_features_send(struct hub_list *list)
 {
     hub_publish(list->hub, list->notice);
     loop_timer_start(list->timer, list->hub->options.list_changed_ms, 0);
@@ -49,12 +49,12 @@ static void on_period(struct loop_timer *timer, void *user)
     struct hub_list *list = user;
     if (list->is_pending) {
         list->is_pending = false;
-        hub_features_tell(list);
+        hub_features_send(list);
     }
 }
 
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
-void hub_list_changed(struct hub *hub, enum change_notice notice)
+void hub_list_changed(struct hub *hub, enum list_event notice)
 {
     struct hub_list *list = &hub->registry->lists[notice];
     if (!hub->options.list_changed || !__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
@@ -63,28 +63,28 @@ void hub_list_changed(struct hub *hub, enum change_notice notice)
     if (loop_timer_is_running(list->timer)) {
         list->is_pending = true;
     } else {
-        hub_features_tell(list);
+        hub_features_send(list);
     }
 }
 
 /* ---- features -------------------------------------------------------------------------------- */
 
-struct features_letter {
-    struct letter letter;
+struct features_message {
+    struct thread_message message;
     enum feature_kind kind;
     struct feature_list *list;
 };
 
-static void features_deliver(struct letter *letter, void *owner)
+static void features_deliver(struct thread_message *message, void *owner)
 {
-    struct features_letter *l = list_entry(letter, struct features_letter, letter);
+    struct features_message *l = list_entry(message, struct features_message, message);
     handlers_set_features(owner, l->kind, l->list);
     mem_free(l);
 }
 
-static void features_drop(struct letter *letter)
+static void features_drop(struct thread_message *message)
 {
-    struct features_letter *l = list_entry(letter, struct features_letter, letter);
+    struct features_message *l = list_entry(message, struct features_message, message);
     feature_list_unref(l->list);
     mem_free(l);
 }
@@ -93,28 +93,28 @@ static void features_drop(struct letter *letter)
 static int swap_features(struct hub *hub, enum feature_kind kind, struct feature_list *next,
                          struct tidings_error *err)
 {
-    struct list letters;
-    list_init(&letters);
+    struct list messages;
+    list_init(&messages);
     bool good = next != NULL;
     for (size_t i = 0; i < hub->worker_count && good; i++) {
-        struct features_letter *l = mem_zalloc(sizeof(*l));
+        struct features_message *l = mem_zalloc(sizeof(*l));
         good = l != NULL;
         if (l) {
-            l->letter.deliver = features_deliver;
-            l->letter.drop = features_drop;
+            l->message.deliver = features_deliver;
+            l->message.drop = features_drop;
             l->kind = kind;
             l->list = feature_list_ref(next);
-            list_append(&letters, &l->letter.link);
+            list_append(&messages, &l->message.link);
         }
     }
     size_t i = 0;
-    list_each (it, after, &letters) {
-        struct letter *letter = list_entry(it, struct letter, link);
+    list_each (it, after, &messages) {
+        struct thread_message *message = list_entry(it, struct thread_message, link);
         list_remove(it);
         if (good) {
-            mailbox_send(hub->workers[i++]->mailbox, letter);
+            mailbox_send(hub->workers[i++]->mailbox, message);
         } else {
-            features_drop(letter);
+            features_drop(message);
         }
     }
     if (!good) {
@@ -189,16 +189,16 @@ uint64_t hub_list_period(const struct hub *hub)
 
 /* ---- catalog --------------------------------------------------------------------------------- */
 
-struct catalog_letter {
-    struct letter letter;
+struct catalog_message {
+    struct thread_message message;
     struct catalog *catalog;
     size_t len;
     char uri[]; /* that came or went; empty: of no list */
 };
 
-static void catalog_deliver(struct letter *letter, void *owner)
+static void catalog_deliver(struct thread_message *message, void *owner)
 {
-    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    struct catalog_message *l = list_entry(message, struct catalog_message, message);
     catalog_set_current(owner, l->catalog);
     if (l->len > 0) {
         list_changed_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
@@ -206,9 +206,9 @@ static void catalog_deliver(struct letter *letter, void *owner)
     mem_free(l);
 }
 
-static void catalog_drop(struct letter *letter)
+static void catalog_drop(struct thread_message *message)
 {
-    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    struct catalog_message *l = list_entry(message, struct catalog_message, message);
     catalog_unref(l->catalog);
     mem_free(l);
 }
@@ -219,18 +219,18 @@ static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_s
     catalog_unref(hub->registry->catalog);
     hub->registry->catalog = next;
     for (size_t i = 0; i < hub->worker_count; i++) {
-        struct catalog_letter *l = mem_zalloc(sizeof(*l) + uri.len);
+        struct catalog_message *l = mem_zalloc(sizeof(*l) + uri.len);
         if (!l) {
             continue; /* the worker keeps the older snapshot until the next one */
         }
-        l->letter.deliver = catalog_deliver;
-        l->letter.drop = catalog_drop;
+        l->message.deliver = catalog_deliver;
+        l->message.drop = catalog_drop;
         l->catalog = catalog_ref(next);
         l->len = uri.len;
         if (uri.len > 0) {
             memcpy(l->uri, uri.ptr, uri.len);
         }
-        mailbox_send(hub->workers[i]->mailbox, &l->letter);
+        mailbox_send(hub->workers[i]->mailbox, &l->message);
     }
 }
 
@@ -416,7 +416,7 @@ static bool lists_open(struct hub_registry *registry)
     for (unsigned i = 0; i < LIST_COUNT; i++) {
         struct hub_list *list = &registry->lists[i];
         list->hub = registry->hub;
-        list->notice = (enum change_notice)i;
+        list->notice = (enum list_event)i;
         list->timer = loop_timer_open(registry->hub->loop, on_period, list);
         is_open = is_open && list->timer;
     }

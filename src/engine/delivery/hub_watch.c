@@ -2,13 +2,13 @@
  *
  * Watches that the hub has asked providers for, on behalf of subscriptions: one per scope, counted
  * over all workers. The provider hears of the first who needs it and of the last who leaves; those
- * who come while it is arming wait with the first.
+ * who come while it is starting wait with the first.
  *
- *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
+ *     (none) --first need--> STARTING --done--> STARTED --last leaves--> (none)
  *                               \--refused--> (none), everybody waiting is told why
  *
- * Who has waited for hub_options.watch_timeout_ms is refused. The watch goes on arming: others may
- * come to wait for it, and when it is done and nobody needs it any more, it is released.
+ * Who has waited for hub_options.watch_timeout_ms is refused. The watch goes on starting: others
+ * may come to wait for it, and when it is done and nobody needs it any more, it is released.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -21,14 +21,15 @@
 
 struct hub_watches {
     struct map by_scope;
-    struct list arming; /* watches that somebody waits for */
+    struct list starting; /* watches that somebody waits for */
     struct loop_timer *timer;
-    struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
+    struct list
+        awaiting; /* struct hub_watch_request that wait for a position, in the order they came */
     struct loop_timer *await_timer;
-    struct list asking, asked; /* struct hub_arm that wait for the newest position of the store: for
-                                * the next question, and for the answer to this one */
+    struct list asking, asked; /* struct hub_watch_request that wait for the newest position of the
+                                * store: for the next question, and for the answer to this one */
     bool is_asking;
-    struct letter newest; /* the answer, on its way … */
+    struct thread_message newest; /* the answer, on its way … */
     int newest_code;
     uint64_t newest_position; /* … and what it says */
     struct tidings_error newest_err;
@@ -38,21 +39,21 @@ struct hub_watches {
 
 struct waiter {
     struct list link;
-    struct hub_arm *arm;
+    struct hub_watch_request *request;
     size_t index;
     uint64_t due_ms;
 };
 
 struct tidings_watch {
-    struct letter letter;
+    struct thread_message message;
     struct hub *hub;
     struct tidings_provider *provider; /* its watch and unwatch are called, … */
     struct watch_hook *hook;           /* … unless there is a hook (a reference): then its are */
     struct tidings_str scope;          /* in `watches` … */
     struct tidings_str uri;            /* … and as who watches is told */
-    struct list arming_link;           /* in hub->watches->arming while somebody waits */
+    struct list starting_link;         /* in hub->watches->starting while somebody waits */
     size_t needs;
-    bool armed;
+    bool started;
     int code;
     struct tidings_error err;
     struct list waiters;
@@ -60,69 +61,70 @@ struct tidings_watch {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void arm_returned(struct letter *letter, void *owner)
+static void watch_request_returned(struct thread_message *message, void *owner)
 {
-    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
-    arm->done(arm, arm->is_owners ? NULL : owner);
+    struct hub_watch_request *request = list_entry(message, struct hub_watch_request, message);
+    request->done(request, request->is_owners ? NULL : owner);
 }
 
-static void arm_dropped(struct hub_arm *arm)
+static void watch_request_dropped(struct hub_watch_request *request)
 {
-    if (arm->dropped) {
-        arm->dropped(arm);
+    if (request->dropped) {
+        request->dropped(request);
     }
-    hub_arm_free(arm);
+    hub_watch_request_free(request);
 }
 
-static void arm_drop(struct letter *letter)
+static void watch_request_drop(struct thread_message *message)
 {
-    arm_dropped(list_entry(letter, struct hub_arm, letter));
+    watch_request_dropped(list_entry(message, struct hub_watch_request, message));
 }
 
 /* Back to its worker. */
-static void hub_watch_return(struct hub_arm *arm)
+static void hub_watch_return(struct hub_watch_request *request)
 {
-    struct changelog *log = arm->hub->log;
-    list_remove(&arm->await_link);
-    arm->seq = log->ops->last(log);
-    arm->letter.deliver = arm_returned;
-    mailbox_send(arm->worker_mailbox, &arm->letter);
+    struct changelog *log = request->hub->log;
+    list_remove(&request->await_link);
+    request->seq = log->ops->last(log);
+    request->message.deliver = watch_request_returned;
+    mailbox_send(request->worker_mailbox, &request->message);
 }
 
 /* Has this node come as far as whoever asks was at another? */
-static bool arm_is_reached(const struct hub *hub, const struct hub_arm *arm)
+static bool watch_request_is_applied(const struct hub *hub, const struct hub_watch_request *request)
 {
-    bool is_known = !hub->options.is_shared || arm->await <= hub->reached;
-    for (unsigned i = 0; hub->options.is_shared && is_known && i < arm->await_count; i++) {
-        is_known = hub_knows_epoch(hub, arm->await_runs[i].epoch, arm->await_runs[i].position);
+    bool is_known = !hub->options.is_shared || request->await <= hub->applied;
+    for (unsigned i = 0; hub->options.is_shared && is_known && i < request->await_count; i++) {
+        is_known = hub_knows_epoch(hub, request->await_incarnations[i].epoch,
+                                   request->await_incarnations[i].position);
     }
     return is_known;
 }
 
 /* One of its scopes is answered; after the last it goes back, or waits for a position. */
-static void hub_watch_countdown(struct hub_arm *arm)
+static void hub_watch_countdown(struct hub_watch_request *request)
 {
-    struct hub *hub = arm->hub;
-    if (--arm->pending > 0) {
+    struct hub *hub = request->hub;
+    if (--request->pending > 0) {
         return;
     }
-    if (arm_is_reached(hub, arm)) {
-        hub_watch_return(arm);
+    if (watch_request_is_applied(hub, request)) {
+        hub_watch_return(request);
         return;
     }
-    arm->await_due_ms = loop_now_ms(hub->loop) + HUB_AWAIT_MS;
-    list_append(&hub->watches->awaiting, &arm->await_link);
+    request->await_due_ms = loop_now_ms(hub->loop) + HUB_AWAIT_MS;
+    list_append(&hub->watches->awaiting, &request->await_link);
     if (!loop_timer_is_running(hub->watches->await_timer)) {
         loop_timer_start(hub->watches->await_timer, HUB_AWAIT_MS, 0);
     }
 }
 
-void hub_watch_reached(struct hub *hub)
+void hub_watch_applied(struct hub *hub)
 {
     list_each (it, next, &hub->watches->awaiting) {
-        struct hub_arm *arm = list_entry(it, struct hub_arm, await_link);
-        if (arm_is_reached(hub, arm)) {
-            hub_watch_return(arm);
+        struct hub_watch_request *request = list_entry(it, struct hub_watch_request, await_link);
+        if (watch_request_is_applied(hub, request)) {
+            hub_watch_return(request);
         }
     }
 }
@@ -133,32 +135,33 @@ static void hub_watch_await_timer(struct loop_timer *timer, void *user)
     mailbox_drain(hub->mailbox); /* this thread may be late itself */
     uint64_t now = loop_now_ms(hub->loop);
     while (!list_empty(&hub->watches->awaiting)) {
-        struct hub_arm *arm = list_entry(hub->watches->awaiting.next, struct hub_arm, await_link);
-        if (arm->await_due_ms > now) {
-            loop_timer_start(timer, arm->await_due_ms - now, 0);
+        struct hub_watch_request *request =
+            list_entry(hub->watches->awaiting.next, struct hub_watch_request, await_link);
+        if (request->await_due_ms > now) {
+            loop_timer_start(timer, request->await_due_ms - now, 0);
             return;
         }
-        hub_watch_return(arm);
+        hub_watch_return(request);
     }
 }
 
-/* `err` NULL: armed, or nothing to arm. */
-static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
-                       const struct tidings_error *err)
+/* `err` NULL: watched, or nothing to watch. */
+static void watch_request_answer(struct hub_watch_request *request, size_t index, bool watched,
+                                 const struct tidings_error *err)
 {
     int code = err ? err->code : 0;
-    arm->items[index].code = code;
-    arm->items[index].watched = watched && code == 0;
+    request->items[index].code = code;
+    request->items[index].watched = watched && code == 0;
     if (code < 0) {
-        arm->items[index].err = *err;
+        request->items[index].err = *err;
     }
-    hub_watch_countdown(arm);
+    hub_watch_countdown(request);
 }
 
 static void watch_free(struct tidings_watch *w)
 {
     map_remove(&w->hub->watches->by_scope, w->scope);
-    list_remove(&w->arming_link);
+    list_remove(&w->starting_link);
     watch_hook_unref(w->hook);
     mem_free(w);
 }
@@ -176,28 +179,28 @@ static void hub_watch_release(struct tidings_watch *w)
     watch_free(w);
 }
 
-static void watch_answered(struct letter *letter, void *owner)
+static void watch_answered(struct thread_message *message, void *owner)
 {
     (void)owner;
-    struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
-    w->armed = w->code >= 0;
+    struct tidings_watch *w = list_entry(message, struct tidings_watch, message);
+    w->started = w->code >= 0;
     list_each (it, next, &w->waiters) {
         struct waiter *waiter = list_entry(it, struct waiter, link);
-        arm_answer(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
+        watch_request_answer(waiter->request, waiter->index, true, w->started ? NULL : &w->err);
         list_remove(it);
         mem_free(waiter);
     }
-    list_remove(&w->arming_link);
-    if (!w->armed) {
+    list_remove(&w->starting_link);
+    if (!w->started) {
         watch_free(w);
-    } else if (w->needs == 0) { /* all left while it was arming */
+    } else if (w->needs == 0) { /* all left while it was starting */
         hub_watch_release(w);
     }
 }
 
-static void watch_dropped(struct letter *letter)
+static void watch_dropped(struct thread_message *message)
 {
-    (void)letter; /* the hub is going; hub_watches_close frees it */
+    (void)message; /* the hub is going; hub_watches_close frees it */
 }
 
 /* By way of the mailbox even on the hub's own thread: changes announced before this call are
@@ -212,9 +215,9 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
             tidings_fail(&w->err, code, "%s", tidings_code_text(code));
         }
     }
-    w->letter.deliver = watch_answered;
-    w->letter.drop = watch_dropped;
-    mailbox_send(w->hub->mailbox, &w->letter);
+    w->message.deliver = watch_answered;
+    w->message.drop = watch_dropped;
+    mailbox_send(w->hub->mailbox, &w->message);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -233,12 +236,12 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
         if (waiter->due_ms > now) {
             return waiter->due_ms < next_due ? waiter->due_ms : next_due;
         }
-        arm_answer(waiter->arm, waiter->index, false, &err);
+        watch_request_answer(waiter->request, waiter->index, false, &err);
         w->needs--;
         list_remove(it);
         mem_free(waiter);
     }
-    list_remove(&w->arming_link);
+    list_remove(&w->starting_link);
     return next_due;
 }
 
@@ -247,30 +250,31 @@ static void hub_watch_timer(struct loop_timer *timer, void *user)
     struct hub *hub = user;
     mailbox_drain(hub->mailbox); /* this thread may be late itself: what was answered counts */
     uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
-    list_each (it, next, &hub->watches->arming) {
-        next_due = refuse_overdue(list_entry(it, struct tidings_watch, arming_link), now, next_due);
+    list_each (it, next, &hub->watches->starting) {
+        next_due =
+            refuse_overdue(list_entry(it, struct tidings_watch, starting_link), now, next_due);
     }
     if (next_due != UINT64_MAX) {
         loop_timer_start(timer, next_due - now, 0);
     }
 }
 
-/* ---- arming ---------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
-static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
+static int add_waiter(struct tidings_watch *w, struct hub_watch_request *request, size_t index)
 {
     struct waiter *waiter = mem_zalloc(sizeof(*waiter));
     if (!waiter) {
         return TIDINGS_E_NOMEM;
     }
-    waiter->arm = arm;
+    waiter->request = request;
     waiter->index = index;
     list_append(&w->waiters, &waiter->link);
     struct hub *hub = w->hub;
-    if (hub->options.watch_timeout_ms > 0 && !arm->is_owners) {
+    if (hub->options.watch_timeout_ms > 0 && !request->is_owners) {
         waiter->due_ms = loop_now_ms(hub->loop) + hub->options.watch_timeout_ms;
-        if (list_empty(&w->arming_link)) {
-            list_append(&hub->watches->arming, &w->arming_link);
+        if (list_empty(&w->starting_link)) {
+            list_append(&hub->watches->starting, &w->starting_link);
         }
         if (!loop_timer_is_running(hub->watches->timer)) {
             loop_timer_start(hub->watches->timer, hub->options.watch_timeout_ms, 0);
@@ -291,7 +295,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     w->provider = p;
     w->scope = w->uri = str_pack(&at, scope);
     list_init(&w->waiters);
-    list_init(&w->arming_link);
+    list_init(&w->starting_link);
     if (map_put(&hub->watches->by_scope, w->scope, w, NULL) < 0) {
         mem_free(w);
         return NULL;
@@ -300,18 +304,18 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
 }
 
 static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch_hook *hook,
-                       struct hub_arm *arm, size_t index)
+                       struct hub_watch_request *request, size_t index)
 {
-    struct tidings_watch *w = watch_create(hub, p, arm->items[index].scope);
+    struct tidings_watch *w = watch_create(hub, p, request->items[index].scope);
     if (!w) {
         return TIDINGS_E_NOMEM;
     }
-    if (add_waiter(w, arm, index) < 0) {
+    if (add_waiter(w, request, index) < 0) {
         watch_free(w);
         return TIDINGS_E_NOMEM;
     }
     w->needs = 1;
-    if (arm->is_owners) {
+    if (request->is_owners) {
         w->uri = str_skip(w->scope, 1);
     }
     if (hook) {
@@ -354,79 +358,82 @@ static bool find_owned(struct hub *hub, struct tidings_str scope, struct tidings
     return *p && (*p)->ops->watch;
 }
 
-static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
+static void watch_one(struct hub *hub, struct hub_watch_request *request, size_t index)
 {
-    struct tidings_str scope = arm->items[index].scope;
+    struct tidings_str scope = request->items[index].scope;
     struct tidings_watch *w = map_find(&hub->watches->by_scope, scope);
-    if (w && w->armed) {
+    if (w && w->started) {
         w->needs++;
-        arm_answer(arm, index, true, NULL);
+        watch_request_answer(request, index, true, NULL);
         return;
     }
     struct tidings_provider *p = NULL;
     struct watch_hook *hook = NULL;
-    bool is_found =
-        w || (arm->is_owners ? find_owned(hub, scope, &p) : find_watcher(hub, scope, &p, &hook));
+    bool is_found = w || (request->is_owners ? find_owned(hub, scope, &p)
+                                             : find_watcher(hub, scope, &p, &hook));
     if (!is_found) {
-        arm_answer(arm, index, false, NULL); /* announced without being asked */
+        watch_request_answer(request, index, false, NULL); /* announced without being asked */
         return;
     }
     int rc = 0;
     if (w) {
-        rc = add_waiter(w, arm, index);
+        rc = add_waiter(w, request, index);
         w->needs += rc == 0;
     } else {
-        rc = watch_begin(hub, p, hook, arm, index);
+        rc = watch_begin(hub, p, hook, request, index);
     }
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "out of memory");
-        arm_answer(arm, index, false, &err);
+        watch_request_answer(request, index, false, &err);
     }
 }
 
 static void hub_newest_ask(struct hub *hub);
 
-static void arm_deliver(struct letter *letter, void *owner)
+static void watch_request_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
-    arm->pending = arm->count + 1; /* one for this loop, so that it ends before the answer leaves */
-    for (size_t i = 0; i < arm->count; i++) {
-        arm_one(hub, arm, i);
+    struct hub_watch_request *request = list_entry(message, struct hub_watch_request, message);
+    request->pending =
+        request->count + 1; /* one for this loop, so that it ends before the answer leaves */
+    for (size_t i = 0; i < request->count; i++) {
+        watch_one(hub, request, i);
     }
-    if (arm->asks_newest && hub->watches->ask_newest) { /* it arms nothing */
-        list_append(&hub->watches->asking, &arm->await_link);
+    if (request->asks_newest && hub->watches->ask_newest) { /* it watches nothing */
+        list_append(&hub->watches->asking, &request->await_link);
         hub_newest_ask(hub);
         return;
     }
-    hub_watch_countdown(arm);
+    hub_watch_countdown(request);
 }
 
-static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *reply_to,
-                                    const struct tidings_str *scopes, size_t count)
+static struct hub_watch_request *hub_watch_request_make(struct hub *hub, struct mailbox *reply_to,
+                                                        const struct tidings_str *scopes,
+                                                        size_t count)
 {
     size_t text = 0;
     for (size_t i = 0; i < count; i++) {
         text += scopes[i].len;
     }
-    struct hub_arm *arm = mem_zalloc(sizeof(*arm) + count * sizeof(arm->items[0]) + text);
-    if (!arm) {
+    struct hub_watch_request *request =
+        mem_zalloc(sizeof(*request) + count * sizeof(request->items[0]) + text);
+    if (!request) {
         return NULL;
     }
-    char *at = (char *)&arm->items[count];
+    char *at = (char *)&request->items[count];
     for (size_t i = 0; i < count; i++) {
         memcpy(at, scopes[i].ptr, scopes[i].len);
-        arm->items[i].scope = tidings_strn(at, scopes[i].len);
+        request->items[i].scope = tidings_strn(at, scopes[i].len);
         at += scopes[i].len;
     }
-    arm->count = count;
-    list_init(&arm->await_link);
-    arm->hub = hub;
-    arm->worker_mailbox = mailbox_ref(reply_to); /* an answer may come after it ended */
-    arm->letter.deliver = arm_deliver;
-    arm->letter.drop = arm_drop;
-    return arm;
+    request->count = count;
+    list_init(&request->await_link);
+    request->hub = hub;
+    request->worker_mailbox = mailbox_ref(reply_to); /* an answer may come after it ended */
+    request->message.deliver = watch_request_deliver;
+    request->message.drop = watch_request_drop;
+    return request;
 }
 
 /* To be freed; without memory its text is NULL. */
@@ -440,95 +447,97 @@ static struct tidings_str owners_scope(struct tidings_str prefix)
     return tidings_strn(text, text ? prefix.len + 1 : 0);
 }
 
-struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
-                               size_t count)
+struct hub_watch_request *hub_watch_request_create(struct worker *worker,
+                                                   const struct tidings_str *scopes, size_t count)
 {
-    return hub_arm_make(worker->hub, worker->mailbox, scopes, count);
+    return hub_watch_request_make(worker->hub, worker->mailbox, scopes, count);
 }
 
-struct hub_arm *hub_arm_create_owners(struct hub *hub, struct tidings_str prefix)
+struct hub_watch_request *hub_watch_request_create_owners(struct hub *hub,
+                                                          struct tidings_str prefix)
 {
     struct tidings_str scope = owners_scope(prefix);
-    struct hub_arm *arm = scope.ptr ? hub_arm_make(hub, hub->mailbox, &scope, 1) : NULL;
-    if (arm) {
-        arm->is_owners = true;
+    struct hub_watch_request *request =
+        scope.ptr ? hub_watch_request_make(hub, hub->mailbox, &scope, 1) : NULL;
+    if (request) {
+        request->is_owners = true;
     }
     mem_free((char *)(uintptr_t)scope.ptr);
-    return arm;
+    return request;
 }
 
 /* Also of a run that is known: it may be taken for ended by what is followed until then. */
-void hub_arm_await(struct hub_arm *arm, const struct log_cursor *at)
+void hub_watch_request_await(struct hub_watch_request *request, const struct log_cursor *at)
 {
-    if (!at->has_position || at->epoch == hub_epoch(arm->hub)) {
+    if (!at->has_position || at->epoch == hub_epoch(request->hub)) {
         return;
     }
-    arm->await = at->position > arm->await ? at->position : arm->await;
+    request->await = at->position > request->await ? at->position : request->await;
     unsigned i = 0;
-    while (i < arm->await_count && arm->await_runs[i].epoch != at->epoch) {
+    while (i < request->await_count && request->await_incarnations[i].epoch != at->epoch) {
         i++;
     }
-    if (i == arm->await_count && i < HUB_AWAIT_RUNS) {
-        arm->await_runs[arm->await_count++].epoch = at->epoch;
+    if (i == request->await_count && i < HUB_AWAIT_INCARNATIONS) {
+        request->await_incarnations[request->await_count++].epoch = at->epoch;
     }
-    if (i < HUB_AWAIT_RUNS && at->position > arm->await_runs[i].position) {
-        arm->await_runs[i].position = at->position;
+    if (i < HUB_AWAIT_INCARNATIONS && at->position > request->await_incarnations[i].position) {
+        request->await_incarnations[i].position = at->position;
     }
 }
 
-void hub_arm_send(struct hub_arm *arm)
+void hub_watch_request_send(struct hub_watch_request *request)
 {
-    mailbox_send(arm->hub->mailbox, &arm->letter);
+    mailbox_send(request->hub->mailbox, &request->message);
 }
 
-void hub_arm_free(struct hub_arm *arm)
+void hub_watch_request_free(struct hub_watch_request *request)
 {
-    mailbox_unref(arm->worker_mailbox);
-    mem_free(arm);
+    mailbox_unref(request->worker_mailbox);
+    mem_free(request);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-struct disarm_letter {
-    struct letter letter;
+struct unwatch_message {
+    struct thread_message message;
     struct tidings_str scope;
 };
 
-static void disarm_deliver(struct letter *letter, void *owner)
+static void unwatch_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
-    struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
+    struct unwatch_message *l = list_entry(message, struct unwatch_message, message);
     struct tidings_watch *w = map_find(&hub->watches->by_scope, l->scope);
-    if (w && --w->needs == 0 && w->armed) {
+    if (w && --w->needs == 0 && w->started) {
         hub_watch_release(w);
     }
     mem_free(l);
 }
 
-static void disarm_drop(struct letter *letter)
+static void unwatch_drop(struct thread_message *message)
 {
-    mem_free(list_entry(letter, struct disarm_letter, letter));
+    mem_free(list_entry(message, struct unwatch_message, message));
 }
 
-void hub_disarm(struct hub *hub, struct tidings_str scope)
+void hub_unwatch(struct hub *hub, struct tidings_str scope)
 {
-    struct disarm_letter *l = mem_zalloc(sizeof(*l) + scope.len);
+    struct unwatch_message *l = mem_zalloc(sizeof(*l) + scope.len);
     if (!l) {
         return; /* stays watched: costs something, loses nothing */
     }
     char *copy = (char *)(l + 1);
     memcpy(copy, scope.ptr, scope.len);
     l->scope = tidings_strn(copy, scope.len);
-    l->letter.deliver = disarm_deliver;
-    l->letter.drop = disarm_drop;
-    mailbox_send(hub->mailbox, &l->letter);
+    l->message.deliver = unwatch_deliver;
+    l->message.drop = unwatch_drop;
+    mailbox_send(hub->mailbox, &l->message);
 }
 
-void hub_disarm_owners(struct hub *hub, struct tidings_str prefix)
+void hub_unwatch_owners(struct hub *hub, struct tidings_str prefix)
 {
     struct tidings_str scope = owners_scope(prefix);
     if (scope.ptr) {
-        hub_disarm(hub, scope);
+        hub_unwatch(hub, scope);
     }
     mem_free((char *)(uintptr_t)scope.ptr);
 }
@@ -536,9 +545,10 @@ void hub_disarm_owners(struct hub *hub, struct tidings_str prefix)
 static void hub_watch_drop_waiting(struct list *waiting)
 {
     while (waiting->next && !list_empty(waiting)) {
-        struct hub_arm *arm = list_entry(waiting->next, struct hub_arm, await_link);
-        list_remove(&arm->await_link);
-        arm_dropped(arm);
+        struct hub_watch_request *request =
+            list_entry(waiting->next, struct hub_watch_request, await_link);
+        list_remove(&request->await_link);
+        watch_request_dropped(request);
     }
 }
 
@@ -550,7 +560,7 @@ int hub_watches_open(struct hub *hub, struct tidings_error *err)
     }
     hub->watches = watches;
     map_init(&watches->by_scope);
-    list_init(&watches->arming);
+    list_init(&watches->starting);
     list_init(&watches->awaiting);
     list_init(&watches->asking);
     list_init(&watches->asked);
@@ -575,8 +585,8 @@ void hub_watches_close(struct hub *hub)
     while ((w = map_next(&watches->by_scope, &pos)) != NULL) {
         list_each (it, next, &w->waiters) {
             struct waiter *waiter = list_entry(it, struct waiter, link);
-            if (--waiter->arm->pending == 0) {
-                arm_dropped(waiter->arm);
+            if (--waiter->request->pending == 0) {
+                watch_request_dropped(waiter->request);
             }
             mem_free(waiter);
         }
@@ -605,26 +615,28 @@ static void hub_newest_ask(struct hub *hub)
     }
 }
 
-static void hub_newest_deliver(struct letter *letter, void *owner)
+static void hub_newest_deliver(struct thread_message *message, void *owner)
 {
     struct hub *hub = owner;
     struct list asked;
-    (void)letter;
+    (void)message;
     list_init(&asked);
     list_splice(&asked, &hub->watches->asked);
     hub->watches->is_asking = false;
     while (!list_empty(&asked)) {
-        struct hub_arm *arm = list_entry(asked.next, struct hub_arm, await_link);
-        list_remove(&arm->await_link);
-        arm->newest_code = hub->watches->newest_code;
-        arm->newest_err = hub->watches->newest_err;
+        struct hub_watch_request *request =
+            list_entry(asked.next, struct hub_watch_request, await_link);
+        list_remove(&request->await_link);
+        request->newest_code = hub->watches->newest_code;
+        request->newest_err = hub->watches->newest_err;
         if (hub->watches->newest_code < 0) {
-            hub_watch_return(arm);
+            hub_watch_return(request);
             continue;
         }
-        arm->await =
-            hub->watches->newest_position > arm->await ? hub->watches->newest_position : arm->await;
-        hub_watch_countdown(arm);
+        request->await = hub->watches->newest_position > request->await
+                             ? hub->watches->newest_position
+                             : request->await;
+        hub_watch_countdown(request);
     }
     hub_newest_ask(hub);
 }
@@ -633,16 +645,18 @@ void hub_newest_end(struct hub *hub)
 {
     list_splice(&hub->watches->asked, &hub->watches->asking);
     while (!list_empty(&hub->watches->asked)) {
-        struct hub_arm *arm = list_entry(hub->watches->asked.next, struct hub_arm, await_link);
-        list_remove(&arm->await_link);
-        arm->newest_code = tidings_fail(&arm->newest_err, TIDINGS_E_CLOSED, "the server is ending");
-        hub_watch_return(arm);
+        struct hub_watch_request *request =
+            list_entry(hub->watches->asked.next, struct hub_watch_request, await_link);
+        list_remove(&request->await_link);
+        request->newest_code =
+            tidings_fail(&request->newest_err, TIDINGS_E_CLOSED, "the server is ending");
+        hub_watch_return(request);
     }
 }
 
-static void hub_newest_drop(struct letter *letter)
+static void hub_newest_drop(struct thread_message *message)
 {
-    (void)letter; /* lies in the hub */
+    (void)message; /* lies in the hub */
 }
 
 void hub_newest(struct hub *hub, int code, uint64_t position, const struct tidings_error *err)

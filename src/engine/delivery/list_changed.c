@@ -23,20 +23,20 @@
 
 #define SCOPE_MAX 1024u /* bytes of a mount's prefix that is looked at */
 
-void list_changed_want(struct listen *listen, unsigned lists)
+void list_changed_want(struct subscription_group *group, unsigned lists)
 {
-    if (listen->wants_lists == 0 && lists != 0) {
-        list_append(&listen->subscriber->worker->delivery->list_watchers, &listen->list_link);
+    if (group->wants_lists == 0 && lists != 0) {
+        list_append(&group->subscriber->worker->delivery->list_watchers, &group->list_link);
     }
-    listen->wants_lists |= (unsigned char)lists;
+    group->wants_lists |= (unsigned char)lists;
 }
 
-void list_changed_mark(struct listen *listen, unsigned lists, uint64_t seq)
+void list_changed_mark(struct subscription_group *group, unsigned lists, uint64_t seq)
 {
-    struct subscriber *subscriber = listen->subscriber;
-    unsigned wanted = listen->wants_lists & lists;
+    struct subscriber *subscriber = group->subscriber;
+    unsigned wanted = group->wants_lists & lists;
     if (wanted != 0) {
-        listen->lists_pending |= (unsigned char)wanted;
+        group->lists_pending |= (unsigned char)wanted;
         subscriber->has_list_pending = true;
         if (subscriber->lists_from == 0 || seq < subscriber->lists_from) {
             subscriber->lists_from = seq;
@@ -45,25 +45,25 @@ void list_changed_mark(struct listen *listen, unsigned lists, uint64_t seq)
     }
 }
 
-void list_changed_offer(struct worker *worker, unsigned lists)
+void list_changed_enqueue(struct worker *worker, unsigned lists)
 {
     list_each (it, next, &worker->delivery->list_watchers) {
-        struct listen *listen = list_entry(it, struct listen, list_link);
+        struct subscription_group *group = list_entry(it, struct subscription_group, list_link);
         unsigned seen =
-            lists & ~(access_is_full(listen->subscriber->principal) ? 0u : LIST_RESOURCES);
-        if (listen->is_open && listen->subscriber->sink && !listen->subscriber->catchup) {
-            list_changed_mark(listen, seen, worker->last_seq);
+            lists & ~(access_is_full(group->subscriber->principal) ? 0u : LIST_RESOURCES);
+        if (group->is_open && group->subscriber->sink && !group->subscriber->catchup) {
+            list_changed_mark(group, seen, worker->last_seq);
         }
     }
 }
 
-void list_changed_unwatch(struct listen *listen)
+void list_changed_unwatch(struct subscription_group *group)
 {
-    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
-        hub_disarm(listen->subscriber->worker->hub, listen->list_scopes->at[i]);
+    for (size_t i = 0; group->list_scopes && i < group->list_scopes->count; i++) {
+        hub_unwatch(group->subscriber->worker->hub, group->list_scopes->at[i]);
     }
-    mem_free(listen->list_scopes);
-    listen->list_scopes = NULL;
+    mem_free(group->list_scopes);
+    group->list_scopes = NULL;
 }
 
 /* ---- those who may not see everything -------------------------------------------------------- */
@@ -75,9 +75,9 @@ static void list_changed_notify_class(struct worker *worker, struct access_class
     class->list_notified_ms = now;
     class->is_list_pending = false;
     list_each (it, next, &worker->delivery->list_watchers) {
-        struct listen *listen = list_entry(it, struct listen, list_link);
-        if (listen->subscriber->principal && listen->subscriber->principal->class == class) {
-            list_changed_mark(listen, LIST_RESOURCES, worker->last_seq);
+        struct subscription_group *group = list_entry(it, struct subscription_group, list_link);
+        if (group->subscriber->principal && group->subscriber->principal->class == class) {
+            list_changed_mark(group, LIST_RESOURCES, worker->last_seq);
         }
     }
 }
@@ -170,39 +170,40 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
                    (change->everything && class_lists_below(class, change_scope(change)));
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
-    list_each (it, next, &subscriber->listens) {
-        list_changed_mark(list_entry(it, struct listen, link), lists, change->seq);
+    list_each (it, next, &subscriber->groups) {
+        list_changed_mark(list_entry(it, struct subscription_group, link), lists, change->seq);
     }
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-/* Does another listen after this one have a list_changed that is not written yet? */
-static bool has_pending_after(struct subscriber *subscriber, struct listen *after)
+/* Does another group after this one have a list_changed that is not written yet? */
+static bool has_pending_after(struct subscriber *subscriber, struct subscription_group *after)
 {
-    for (struct list *it = after->link.next; it != &subscriber->listens; it = it->next) {
-        const struct listen *listen = list_entry(it, struct listen, link);
-        if (listen->lists_pending != 0 && listen->is_open) {
+    for (struct list *it = after->link.next; it != &subscriber->groups; it = it->next) {
+        const struct subscription_group *group = list_entry(it, struct subscription_group, link);
+        if (group->lists_pending != 0 && group->is_open) {
             return true;
         }
     }
     return false;
 }
 
-/* All list_changed of one listen that are not written yet. */
-static bool flush_one(struct subscriber *subscriber, struct listen *listen, struct buf *message)
+/* All list_changed of one group that are not written yet. */
+static bool flush_one(struct subscriber *subscriber, struct subscription_group *group,
+                      struct buf *message)
 {
     bool good = true;
     for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
-        if (!(listen->lists_pending & list)) {
+        if (!(group->lists_pending & list)) {
             continue;
         }
-        listen->lists_pending &= (unsigned char)~list;
-        if (listen->lists_pending == 0 && !has_pending_after(subscriber, listen)) {
+        group->lists_pending &= (unsigned char)~list;
+        if (group->lists_pending == 0 && !has_pending_after(subscriber, group)) {
             subscriber->lists_from = 0; /* with this everything is told */
         }
         buf_clear(message);
-        dialect_put_list_changed(message, list, listen_id(listen));
+        dialect_put_list_changed(message, list, subscription_group_id(group));
         good = subscriber_send(subscriber, message);
     }
     return good;
@@ -220,10 +221,10 @@ bool list_changed_flush(struct subscriber *subscriber)
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
     bool good = true;
-    list_each (it, next, &subscriber->listens) {
-        struct listen *listen = list_entry(it, struct listen, link);
-        if (good && listen->is_open) {
-            good = flush_one(subscriber, listen, &message);
+    list_each (it, next, &subscriber->groups) {
+        struct subscription_group *group = list_entry(it, struct subscription_group, link);
+        if (good && group->is_open) {
+            good = flush_one(subscriber, group, &message);
         }
     }
     buf_deinit(&message);
@@ -237,16 +238,16 @@ bool list_changed_flush(struct subscriber *subscriber)
  * Watches what may change the list of resources, for a legacy client that hears of it.
  */
 
-void list_changed_watch(struct listen *listen)
+void list_changed_watch(struct subscription_group *group)
 {
-    if (!listen->subscriber->worker->self->list_changed) {
+    if (!group->subscriber->worker->self->list_changed) {
         return;
     }
-    list_changed_want(listen, LIST_RESOURCES); /* registrations are announced without arming */
-    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->is_arming_lists;
-    struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(listen, 0);
+    list_changed_want(group, LIST_RESOURCES); /* registrations are announced without a watch */
+    bool needless = !group->subscriber->sink || group->list_scopes || group->is_watching_lists;
+    struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(group, 0);
     if (s) {
-        listen->is_arming_lists = s->wants_list = true;
+        group->is_watching_lists = s->wants_list = true;
         subscribe_batch_resolve(s);
     }
 }

@@ -157,16 +157,16 @@ static int notify_everything(const struct notify *n, struct json *entry, struct 
 }
 
 /* Appends the canonical URI of what the client wrote. */
-static int notify_canonical(const struct notify *n, struct tidings_str spelled, struct buf *out,
-                            struct tidings_error *err)
+static int notify_canonical(const struct notify *n, struct tidings_str as_requested,
+                            struct buf *out, struct tidings_error *err)
 {
     struct buf path;
     buf_init(&path, URI_MAX);
     const struct catalog *catalog = n->worker->catalog;
-    int rc = n->takes_paths ? roots_resolve(catalog, n->principal, spelled, &path, err) : 0;
+    int rc = n->takes_paths ? roots_resolve(catalog, n->principal, as_requested, &path, err) : 0;
     if (rc >= 0) {
-        spelled = rc > 0 ? buf_str(&path) : spelled;
-        rc = catalog_canonical(catalog, spelled, false, out, err);
+        as_requested = rc > 0 ? buf_str(&path) : as_requested;
+        rc = catalog_canonical(catalog, as_requested, false, out, err);
     }
     buf_deinit(&path);
     return rc;
@@ -253,11 +253,11 @@ static void notify_put_row(const struct notifying *l, size_t i, struct jw *w,
                            struct notify_outcome *ret)
 {
     const struct notify_entry *entry = &l->at[i];
-    struct tidings_str spelled = jv_str(jv_get(jv_at(jv_get(l->said, "changes"), i), "uri"));
+    struct tidings_str as_requested = jv_str(jv_get(jv_at(jv_get(l->said, "changes"), i), "uri"));
     struct tidings_error err = {0, ""};
     struct refusal limit = i >= l->limited_from ? l->limit : (struct refusal){0};
     jw_begin_object(w);
-    jw_put_string(w, STR("uri"), spelled);
+    jw_put_string(w, STR("uri"), as_requested);
     jw_put_bool(w, STR("told"), entry->code == 0);
     if (entry->code < 0) {
         tidings_fail(&err, entry->code, "%s",
@@ -268,9 +268,9 @@ static void notify_put_row(const struct notifying *l, size_t i, struct jw *w,
     if (entry->code < 0 && ret->refused++ == 0) {
         ret->err = err;
         ret->limit = limit;
-        ret->uri = spelled;
+        ret->uri = as_requested;
     }
-    ret->told += entry->code == 0;
+    ret->notified += entry->code == 0;
 }
 
 /* On the worker's thread. */
@@ -290,9 +290,9 @@ static void notify_answer(struct job *job)
         mem_free(l->at[i].text);
     }
     jw_end_array(&w);
-    jw_put_integer(&w, STR("told"), (int64_t)outcome.told);
+    jw_put_integer(&w, STR("told"), (int64_t)outcome.notified);
     jw_put_integer(&w, STR("refused"), (int64_t)outcome.refused);
-    if (outcome.told == 0) {
+    if (outcome.notified == 0) {
         notify_put_refusal(&w, &outcome.err, &outcome.limit);
     }
     jw_end_object(&w);

@@ -22,7 +22,7 @@
 #include "formats/json_write.h"
 #include "security/limits.h"
 
-struct allowance;
+struct client_account;
 struct principal;
 struct quota;
 struct worker;
@@ -35,7 +35,7 @@ struct worker;
 struct notify {
     struct worker *worker;
     const struct principal *principal;
-    struct allowance *account; /* whose share of LIMIT_ANNOUNCED; NULL: nobody's */
+    struct client_account *account; /* whose share of LIMIT_ANNOUNCED; NULL: nobody's */
     struct quota *quota; /* each change but the first counts as a request; NULL: nothing limits */
     struct tidings_str origin;      /* of the changes; or empty … */
     struct tidings_str traceparent; /* … likewise */
@@ -43,7 +43,7 @@ struct notify {
 };
 
 struct notify_outcome {
-    size_t told, refused;
+    size_t notified, refused;
     /* Of the first that was refused: */
     struct tidings_error err;
     struct refusal limit;   /* that was reached; retry_ms 0: none */

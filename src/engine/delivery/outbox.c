@@ -408,46 +408,47 @@ const struct outbox_item *outbox_second(const struct outbox *o)
  */
 
 /* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
-enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
-                                struct subscription *sub, const struct change *change,
-                                struct outbox_as as, size_t max)
+enum window_result window_enqueue(struct windows *all, struct window *w, uint64_t now_ms,
+                                  struct subscription *sub, const struct change *change,
+                                  struct outbox_as as, size_t max)
 {
-    if (w->period_ms == 0 && !w->held) {
+    if (w->period_ms == 0 && !w->deferred) {
         return WINDOW_PASS;
     }
-    if (!w->held && w->open_ms < now_ms + sub->gather_ms) {
+    if (!w->deferred && w->open_ms < now_ms + sub->gather_ms) {
         w->open_ms = now_ms + sub->gather_ms;
     }
-    if (!w->held && now_ms >= w->open_ms) {
+    if (!w->deferred && now_ms >= w->open_ms) {
         w->open_ms = now_ms + w->period_ms;
         return WINDOW_PASS;
     }
-    if (!w->held) {
-        w->held = mem_alloc(sizeof(*w->held));
-        if (!w->held) {
+    if (!w->deferred) {
+        w->deferred = mem_alloc(sizeof(*w->deferred));
+        if (!w->deferred) {
             return WINDOW_FULL;
         }
-        outbox_init(w->held);
+        outbox_init(w->deferred);
         if (windows_enter(all, w) < 0) {
-            mem_free(w->held);
-            w->held = NULL;
+            mem_free(w->deferred);
+            w->deferred = NULL;
             return WINDOW_FULL;
         }
     }
-    return outbox_push(w->held, sub, change, as, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
+    return outbox_push(w->deferred, sub, change, as, max) == OUTBOX_FULL ? WINDOW_FULL
+                                                                         : WINDOW_DEFERRED;
 }
 
 void window_clear(struct windows *all, struct window *w)
 {
     windows_leave(all, w);
-    if (w->held) {
-        outbox_deinit(w->held);
-        mem_free(w->held);
-        w->held = NULL;
+    if (w->deferred) {
+        outbox_deinit(w->deferred);
+        mem_free(w->deferred);
+        w->deferred = NULL;
     }
 }
 
 uint64_t window_first_seq(const struct window *w)
 {
-    return w->held && w->held->count > 0 ? outbox_first(w->held)->first_seq : 0;
+    return w->deferred && w->deferred->count > 0 ? outbox_first(w->deferred)->first_seq : 0;
 }

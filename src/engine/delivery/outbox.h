@@ -97,9 +97,9 @@ struct outbox_as;
 
 /* Embedded in a subscription. Zeroed: no period. */
 struct window {
-    uint64_t open_ms;    /* until then changes are held; 0: nothing was told yet */
-    struct outbox *held; /* NULL: nothing */
-    uint32_t index;      /* private: place among the due ones, from 1; 0: not there */
+    uint64_t open_ms;        /* until then changes are held; 0: nothing was told yet */
+    struct outbox *deferred; /* NULL: nothing */
+    uint32_t index;          /* private: place among the due ones, from 1; 0: not there */
     uint32_t period_ms;
 };
 
@@ -114,12 +114,12 @@ void windows_deinit(struct windows *w);
 
 enum window_result {
     WINDOW_PASS, /* tell now; the period begins */
-    WINDOW_HELD,
+    WINDOW_DEFERRED,
     WINDOW_FULL, /* no room or memory to hold it */
 };
-enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
-                                struct subscription *sub, const struct change *change,
-                                struct outbox_as as, size_t max);
+enum window_result window_enqueue(struct windows *all, struct window *w, uint64_t now_ms,
+                                  struct subscription *sub, const struct change *change,
+                                  struct outbox_as as, size_t max);
 /* A new period, also for what is held now. */
 void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms);
 /* Forget what is held. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arms the watches of what is to be subscribed, makes the subscriptions, and begins what they asked
- * to hear first.
+ * Starts the watches of what is to be subscribed, makes the subscriptions, and begins what they
+ * asked to hear first.
  */
 #include "engine/delivery/subscribe.h"
 
@@ -24,7 +24,7 @@
 #include "engine/worker.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "store/change.h"
 
@@ -70,11 +70,11 @@ static bool resume_announced(struct resuming *r)
 
 static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
 {
-    bool is_kept = p->is_durable || (p->nodes == MOUNT_OWNED && resume_announced(r));
-    if (is_kept) {
+    bool is_stored = p->is_durable || (p->nodes == MOUNT_OWNED && resume_announced(r));
+    if (is_stored) {
         r->since = r->kept < r->since ? r->kept : r->since;
     }
-    return is_kept || (p->has_history && resume_files(r, p));
+    return is_stored || (p->has_history && resume_files(r, p));
 }
 
 /* What the program registered: it says what changed, and to every node where several share a store.
@@ -130,16 +130,17 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
 }
 
 /* Of a run of another node, which may have come further than this one, or begun since. */
-static void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
+static void subscribe_batch_await(const struct subscribe_batch *s,
+                                  struct hub_watch_request *request)
 {
-    for (size_t i = 0; hub_is_shared(arm->hub) && i < s->count; i++) {
+    for (size_t i = 0; hub_is_shared(request->hub) && i < s->count; i++) {
         const struct options *o = &s->items[i].options;
         if (s->is_resumed || o->given & OPTION_SINCE) {
-            hub_arm_await(arm, &o->since);
+            hub_watch_request_await(request, &o->since);
         }
     }
     for (size_t i = 0; i < s->await_count; i++) {
-        hub_arm_await(arm, &s->await[i]);
+        hub_watch_request_await(request, &s->await[i]);
     }
 }
 
@@ -148,7 +149,7 @@ static void subscribe_batch_await(const struct subscribe_batch *s, struct hub_ar
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
-    if (cursor_has_lost(c, cursor_order(w->spelled))) {
+    if (cursor_has_gap(c, cursor_order(w->as_requested))) {
         return SINCE_UNKNOWN; /* it was not told yet to look again */
     }
     const struct worker *worker = w->owner->worker;
@@ -156,7 +157,7 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
     bool is_ours = c->epoch == worker->epoch;
     bool is_known =
         is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, true, &since);
-    if (is_known && (!is_ours || (since < worker->delivery->marks.first && c->lost == 0))) {
+    if (is_known && (!is_ours || (since < worker->delivery->positions.first && c->gap == 0))) {
         struct resuming r = {
             .item = w, .cursor = c, .kept = since, .is_ours = is_ours, .since = UINT64_MAX};
         is_known = subscribe_cursor_resume(&r);
@@ -166,8 +167,8 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Waits until this node has followed the store up to where it is now, by arming no scopes at the
- * hub (hub_arm): its answer comes when everything up to `await` has its number.
+ * Waits until this node has followed the store up to where it is now, by watching no scopes at the
+ * hub (hub_watch_request): its answer comes when everything up to `await` has its number.
  *
  * The position of the cursor alone would not do. A cursor says that everything up to it was told,
  * so what a window or a queue holds back keeps it below the change that its own message tells, and
@@ -207,40 +208,40 @@ static void at_least_end(struct at_least *a, int code, const struct tidings_erro
     mem_free(a);
 }
 
-static void at_least_answered(struct hub_arm *arm, struct worker *worker)
+static void at_least_answered(struct hub_watch_request *request, struct worker *worker)
 {
-    struct at_least *a = arm->user;
+    struct at_least *a = request->user;
     struct tidings_error err = {0};
-    uint64_t reached = hub_reached(worker->hub);
+    uint64_t reached = hub_applied(worker->hub);
     int rc = 0;
-    if (arm->newest_code == TIDINGS_E_CLOSED) {
-        rc = tidings_fail(&err, TIDINGS_E_CLOSED, "%s", arm->newest_err.text);
-    } else if (arm->newest_code < 0) {
+    if (request->newest_code == TIDINGS_E_CLOSED) {
+        rc = tidings_fail(&err, TIDINGS_E_CLOSED, "%s", request->newest_err.text);
+    } else if (request->newest_code < 0) {
         rc = tidings_fail(&err, TIDINGS_E_BUSY,
                           "the store cannot be reached, so this node does not know whether it has "
                           "come to the cursor; try again later");
-    } else if (reached >= arm->await) {
+    } else if (reached >= request->await) {
         rc = at_least_check(worker, &a->cursor, &err);
     } else if (a->is_full) {
-        rc =
-            tidings_fail(&err, TIDINGS_E_TIMEOUT,
-                         "this node has come to position %llu and not to %llu within %u ms; try "
-                         "again later",
-                         (unsigned long long)reached, (unsigned long long)arm->await, HUB_AWAIT_MS);
+        rc = tidings_fail(&err, TIDINGS_E_TIMEOUT,
+                          "this node has come to position %llu and not to %llu within %u ms; try "
+                          "again later",
+                          (unsigned long long)reached, (unsigned long long)request->await,
+                          HUB_AWAIT_MS);
     } else {
         rc = tidings_fail(&err, TIDINGS_E_TIMEOUT,
                           "this node has not come to the cursor within %u ms; try again later",
                           HUB_AWAIT_MS);
     }
-    hub_arm_free(arm);
+    hub_watch_request_free(request);
     at_least_end(a, rc, &err);
 }
 
-static void at_least_dropped(struct hub_arm *arm)
+static void at_least_dropped(struct hub_watch_request *request)
 {
     struct tidings_error err;
     int rc = tidings_fail(&err, TIDINGS_E_CLOSED, "the server is ending");
-    at_least_end(arm->user, rc, &err);
+    at_least_end(request->user, rc, &err);
 }
 
 void at_least_await(struct worker *worker, const struct principal *principal,
@@ -260,25 +261,25 @@ void at_least_await(struct worker *worker, const struct principal *principal,
         return;
     }
     struct at_least *a = mem_zalloc(sizeof(*a));
-    struct hub_arm *arm = a ? hub_arm_create(worker, NULL, 0) : NULL;
-    if (!arm) {
+    struct hub_watch_request *request = a ? hub_watch_request_create(worker, NULL, 0) : NULL;
+    if (!request) {
         mem_free(a);
         done(user, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
         return;
     }
     *a = (struct at_least){
         .cursor = c, .is_full = access_is_full(principal), .done = done, .user = user};
-    arm->done = at_least_answered;
-    arm->dropped = at_least_dropped;
-    arm->user = a;
-    arm->asks_newest = true;
-    hub_arm_await(arm, &c);
-    hub_arm_send(arm);
+    request->done = at_least_answered;
+    request->dropped = at_least_dropped;
+    request->user = a;
+    request->asks_newest = true;
+    hub_watch_request_await(request, &c);
+    hub_watch_request_send(request);
 }
 
 /* -------------------------------------------------------------------------------------------------
  * Where the patches of a subscription begin. A provider that makes patches itself is asked for the
- * version the client names before anything is armed, so that a wrong one leaves nothing behind;
+ * version the client names before anything is watched, so that a wrong one leaves nothing behind;
  * elsewhere a name that is not known means that the first is told whole.
  */
 
@@ -317,7 +318,7 @@ void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str ur
     }
 }
 
-void subscribe_item_judge_baseline(struct subscribe_item *w)
+void subscribe_item_check_baseline(struct subscribe_item *w)
 {
     if (w->refused || !(w->options.given & OPTION_BASELINE)) {
         return;
@@ -413,16 +414,16 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
 }
 
 /* Where its patches begin. NULL: out of memory. */
-static struct chain *subscribe_item_begin_chain(const struct subscribe_item *w)
+static struct patch_base *subscribe_item_begin_patch_base(const struct subscribe_item *w)
 {
     struct baselines *all = &w->owner->worker->delivery->contents.baselines;
-    struct chain *chain = chain_create();
-    if (chain && w->options.given & OPTION_BASELINE) {
+    struct patch_base *patch_base = patch_base_create();
+    if (patch_base && w->options.given & OPTION_BASELINE) {
         struct baseline *first = baseline_get(all, w->uri, w->options.baseline, STR_EMPTY);
-        chain_move(chain, w->uri, first);
+        patch_base_move(patch_base, w->uri, first);
         baseline_unref(first);
     }
-    return chain;
+    return patch_base;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -430,20 +431,20 @@ static struct chain *subscribe_item_begin_chain(const struct subscribe_item *w)
 /* URIs and what is derived from them: patterns, scopes, conditions. */
 #define ARENA_PER_ITEM (8u * URI_MAX)
 
-struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count)
+struct subscribe_batch *subscribe_batch_create(struct subscription_group *group, size_t count)
 {
     struct subscribe_batch *s = mem_zalloc(sizeof(*s) + count * sizeof(s->items[0]));
     if (!s) {
         return NULL;
     }
-    s->worker = listen->subscriber->worker;
-    s->principal = principal_ref(listen->subscriber->principal);
+    s->worker = group->subscriber->worker;
+    s->principal = principal_ref(group->subscriber->principal);
     s->rules = option_rules_ref(s->worker->delivery->rules);
     s->count = count;
     arena_init(&s->arena, (count + 1) * ARENA_PER_ITEM);
-    s->pending.listen = listen;
+    s->pending.group = group;
     s->pending.is_subscribing = true;
-    list_append(&listen->pending, &s->pending.link);
+    list_append(&group->pending, &s->pending.link);
     return s;
 }
 
@@ -455,10 +456,10 @@ void subscribe_batch_free(struct subscribe_batch *s)
         filter_release(s->items[i].filter);
         jv_unref(s->items[i].kept);
         mem_free(s->items[i].hooked);
-        allowance_give_back(s->items[i].counted, ALLOWANCE_BROAD);
+        client_account_give_back(s->items[i].counted, CLIENT_ACCOUNT_BROAD);
     }
     principal_unref(s->principal);
-    allowance_release(s->client);
+    client_account_release(s->client);
     option_rules_unref(s->rules);
     arena_deinit(&s->arena);
     mem_free(s);
@@ -466,20 +467,20 @@ void subscribe_batch_free(struct subscribe_batch *s)
 
 bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel)
 {
-    struct allowance *client = channel_allowance(channel);
+    struct client_account *client = channel_account(channel);
     if (client) {
         subscribe_batch_set_client(s, client);
-        allowance_release(client);
+        client_account_release(client);
     }
     return client != NULL;
 }
 
-void subscribe_batch_set_client(struct subscribe_batch *s, struct allowance *client)
+void subscribe_batch_set_client(struct subscribe_batch *s, struct client_account *client)
 {
-    struct subscriber *subscriber = s->pending.listen->subscriber;
-    s->client = allowance_ref(client);
-    if (!subscriber->allowance) {
-        subscriber->allowance = allowance_ref(client);
+    struct subscriber *subscriber = s->pending.group->subscriber;
+    s->client = client_account_ref(client);
+    if (!subscriber->account) {
+        subscriber->account = client_account_ref(client);
     }
 }
 
@@ -499,12 +500,12 @@ void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, 
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static void release_scopes(struct subscribe_batch *s, const struct subscribe_item *w,
-                           const struct hub_arm *arm)
+                           const struct hub_watch_request *request)
 {
     for (size_t i = 0; i < w->scope_count; i++) {
-        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        const struct hub_watch_item *item = &request->items[w->first_item + i];
         if (item->watched) {
-            hub_disarm(s->worker->hub, item->scope);
+            hub_unwatch(s->worker->hub, item->scope);
         }
     }
 }
@@ -523,7 +524,7 @@ static struct tidings_str own_origin(struct subscribe_batch *s, const struct sub
 
 /* What few subscriptions have, in one block; false: out of memory. */
 static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
-                      const struct hub_arm *arm)
+                      const struct hub_watch_request *request)
 {
     struct tidings_str origin = own_origin(s, w);
     size_t text = origin.len, scopes = 0, scope_text = 0;
@@ -532,12 +533,12 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     }
     bool resource_io_scope = w->scope_count == 1 && str_eq(w->scopes[0], w->uri);
     for (size_t i = 0; i < w->scope_count && !resource_io_scope; i++) {
-        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        const struct hub_watch_item *item = &request->items[w->first_item + i];
         scopes += item->watched;
         scope_text += item->watched ? item->scope.len : 0;
     }
     struct subscription *sub = w->sub;
-    sub->watched = resource_io_scope && arm->items[w->first_item].watched;
+    sub->watched = resource_io_scope && request->items[w->first_item].watched;
     bool patches = w->options.include == OPTION_INCLUDE_PATCH;
     if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
         !w->covers_provider && !patches && !w->counted) {
@@ -546,14 +547,14 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     struct subscription_extra *x =
         mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
     struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
-    struct chain *chain = patches ? subscribe_item_begin_chain(w) : NULL;
-    if (!x || !origin.ptr || (scopes && !kept) || (patches && !chain)) {
+    struct patch_base *patch_base = patches ? subscribe_item_begin_patch_base(w) : NULL;
+    if (!x || !origin.ptr || (scopes && !kept) || (patches && !patch_base)) {
         mem_free(x);
         mem_free(kept);
-        chain_destroy(chain);
+        patch_base_destroy(patch_base);
         return false;
     }
-    x->chain = chain;
+    x->patch_base = patch_base;
     x->broad = w->counted;
     w->counted = NULL;
     char *at = (char *)&x->conditions[w->condition_count];
@@ -571,7 +572,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     x->covers_provider = w->covers_provider;
     at = scopes > 0 ? (char *)(kept + scopes) : NULL;
     for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
-        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        const struct hub_watch_item *item = &request->items[w->first_item + i];
         if (item->watched) {
             kept[x->scope_count++] = str_pack(&at, item->scope);
         }
@@ -586,7 +587,7 @@ static void keep_pending(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     if (!subscriber->sink && sub->since == SINCE_UNKNOWN) {
-        resync_mark(sub, 1);
+        resync_flag(sub, 1);
     } else if (!subscriber->sink && sub->since < subscriber->cursor) {
         subscriber->cursor = sub->since;
     }
@@ -598,15 +599,15 @@ static struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
 
 static bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);
 
-/* The watch is armed: make the subscription, or release the watch again. */
+/* The watch has started: make the subscription, or release the watch again. */
 static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item *w,
-                                const struct hub_arm *arm)
+                                const struct hub_watch_request *request)
 {
-    struct listen *listen = s->pending.listen;
-    struct subscription *old = listen_find_sub(listen, w->spelled);
+    struct subscription_group *group = s->pending.group;
+    struct subscription *old = subscription_group_find_sub(group, w->as_requested);
     uint64_t pending_from = old ? subscription_pending_from(old) : 0;
     /* It was subscribed all the time: a stream to come still replays from where it began. */
-    uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
+    uint64_t since = old && old->since < request->seq ? old->since : request->seq;
     if (old) {
         subscriber_hand_over(old);
         subscription_destroy(old); /* subscribing again replaces the options */
@@ -614,26 +615,26 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     bool is_named =
         w->condition_count == 0 && (w->kind == PATTERN_LITERAL || w->kind == PATTERN_CONTAINER);
     if (is_named &&
-        !access_subscribes(listen->subscriber->principal, w->uri)) { /* since it was resolved */
+        !access_subscribes(group->subscriber->principal, w->uri)) { /* since it was resolved */
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
     if (w->refused || s->withdrawn || subscribe_item_is_too_many(s, w)) {
-        release_scopes(s, w, arm);
+        release_scopes(s, w, request);
         return;
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
     w->sub = subscribe_item_make_sub(s, w, since, &err);
-    if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !bookmark_want(w->sub))) {
+    if (!w->sub || !add_extra(s, w, request) || (w->options.bookmarks && !bookmark_want(w->sub))) {
         if (w->sub) {
             subscription_destroy(w->sub);
             w->sub = NULL;
         }
-        release_scopes(s, w, arm);
+        release_scopes(s, w, request);
         subscribe_item_refuse(w, err.code, "%s", err.text);
         return;
     }
     struct subscription *sub = w->sub;
-    sub->is_absolute = catalog_is_absolute(s->worker->catalog, w->spelled);
+    sub->is_absolute = catalog_is_absolute(s->worker->catalog, w->as_requested);
     sub->is_slim = w->options.is_slim;
     sub->wants_metadata = sub->is_slim ? w->options.include == OPTION_INCLUDE_METADATA
                                        : w->options.include != OPTION_INCLUDE_NONE;
@@ -646,22 +647,22 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     /* A client with a cursor has the state of then; an absent resource has no state. */
     sub->initial_pending = w->options.initial && !sub->since_pending && !w->is_awaited;
     if (sub->since_pending) {
-        sub->since = subscribe_item_since(w, arm->seq);
-        listen->subscriber->was_truncated =
-            listen->subscriber->was_truncated || w->options.since.lost > 0;
+        sub->since = subscribe_item_since(w, request->seq);
+        group->subscriber->was_truncated =
+            group->subscriber->was_truncated || w->options.since.gap > 0;
         keep_pending(sub);
     }
     if (s->is_resumed) { /* what the log has is told with everything else of its session */
-        sub->since = subscribe_item_since(w, arm->seq);
+        sub->since = subscribe_item_since(w, request->seq);
         sub->since_pending = sub->since == SINCE_UNKNOWN;
         sub->is_resumed = true;
-        listen->subscriber->was_truncated =
-            listen->subscriber->was_truncated || w->options.since.lost > 0;
+        group->subscriber->was_truncated =
+            group->subscriber->was_truncated || w->options.since.gap > 0;
         keep_pending(sub);
     }
     subscription_set_period(sub, &w->options);
     if (pending_from > 0) { /* what the old one had yet to tell */
-        resync_mark(sub, pending_from);
+        resync_flag(sub, pending_from);
     }
 }
 
@@ -670,7 +671,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
  * again. */
 static struct log_cursor subscribe_cursor_at(const struct subscribe_batch *s, uint64_t seq)
 {
-    const struct subscriber *subscriber = s->pending.listen ? s->pending.listen->subscriber : NULL;
+    const struct subscriber *subscriber = s->pending.group ? s->pending.group->subscriber : NULL;
     uint64_t at =
         subscriber && subscriber_written(subscriber) < seq ? subscriber_written(subscriber) : seq;
     for (size_t i = 0; i < s->count; i++) {
@@ -687,88 +688,89 @@ static struct log_cursor subscribe_cursor_at(const struct subscribe_batch *s, ui
     return subscriber ? subscriber_cursor_at(subscriber, at) : delivery_cursor(s->worker, at);
 }
 
-static void subscribe_finish(struct subscribe_batch *s, const struct hub_arm *arm)
+static void subscribe_finish(struct subscribe_batch *s, const struct hub_watch_request *request)
 {
-    struct listen *listen = s->pending.listen;
-    for (size_t i = 0; listen && arm && i < s->count; i++) {
+    struct subscription_group *group = s->pending.group;
+    for (size_t i = 0; group && request && i < s->count; i++) {
         if (!s->items[i].refused) {
-            subscribe_establish(s, &s->items[i], arm);
+            subscribe_establish(s, &s->items[i], request);
         }
     }
-    if (listen && s->wants_list) {
-        listen->is_arming_lists = false;
+    if (group && s->wants_list) {
+        group->is_watching_lists = false;
     }
-    struct log_cursor at = subscribe_cursor_at(s, arm ? arm->seq : s->worker->last_seq);
+    struct log_cursor at = subscribe_cursor_at(s, request ? request->seq : s->worker->last_seq);
     if (s->done) {
         s->done(s, &at);
     }
-    if (s->pending.listen) {
-        initial_state_begin(s->pending.listen);
+    if (s->pending.group) {
+        initial_state_begin(s->pending.group);
     }
     subscribe_batch_free(s);
 }
 
-/* ---- arming ---------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
-/* Remember which scopes were armed for list_changed, in one block. */
-static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, size_t from)
+/* Remember which scopes were watched for list_changed, in one block. */
+static void keep_list_scopes(struct subscription_group *group,
+                             const struct hub_watch_request *request, size_t from)
 {
     size_t text = 0, n = 0;
-    for (size_t i = from; i < arm->count; i++) {
-        if (arm->items[i].watched) {
-            text += arm->items[i].scope.len;
+    for (size_t i = from; i < request->count; i++) {
+        if (request->items[i].watched) {
+            text += request->items[i].scope.len;
             n++;
         }
     }
-    struct listen_scopes *kept =
+    struct subscription_group_scopes *kept =
         n > 0 ? mem_zalloc(sizeof(*kept) + n * sizeof(kept->at[0]) + text) : NULL;
     char *at = kept ? (char *)&kept->at[n] : NULL;
-    for (size_t i = from; i < arm->count; i++) {
-        if (!arm->items[i].watched) {
+    for (size_t i = from; i < request->count; i++) {
+        if (!request->items[i].watched) {
             continue;
         }
         if (kept) {
-            kept->at[kept->count++] = str_pack(&at, arm->items[i].scope);
+            kept->at[kept->count++] = str_pack(&at, request->items[i].scope);
         } else {
-            hub_disarm(listen->subscriber->worker->hub, arm->items[i].scope);
+            hub_unwatch(group->subscriber->worker->hub, request->items[i].scope);
         }
     }
-    listen->list_scopes = kept;
+    group->list_scopes = kept;
 }
 
 /* What may change its list is watched. */
-static void lists_armed(struct listen *listen)
+static void lists_watched(struct subscription_group *group)
 {
-    if (!listen->subscriber->sink) {
-        list_changed_unwatch(listen); /* its stream went meanwhile */
-    } else if (listen->has_listed && listen->list_scopes) {
+    if (!group->subscriber->sink) {
+        list_changed_unwatch(group); /* its stream went meanwhile */
+    } else if (group->has_listed && group->list_scopes) {
         /* Nothing was watched when it listed: it may have changed. */
-        list_changed_mark(listen, LIST_RESOURCES, listen->subscriber->worker->last_seq);
+        list_changed_mark(group, LIST_RESOURCES, group->subscriber->worker->last_seq);
     }
 }
 
-static void release_all(struct hub_arm *arm)
+static void release_all(struct hub_watch_request *request)
 {
-    for (size_t i = 0; i < arm->count; i++) {
-        if (arm->items[i].watched) {
-            hub_disarm(arm->hub, arm->items[i].scope);
+    for (size_t i = 0; i < request->count; i++) {
+        if (request->items[i].watched) {
+            hub_unwatch(request->hub, request->items[i].scope);
         }
     }
 }
 
-/* One scope that could not be armed refuses the whole item; but mounts that it merely passes over
+/* One scope that could not be watched refuses the whole item; but mounts that it merely passes over
  * may have nothing to watch, unless that goes for all of them and nothing else matches. */
-static void check_armed(struct subscribe_batch *s, struct subscribe_item *w,
-                        const struct hub_arm *arm)
+static void check_watched(struct subscribe_batch *s, struct subscribe_item *w,
+                          const struct hub_watch_request *request)
 {
     bool is_idle = w->needs_watch && w->scope_count > 0;
     for (size_t i = 0; i < w->scope_count; i++) {
-        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        const struct hub_watch_item *item = &request->items[w->first_item + i];
         bool passes_over = w->broad || i > 0;
         is_idle = is_idle && item->code == TIDINGS_E_NOTFOUND;
         if ((item->code < 0 && !(passes_over && item->code == TIDINGS_E_NOTFOUND)) ||
             (is_idle && i + 1 == w->scope_count)) {
-            release_scopes(s, w, arm);
+            release_scopes(s, w, request);
             w->refused = true;
             w->stat.base.err = item->err;
             return;
@@ -776,35 +778,35 @@ static void check_armed(struct subscribe_batch *s, struct subscribe_item *w,
     }
 }
 
-static void subscribe_on_armed(struct hub_arm *arm, struct worker *worker)
+static void subscribe_on_watched(struct hub_watch_request *request, struct worker *worker)
 {
     (void)worker;
-    struct subscribe_batch *s = arm->user;
-    struct listen *listen = s->pending.listen;
-    if (!listen) {
-        release_all(arm);
+    struct subscribe_batch *s = request->user;
+    struct subscription_group *group = s->pending.group;
+    if (!group) {
+        release_all(request);
     } else {
         size_t items = 0;
         for (size_t i = 0; i < s->count; i++) {
             if (!s->items[i].refused) {
                 items += s->items[i].scope_count;
-                check_armed(s, &s->items[i], arm);
+                check_watched(s, &s->items[i], request);
             }
         }
         if (s->wants_list) {
-            keep_list_scopes(listen, arm, items);
-            list_changed_want(listen, LIST_RESOURCES);
-            lists_armed(listen);
+            keep_list_scopes(group, request, items);
+            list_changed_want(group, LIST_RESOURCES);
+            lists_watched(group);
         }
     }
-    subscribe_finish(s, arm);
-    hub_arm_free(arm);
+    subscribe_finish(s, request);
+    hub_watch_request_free(request);
 }
 
 /* The hub went before it could answer. */
-static void subscribe_on_dropped(struct hub_arm *arm)
+static void subscribe_on_dropped(struct hub_watch_request *request)
 {
-    struct subscribe_batch *s = arm->user;
+    struct subscribe_batch *s = request->user;
     if (s->dropped) {
         s->dropped(s);
     }
@@ -841,30 +843,30 @@ static void subscribe_batch_count_broad(struct subscribe_batch *s);
 
 static void subscribe_batch_compile_filters(struct subscribe_batch *s);
 
-void subscribe_batch_arm(struct subscribe_batch *s)
+void subscribe_batch_watch(struct subscribe_batch *s)
 {
-    struct hub_arm *arm = NULL;
+    struct hub_watch_request *request = NULL;
     subscribe_batch_compile_filters(s);
     subscribe_batch_count_broad(s);
     size_t n = collect_scopes(s, NULL);
     struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
     if (scopes) {
         collect_scopes(s, scopes);
-        arm = hub_arm_create(s->worker, scopes, n);
+        request = hub_watch_request_create(s->worker, scopes, n);
         mem_free(scopes);
     }
-    if (!arm) {
+    if (!request) {
         for (size_t i = 0; i < s->count; i++) {
             subscribe_item_refuse(&s->items[i], TIDINGS_E_NOMEM, "out of memory");
         }
         subscribe_finish(s, NULL);
         return;
     }
-    arm->done = subscribe_on_armed;
-    arm->dropped = subscribe_on_dropped;
-    arm->user = s;
-    subscribe_batch_await(s, arm);
-    hub_arm_send(arm);
+    request->done = subscribe_on_watched;
+    request->dropped = subscribe_on_dropped;
+    request->user = s;
+    subscribe_batch_await(s, request);
+    hub_watch_request_send(request);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -938,25 +940,25 @@ static void subscribe_item_explain_limit(struct subscribe_item *w, enum limit li
 /* A refusal by what the patterns of a client may cost. */
 static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
-    const struct listen *listen = s->pending.listen;
+    const struct subscription_group *group = s->pending.group;
     struct refusal why =
-        allowance_refusal(s->worker->limit_counters, listen ? listen->subscriber->allowance : NULL,
-                          1, loop_now_ms(s->worker->loop));
+        client_account_refusal(s->worker->limit_counters, group ? group->subscriber->account : NULL,
+                               1, loop_now_ms(s->worker->loop));
     subscribe_item_explain(w, &why);
 }
 
 static bool has_steps(const struct subscribe_batch *s)
 {
-    const struct listen *listen = s->pending.listen;
-    return !listen ||
-           allowance_left(listen->subscriber->allowance, loop_now_ms(s->worker->loop)) > 0;
+    const struct subscription_group *group = s->pending.group;
+    return !group ||
+           client_account_steps_left(group->subscriber->account, loop_now_ms(s->worker->loop)) > 0;
 }
 
 /* Takes the share of all subscriptions that a new one holds, or refuses. */
 static void subscribe_item_take_share(const struct subscribe_batch *s, struct subscribe_item *w)
 {
-    const struct subscriber *subscriber = s->pending.listen->subscriber;
-    const struct share_taker who = {subscriber->allowance, subscriber->principal,
+    const struct subscriber *subscriber = s->pending.group->subscriber;
+    const struct share_taker who = {subscriber->account, subscriber->principal,
                                     !subscriber->principal};
     char sentence[REFUSAL_SENTENCE];
     struct refusal why;
@@ -972,7 +974,7 @@ static void subscribe_item_take_share(const struct subscribe_batch *s, struct su
 static bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w)
 {
     const struct worker_limits *limits = s->worker->limits;
-    const struct subscriber *subscriber = s->pending.listen->subscriber;
+    const struct subscriber *subscriber = s->pending.group->subscriber;
     if (subscriber->subscription_count >= limits->max_subscriptions) {
         subscribe_item_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
                               limits->max_subscriptions);
@@ -995,18 +997,19 @@ static struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
                                                     const struct subscribe_item *w, uint64_t since,
                                                     struct tidings_error *err)
 {
-    struct listen *listen = s->pending.listen;
+    struct subscription_group *group = s->pending.group;
     const struct match_regexes *regexes = &s->worker->delivery->match.regexes;
     uint64_t before = regexes->compiled;
-    struct subscription *sub = subscription_create(listen, w->spelled, w->uri, w->kind, since, err);
+    struct subscription *sub =
+        subscription_create(group, w->as_requested, w->uri, w->kind, since, err);
     if (regexes->compiled != before) {
-        allowance_spend(listen->subscriber->allowance, regexes->compiled - before,
-                        loop_now_ms(s->worker->loop));
+        client_account_spend(group->subscriber->account, regexes->compiled - before,
+                             loop_now_ms(s->worker->loop));
     }
     return sub;
 }
 
-/* Before anything is armed, so that a bad filter costs nobody else anything. */
+/* Before anything is watched, so that a bad filter costs nobody else anything. */
 static void subscribe_batch_compile_filters(struct subscribe_batch *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -1014,7 +1017,7 @@ static void subscribe_batch_compile_filters(struct subscribe_batch *s)
         struct tidings_error err;
         if (!w->refused && w->options.filter &&
             filter_acquire(&s->worker->delivery->filters, w->options.filter,
-                           s->pending.listen ? s->pending.listen->subscriber->allowance : NULL,
+                           s->pending.group ? s->pending.group->subscriber->account : NULL,
                            &w->filter, &err) < 0) {
             subscribe_item_refuse(w, err.code, "%s", err.text);
             if (err.code == TIDINGS_E_LIMIT && !has_steps(s)) {
@@ -1027,10 +1030,11 @@ static void subscribe_batch_compile_filters(struct subscribe_batch *s)
 /* Those that will make room themselves: subscribing again replaces. */
 static size_t replaced_broad(const struct subscribe_batch *s)
 {
-    const struct listen *listen = s->pending.listen;
+    const struct subscription_group *group = s->pending.group;
     size_t n = 0;
-    for (size_t i = 0; listen && i < s->count; i++) {
-        const struct subscription *old = listen_find_sub(listen, s->items[i].spelled);
+    for (size_t i = 0; group && i < s->count; i++) {
+        const struct subscription *old =
+            subscription_group_find_sub(group, s->items[i].as_requested);
         n += s->items[i].broad && old && old->broad;
     }
     return n;
@@ -1045,11 +1049,11 @@ static void subscribe_batch_count_broad(struct subscribe_batch *s)
         if (w->refused || !w->broad) {
             continue;
         }
-        if (allowance_take_within(s->client, ALLOWANCE_BROAD, most)) {
+        if (client_account_take_within(s->client, CLIENT_ACCOUNT_BROAD, most)) {
             w->counted = s->client;
             continue;
         }
-        struct tidings_str name = allowance_name(s->client);
+        struct tidings_str name = client_account_name(s->client);
         limit_hit(s->worker->limit_counters, LIMIT_BREADTH);
         subscribe_item_refuse(
             w, TIDINGS_E_LIMIT,

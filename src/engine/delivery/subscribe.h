@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * From URIs that a client names to subscriptions: find out what each URI means (one resource, what
- * is below one, a query, a template, a glob, a regex: subscribe_resolve.c), arm its watches at the
- * hub, put it into the index, and only then tell the client that it has it.
+ * is below one, a query, a template, a glob, a regex: subscribe_resolve.c), start its watches at
+ * the hub, put it into the index, and only then tell the client that it has it.
  *
- * A batch is one request to subscribe on its way. It may outlive its listen (the client went): then
- * whatever was armed is released again.
+ * A batch is one request to subscribe on its way. It may outlive its group (the client went): then
+ * whatever was watched is released again.
  */
 #ifndef ENGINE_DELIVERY_SUBSCRIBE_H
 #define ENGINE_DELIVERY_SUBSCRIBE_H
@@ -18,32 +18,32 @@
 #include "engine/delivery/subscription.h"
 #include "engine/protocol/dialect.h"
 
-struct allowance;
+struct client_account;
 struct channel;
 
 struct subscribe_batch;
 
 struct subscribe_item {
     struct subscribe_batch *owner;
-    struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
-    struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
+    struct tidings_str as_requested; /* as the client wrote it; all texts lie in the arena */
+    struct tidings_str uri;          /* canonical, or the pattern that goes into the index */
     struct tidings_str subject; /* what it is told patches of, when that is another; or empty */
     struct options options;
     unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
     struct json *kept;     /* a reference to what the options borrow, or NULL */
     struct filter *filter; /* of the options, once all are resolved; a reference */
     enum pattern_kind kind;
-    struct tidings_str *scopes; /* to be armed */
+    struct tidings_str *scopes; /* to be watched */
     size_t scope_count;
     struct tidings_str *hooked; /* the memory they lie in, or NULL: the arena */
-    size_t first_item;          /* of its scopes in the arm */
+    size_t first_item;          /* of its scopes in the request */
     struct subscription_condition *conditions;
     size_t condition_count;
     struct tidings_provider *covers_provider; /* has a relation of its own */
     struct tidings_stat stat;                 /* its err says why it was refused */
     struct subscription *sub;                 /* once it exists */
-    struct allowance *counted;  /* as broad, until the subscription is; NULL: it is not */
-    struct tidings_str warning; /* it is honoured, but may never be notified: why; or empty */
+    struct client_account *counted; /* as broad, until the subscription is; NULL: it is not */
+    struct tidings_str warning;     /* it is honoured, but may never be notified: why; or empty */
     bool refused, broad;
     bool is_open;        /* it names no resource: a pattern, a query, what is below a container */
     bool is_awaited;     /* it names an absent resource */
@@ -54,12 +54,12 @@ struct subscribe_item {
 };
 
 struct subscribe_batch {
-    struct listen_pending pending; /* .listen is NULL once the client is gone */
+    struct subscription_group_pending pending; /* .listen is NULL once the client is gone */
     struct worker *worker;
     const struct principal *principal; /* a reference: who asks, also once the client is gone */
     struct arena arena;
     struct option_rules *rules;    /* a reference to what options may borrow from, or NULL */
-    struct allowance *client;      /* a reference; NULL: the program itself, which has no limits */
+    struct client_account *client; /* a reference; NULL: the program itself, which has no limits */
     subscription_filter_fn filter; /* in-process subscriptions */
     void *filter_user;
     /* Each item was refused or has its subscription. `at`: where the client stands. The listen may
@@ -72,7 +72,7 @@ struct subscribe_batch {
     enum era era;                   /* of a subscriptions/listen: of its request */
     bool is_legacy;                 /* resources/subscribe: what the profile says of it holds */
     bool is_resumed; /* they exist already, at another node: told up to `since` of their options */
-    bool wants_list; /* also arm every mount */
+    bool wants_list; /* also watch every mount */
     bool withdrawn;  /* unsubscribed before it came to be */
     size_t unresolved;
     size_t compared; /* registered entries, with items */
@@ -80,15 +80,15 @@ struct subscribe_batch {
     struct subscribe_item items[];
 };
 
-struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count);
+struct subscribe_batch *subscribe_batch_create(struct subscription_group *group, size_t count);
 void subscribe_batch_free(struct subscribe_batch *s);
-/* Find out what each URI means, arm its watches, make the subscriptions; then `done`, perhaps
+/* Find out what each URI means, start its watches, make the subscriptions; then `done`, perhaps
  * before this returns, and the batch is gone. */
 void subscribe_batch_resolve(struct subscribe_batch *s);
 
 /* On whose behalf: broad items are counted per principal. false: out of memory. */
 bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel);
-void subscribe_batch_set_client(struct subscribe_batch *s, struct allowance *client);
+void subscribe_batch_set_client(struct subscribe_batch *s, struct client_account *client);
 
 void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);
@@ -116,10 +116,10 @@ void at_least_await(struct worker *worker, const struct principal *principal,
  * Steps of subscribing that subscribe.c and subscribe_resolve.c share.
  */
 
-struct hub_arm;
+struct hub_watch_request;
 
-/* All items are resolved: arm their watches, and go on. */
-void subscribe_batch_arm(struct subscribe_batch *s);
+/* All items are resolved: start their watches, and go on. */
+void subscribe_batch_watch(struct subscribe_batch *s);
 
 /* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
 void subscribe_item_add_hooked(struct subscribe_item *w);
@@ -132,7 +132,7 @@ void subscribe_item_read_conditions(struct subscribe_item *w, struct tidings_str
  * refuses. */
 void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri);
 /* What can be said of its baseline once the kind is known; refuses. */
-void subscribe_item_judge_baseline(struct subscribe_item *w);
+void subscribe_item_check_baseline(struct subscribe_item *w);
 /* Ask the provider for the version it names: `done` comes later, perhaps after a refusal. false:
  * nothing to ask. */
 bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w));

@@ -51,7 +51,7 @@ static void check_kind(struct subscribe_item *w)
     buf_deinit(&text);
 }
 
-static void subscribe_item_judge_reach(struct subscribe_item *w);
+static void subscribe_item_check_reach(struct subscribe_item *w);
 
 static void item_resolved(struct subscribe_batch *s)
 {
@@ -61,13 +61,13 @@ static void item_resolved(struct subscribe_batch *s)
     for (size_t i = 0; i < s->count; i++) {
         struct subscribe_item *w = &s->items[i];
         check_kind(w);
-        subscribe_item_judge_reach(w);
-        subscribe_item_judge_baseline(w);
+        subscribe_item_check_reach(w);
+        subscribe_item_check_baseline(w);
         if (!w->refused && w->kind != PATTERN_LITERAL) {
             subscribe_item_add_hooked(w);
         }
     }
-    subscribe_batch_arm(s);
+    subscribe_batch_watch(s);
 }
 
 enum spelling {
@@ -215,7 +215,7 @@ static void resolve_container(struct subscribe_item *w)
 
 static void resolve_pattern(struct subscribe_item *w, enum pattern_kind kind, const char *wild)
 {
-    if (!subscribe_spell(w, w->spelled, AS_PATTERN)) {
+    if (!subscribe_spell(w, w->as_requested, AS_PATTERN)) {
         return;
     }
     w->is_open = true;
@@ -229,7 +229,7 @@ static void resolve_regex_uri(struct subscribe_item *w)
     struct buf text;
     buf_init(&text, URI_MAX + 16);
     buf_puts(&text, STR("^(?:"));
-    buf_puts(&text, w->spelled);
+    buf_puts(&text, w->as_requested);
     buf_puts(&text, STR(")$"));
     w->uri = arena_dup(&w->owner->arena, buf_str(&text));
     buf_deinit(&text);
@@ -242,14 +242,14 @@ static void resolve_regex_uri(struct subscribe_item *w)
 static void resolve_regex(struct subscribe_item *w)
 {
     w->kind = PATTERN_REGEX;
-    w->uri = w->spelled;
+    w->uri = w->as_requested;
     scope_below(w, STR_EMPTY);
 }
 
 static void resolve_everything(struct subscribe_item *w)
 {
     w->kind = PATTERN_GLOB;
-    w->uri = w->spelled;
+    w->uri = w->as_requested;
     scope_below(w, STR_EMPTY);
 }
 
@@ -345,8 +345,8 @@ static void resolve_existing(struct subscribe_item *w)
         subscribe_item_refuse_mute(w);
         return;
     }
-    const struct listen *listen = w->owner->pending.listen;
-    if (listen && !access_subscribes(listen->subscriber->principal, about->uri)) {
+    const struct subscription_group *group = w->owner->pending.group;
+    if (group && !access_subscribes(group->subscriber->principal, about->uri)) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
         return;
     }
@@ -433,7 +433,7 @@ static bool resolve_by_text(struct subscribe_item *w)
         resolve_pattern(w, PATTERN_GLOB_Q, "*[?");
         return true;
     case OPTION_MATCH_CONTAINER:
-        if (subscribe_spell(w, w->spelled, AS_CONTAINER)) {
+        if (subscribe_spell(w, w->as_requested, AS_CONTAINER)) {
             resolve_container(w);
         }
         return true;
@@ -441,12 +441,12 @@ static bool resolve_by_text(struct subscribe_item *w)
     case OPTION_MATCH_LITERAL:
         break;
     }
-    if (w->options.match == OPTION_MATCH_AUTO && str_eq(w->spelled, STR("**"))) {
+    if (w->options.match == OPTION_MATCH_AUTO && str_eq(w->as_requested, STR("**"))) {
         resolve_everything(w);
         return true;
     }
     /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
-    struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);
+    struct tidings_str path = str_cut(w->as_requested, '?', &(struct tidings_str){0}, NULL);
     if (w->options.match == OPTION_MATCH_AUTO && has_class(path) && is_regex_uri(w, path)) {
         resolve_regex_uri(w);
         return true;
@@ -459,14 +459,14 @@ static bool resolve_by_text(struct subscribe_item *w)
         resolve_pattern(w, PATTERN_GLOB, "*[");
         return true;
     }
-    if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
-        has_any(w->spelled, "{}[]")) {
-        if (subscribe_spell(w, w->spelled, AS_PATTERN)) {
+    if (w->options.match == OPTION_MATCH_AUTO && path.len < w->as_requested.len &&
+        has_any(w->as_requested, "{}[]")) {
+        if (subscribe_spell(w, w->as_requested, AS_PATTERN)) {
             resolve_query(w); /* no resource is called that */
         }
         return true;
     }
-    return !subscribe_spell(w, w->subject.len > 0 ? w->subject : w->spelled, AS_URI);
+    return !subscribe_spell(w, w->subject.len > 0 ? w->subject : w->as_requested, AS_URI);
 }
 
 /* What the server says of options below the URI, as far as its text goes before a wildcard. */
@@ -480,7 +480,7 @@ static bool apply_rules(struct subscribe_item *w)
     buf_init(&text, URI_MAX * 3);
     const struct catalog *catalog = w->owner->worker->catalog;
     if (match != OPTION_MATCH_REGEX &&
-        catalog_canonical(catalog, w->spelled, true, &text, NULL) == 0) {
+        catalog_canonical(catalog, w->as_requested, true, &text, NULL) == 0) {
         const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
         fixed = buf_str(&text);
         if (match == OPTION_MATCH_AUTO || match == OPTION_MATCH_LITERAL) {
@@ -516,7 +516,7 @@ static bool is_only_produced(const struct subscribe_item *w, const struct catalo
 static void resolve_item(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;
-    const struct principal *principal = s->pending.listen->subscriber->principal;
+    const struct principal *principal = s->pending.group->subscriber->principal;
     job_init(&w->stat.base, s->worker, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
     if (s->worker->self->no_subscriptions && s->client) { /* the program itself may */
@@ -744,7 +744,7 @@ static void look_at_entries(struct reach *r, const struct entries *entries,
     }
 }
 
-static void judge_regex(struct subscribe_item *w)
+static void check_regex(struct subscribe_item *w)
 {
     char prefix[2 * REGEX_MAX_BYTES];
     const struct catalog *c = w->owner->worker->catalog;
@@ -764,10 +764,10 @@ static void judge_regex(struct subscribe_item *w)
 }
 
 /* Refuses what can never be notified, or sets `warning` and `needs_watch`. */
-static void subscribe_item_judge_reach(struct subscribe_item *w)
+static void subscribe_item_check_reach(struct subscribe_item *w)
 {
     if (!w->refused && w->kind == PATTERN_REGEX) {
-        judge_regex(w);
+        check_regex(w);
         return;
     }
     if (w->refused || !w->is_open) {

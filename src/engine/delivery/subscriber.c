@@ -21,7 +21,7 @@
 #include "engine/worker.h"
 #include "formats/json.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "security/principal.h"
 #include "store/change.h"
@@ -42,11 +42,11 @@ static uint64_t below_pending(const struct subscriber *subscriber, uint64_t curs
 {
     cursor = subscriber_cursor_below(subscriber->lists_from,
                                      subscriber_cursor_below(subscriber->catching_from, cursor));
-    if (subscriber->held_count == 0) {
+    if (subscriber->deferred_count == 0) {
         return cursor;
     }
-    list_each (lit, lnext, &subscriber->listens) {
-        list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
+    list_each (lit, lnext, &subscriber->groups) {
+        list_each (it, next, &list_entry(lit, struct subscription_group, link)->subs) {
             uint64_t first = window_first_seq(&list_entry(it, struct subscription, link)->window);
             if (first > 0 && cursor >= first) {
                 cursor = first - 1;
@@ -91,7 +91,7 @@ struct log_cursor subscriber_cursor(const struct subscriber *subscriber)
 struct log_cursor subscriber_cursor_at(const struct subscriber *subscriber, uint64_t seq)
 {
     struct log_cursor at = delivery_cursor(subscriber->worker, seq);
-    resync_cursor_mark(subscriber, &at);
+    resync_put_cursor(subscriber, &at);
     return at;
 }
 
@@ -112,7 +112,7 @@ void subscriber_set_client(struct subscriber *subscriber, const struct json *inf
 
 void subscriber_note_error(struct subscriber *subscriber, int code, struct tidings_str text)
 {
-    peer_errors_note(&subscriber->worker->delivery->errors, &subscriber->error, code, text);
+    client_errors_note(&subscriber->worker->delivery->errors, &subscriber->error, code, text);
 }
 
 void subscriber_get_facts(const struct subscriber *subscriber, struct channel_facts *ret)
@@ -206,7 +206,7 @@ bool subscriber_write_update(struct subscriber *subscriber, const struct dialect
             return false;
         }
         if (sub) {
-            listen_counts(sub->listen)->deliveries++;
+            subscription_group_counts(sub->group)->deliveries++;
         }
     }
     worker->stats.deliveries++;
@@ -231,7 +231,7 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
     subscriber->created_s = (uint32_t)(clock_wall_coarse_ms() / 1000);
     subscriber->number = ++worker->delivery->subscribers_made;
     outbox_init(&subscriber->outbox);
-    list_init(&subscriber->listens);
+    list_init(&subscriber->groups);
     list_init(&subscriber->dirty_link);
     list_append(&worker->delivery->subscribers, &subscriber->link);
     worker->stats.subscribers++;
@@ -285,7 +285,7 @@ static void put_uri(struct dialect_updated *u, const struct subscription *sub, b
 {
     const struct server_identity *self = sub->subscriber->worker->self;
     if (sub->is_literal && !leads) {
-        u->uri_json = subscription_spelled_json(sub);
+        u->uri_json = subscription_as_requested_json(sub);
         return;
     }
     u->uri_json = leads ? u->change->to_json : u->change->uri_json;
@@ -327,8 +327,8 @@ static bool flush_items(struct subscriber *subscriber)
             .is_slim = sub->is_slim,
             .is_task = sub->is_task,
             .kind = leads ? TIDINGS_CHANGE_CREATED : (enum tidings_change_kind)item->kind,
-            .subscribed_json = subscription_spelled_json(sub),
-            .listen_id_json = listen_id(sub->listen),
+            .subscribed_json = subscription_as_requested_json(sub),
+            .listen_id_json = subscription_group_id(sub->group),
             .cursor = cursor,
             .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
             .hides_version = !access_is_full(subscriber->principal),
@@ -359,22 +359,22 @@ void subscriber_flush(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Ends a subscriber: its session, or its listens with their results, and its stream; and frees it.
+ * Ends a subscriber: its session, or its groups with their results, and its stream; and frees it.
  */
 
-static void end_listen(struct listen *listen, struct worker *worker)
+static void end_group(struct subscription_group *group, struct worker *worker)
 {
     struct buf result;
     buf_init(&result, 64u * 1024u);
-    dialect_put_listen_result(&result, listen_id(listen), worker->self);
+    dialect_put_listen_result(&result, subscription_group_id(group), worker->self);
     if (!result.failed) { /* else the end of the stream says it */
-        subscriber_send(listen->subscriber, &result);
+        subscriber_send(group->subscriber, &result);
     }
     buf_deinit(&result);
-    listen_destroy(listen);
+    subscription_group_destroy(group);
 }
 
-/* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
+/* Its session ends, or its groups with their results; and its stream. `withdraws`: what it has
  * subscribed in the legacy way on a message connection, which stays open, ends too and is told. */
 void subscriber_end(struct subscriber *subscriber, bool withdraws)
 {
@@ -383,13 +383,13 @@ void subscriber_end(struct subscriber *subscriber, bool withdraws)
         return;
     }
     subscriber_flush(subscriber);
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        if (listen->id_len > 0) {
-            end_listen(listen, subscriber->worker);
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        if (group->id_len > 0) {
+            end_group(group, subscriber->worker);
             continue;
         }
-        list_each (it, next, &listen->subs) {
+        list_each (it, next, &group->subs) {
             if (withdraws) {
                 subscription_withdraw(list_entry(it, struct subscription, link));
             }
@@ -410,8 +410,8 @@ void subscriber_destroy(struct subscriber *subscriber)
     if (!subscriber) {
         return;
     }
-    list_each (it, next, &subscriber->listens) {
-        listen_destroy(list_entry(it, struct listen, link));
+    list_each (it, next, &subscriber->groups) {
+        subscription_group_destroy(list_entry(it, struct subscription_group, link));
     }
     if (subscriber->catchup) {
         subscriber->catchup->user = NULL;
@@ -430,9 +430,9 @@ void subscriber_destroy(struct subscriber *subscriber)
         subscriber->ops->on_destroy(subscriber);
     }
     subscriber_set_principal(subscriber, NULL);
-    allowance_release(subscriber->allowance);
+    client_account_release(subscriber->account);
     client_info_release(&subscriber->worker->requests->clients, subscriber->client);
-    peer_errors_forget(&subscriber->worker->delivery->errors, &subscriber->error);
+    client_errors_forget(&subscriber->worker->delivery->errors, &subscriber->error);
     loop_discard(subscriber->worker->loop, &subscriber->discard, mem_free, subscriber);
 }
 
@@ -444,12 +444,12 @@ void subscriber_destroy(struct subscriber *subscriber)
 
 /* What `sub` would have been told of `uri` (empty: of anything) is lost. Where a change is told
  * once for all subscriptions of a session, it may be lost for each of them. */
-static void mark_lost(struct subscription *sub, struct tidings_str uri, uint64_t seq)
+static void flag_overflow(struct subscription *sub, struct tidings_str uri, uint64_t seq)
 {
-    if (listen_tells_once(sub->listen)) {
-        resync_mark_below(sub->subscriber, uri, seq);
+    if (subscription_group_notifies_once(sub->group)) {
+        resync_flag_below(sub->subscriber, uri, seq);
     } else {
-        resync_mark(sub, seq);
+        resync_flag(sub, seq);
     }
 }
 
@@ -458,14 +458,14 @@ static void subscriber_collapse(struct subscriber *subscriber)
 {
     limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
     delivery_log_full(subscriber);
-    bool was_marked = subscriber->has_truncated;
+    bool was_flagged = subscriber->has_truncated;
     struct outbox_item *item = outbox_first(&subscriber->outbox);
     uint32_t due = item ? item->due : lag_due_now();
     for (; item != NULL; item = outbox_first(&subscriber->outbox)) {
-        mark_lost(item->sub, item->change->uri, item->first_seq);
+        flag_overflow(item->sub, item->change->uri, item->first_seq);
         outbox_pop(&subscriber->outbox);
     }
-    subscriber->outbox.resync_due = was_marked ? subscriber->outbox.resync_due : due;
+    subscriber->outbox.resync_due = was_flagged ? subscriber->outbox.resync_due : due;
 }
 
 /* Into the outbox, or collapse it. */
@@ -478,29 +478,29 @@ static void subscriber_enqueue(struct subscriber *subscriber, struct subscriptio
         subscriber->worker->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
         subscriber_collapse(subscriber);
-        mark_lost(sub, change->uri, change->seq);
+        flag_overflow(sub, change->uri, change->seq);
     }
     subscriber_mark_dirty(subscriber);
 }
 
-void subscriber_release_held(struct subscription *sub, uint32_t due)
+void subscriber_release_deferred(struct subscription *sub, uint32_t due)
 {
-    struct subscriber *subscriber = sub->listen->subscriber;
-    struct outbox *held = sub->window.held;
+    struct subscriber *subscriber = sub->group->subscriber;
+    struct outbox *deferred = sub->window.deferred;
     uint64_t first = window_first_seq(&sub->window);
-    sub->window.held = NULL;
-    subscriber->held_count--;
-    if (held &&
-        !outbox_take(&subscriber->outbox, held, due, subscriber->worker->limits->outbox_max)) {
+    sub->window.deferred = NULL;
+    subscriber->deferred_count--;
+    if (deferred &&
+        !outbox_take(&subscriber->outbox, deferred, due, subscriber->worker->limits->outbox_max)) {
         subscriber_collapse(subscriber);
-        mark_lost(sub, STR_EMPTY, first);
+        flag_overflow(sub, STR_EMPTY, first);
     }
-    mem_free(held);
+    mem_free(deferred);
     subscriber_mark_dirty(subscriber);
 }
 
-void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
-                              const struct change *change)
+void subscriber_enqueue_initial(struct subscriber *subscriber, struct subscription *sub,
+                                const struct change *change)
 {
     if (sub->truncated) {
         return; /* it will be told to re-read anyway */
@@ -509,26 +509,27 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
         outbox_push_initial(&subscriber->outbox, sub, change, lag_due_now(),
                             subscriber->worker->limits->outbox_max) == OUTBOX_FULL) {
         subscriber_collapse(subscriber);
-        resync_mark(sub, change->seq);
+        resync_flag(sub, change->seq);
     }
     subscriber_mark_dirty(subscriber);
 }
 
 /* Was the session told, or will it be, because of another of its subscriptions? */
-static bool is_told_already(const struct subscription *sub, const struct change *change)
+static bool is_notified_already(const struct subscription *sub, const struct change *change)
 {
-    return listen_tells_once(sub->listen) && sub->listen->legacy->told_seq == change->seq;
+    return subscription_group_notifies_once(sub->group) &&
+           sub->group->legacy->notified_seq == change->seq;
 }
 
-static enum delivery_fate subscriber_offer_filtered(struct subscriber *subscriber,
-                                                    struct subscription *sub,
-                                                    const struct change *change,
-                                                    struct outbox_as as, bool alone)
+static enum delivery_fate subscriber_enqueue_filtered(struct subscriber *subscriber,
+                                                      struct subscription *sub,
+                                                      const struct change *change,
+                                                      struct outbox_as as, bool alone)
 {
-    if (!listen_is_open_for(sub, change->seq)) {
+    if (!subscription_group_is_open_for(sub, change->seq)) {
         return DELIVERY_AWAY;
     }
-    if (is_told_already(sub, change)) {
+    if (is_notified_already(sub, change)) {
         return DELIVERY_ONCE;
     }
     if (!filters_pass(sub, change, alone)) {
@@ -539,15 +540,15 @@ static enum delivery_fate subscriber_offer_filtered(struct subscriber *subscribe
         subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
         return DELIVERY_REREADS;
     }
-    if (listen_tells_once(sub->listen)) {
-        sub->listen->legacy->told_seq = change->seq;
+    if (subscription_group_notifies_once(sub->group)) {
+        sub->group->legacy->notified_seq = change->seq;
     }
     struct worker *worker = subscriber->worker;
-    bool held_before = sub->window.held != NULL;
+    bool deferred_before = sub->window.deferred != NULL;
     struct tidings_str value;
     struct baseline *to;
-    switch (window_offer(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
-                         change, as, worker->limits->outbox_max)) {
+    switch (window_enqueue(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
+                           change, as, worker->limits->outbox_max)) {
     case WINDOW_PASS:
         if (sub->wants_content) {
             (void)change_content_for(sub, change, &value,
@@ -555,12 +556,13 @@ static enum delivery_fate subscriber_offer_filtered(struct subscriber *subscribe
         }
         subscriber_enqueue(subscriber, sub, change, as);
         return DELIVERY_SENT;
-    case WINDOW_HELD:
-        subscriber->held_count += !held_before;
-        return DELIVERY_HELD;
+    case WINDOW_DEFERRED:
+        subscriber->deferred_count += !deferred_before;
+        return DELIVERY_DEFERRED;
     case WINDOW_FULL:
-        subscriber->held_count -= held_before;
-        mark_lost(sub, STR_EMPTY, held_before ? window_first_seq(&sub->window) : change->seq);
+        subscriber->deferred_count -= deferred_before;
+        flag_overflow(sub, STR_EMPTY,
+                      deferred_before ? window_first_seq(&sub->window) : change->seq);
         window_clear(&worker->delivery->windows, &sub->window);
         break;
     }
@@ -574,10 +576,10 @@ static bool look_again(void *user, const struct outbox_item *item)
     if (item->sub != sub) {
         return true;
     }
-    list_each (it, next, &sub->listen->subs) {
+    list_each (it, next, &sub->group->subs) {
         struct subscription *other = list_entry(it, struct subscription, link);
         if (other != sub && lookup_ask(other, item->change->uri) != LOOKUP_NO) {
-            resync_mark(other, item->first_seq);
+            resync_flag(other, item->first_seq);
             return true;
         }
     }
@@ -586,28 +588,28 @@ static bool look_again(void *user, const struct outbox_item *item)
 
 void subscriber_hand_over(struct subscription *sub)
 {
-    if (sub->queued == 0 || !listen_tells_once(sub->listen)) {
+    if (sub->queued == 0 || !subscription_group_notifies_once(sub->group)) {
         return;
     }
     outbox_filter(&sub->subscriber->outbox, look_again, sub);
-    if (sub->window.held) {
-        outbox_filter(sub->window.held, look_again, sub);
+    if (sub->window.deferred) {
+        outbox_filter(sub->window.deferred, look_again, sub);
     }
 }
 
-void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
-                      const struct change *change, enum tidings_change_kind kind)
+void subscriber_enqueue_change(struct subscriber *subscriber, struct subscription *sub,
+                               const struct change *change, enum tidings_change_kind kind)
 {
-    enum delivery_fate fate =
-        subscriber_offer_filtered(subscriber, sub, change, (struct outbox_as){.kind = kind}, true);
+    enum delivery_fate fate = subscriber_enqueue_filtered(subscriber, sub, change,
+                                                          (struct outbox_as){.kind = kind}, true);
     if (subscriber->worker->delivery->trace.is_on) {
         bool is_hidden = fate == DELIVERY_FILTERED && !filters_allow(subscriber->principal, change);
         delivery_log_fate(subscriber, is_hidden ? DELIVERY_HIDDEN : fate);
     }
 }
 
-void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
-                          const struct changelog_row *row, uint64_t since)
+void subscriber_enqueue_row(struct subscriber *subscriber, struct subscription *sub,
+                            const struct changelog_row *row, uint64_t since)
 {
     uint64_t from = since > sub->since ? since : sub->since;
     enum tidings_change_kind kind = row->change->kind;
@@ -615,7 +617,7 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
         kind = TIDINGS_CHANGE_CREATED;
     }
     struct outbox_as as = {.kind = kind, .caught_up = true, .due = lag_due_now()};
-    (void)subscriber_offer_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
+    (void)subscriber_enqueue_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -629,13 +631,13 @@ static void forget_waiting(struct subscriber *subscriber)
 {
     subscriber->cursor = subscriber_low_water(subscriber);
     outbox_remove(&subscriber->outbox, NULL);
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        listen->lists_pending = 0;
-        if (listen->id_len == 0) {
-            listen->legacy->told_seq = 0;
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        group->lists_pending = 0;
+        if (group->id_len == 0) {
+            group->legacy->notified_seq = 0;
         }
-        list_each (it, next, &listen->subs) {
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (!sub->catching_up) {
                 sub->replayed_to = 0;
@@ -649,26 +651,26 @@ static void forget_waiting(struct subscriber *subscriber)
             window_clear(&subscriber->worker->delivery->windows, &sub->window);
         }
     }
-    subscriber->held_count = 0;
+    subscriber->deferred_count = 0;
     subscriber->has_truncated = subscriber->has_list_pending = false;
     subscriber->resync_from = subscriber->lists_from = 0;
 }
 
 /* A new stream: what could not be told without one. */
-static void tell_waiting(struct subscriber *subscriber)
+static void send_waiting(struct subscriber *subscriber)
 {
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
+    list_each (lit, lnext, &subscriber->groups) {
+        struct subscription_group *group = list_entry(lit, struct subscription_group, link);
         bool begins = false;
-        list_each (it, next, &listen->subs) {
+        list_each (it, next, &group->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             begins = begins || sub->initial_pending || sub->since_pending;
             if (sub->suspended && !sub->suspension_written) {
-                resync_mark(sub, subscriber->worker->last_seq);
+                resync_flag(sub, subscriber->worker->last_seq);
             }
         }
-        if (begins && listen->is_open) {
-            initial_state_begin(listen);
+        if (begins && group->is_open) {
+            initial_state_begin(group);
         }
     }
     if (subscriber->has_list_pending || subscriber->has_truncated) {
@@ -707,7 +709,7 @@ void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink)
     if (sink) {
         static const struct sink_events events = {.drained = on_drained, .closed = on_closed};
         sink_attach(sink, &events, subscriber);
-        tell_waiting(subscriber);
+        send_waiting(subscriber);
     }
 }
 
@@ -733,7 +735,7 @@ struct channel *subscriber_channel(const struct subscriber *subscriber)
     return subscriber->ops == &channel_subscriber_ops ? subscriber->owner : NULL;
 }
 
-struct subscriber *subscriber_greet(struct channel *channel)
+struct subscriber *subscriber_register(struct channel *channel)
 {
     struct subscriber *subscriber =
         channel->subscriber ? NULL : subscriber_create(channel->worker, channel->principal);
@@ -747,7 +749,7 @@ struct subscriber *subscriber_greet(struct channel *channel)
 
 struct subscriber *subscriber_of_channel(struct channel *channel)
 {
-    struct subscriber *subscriber = subscriber_greet(channel);
+    struct subscriber *subscriber = subscriber_register(channel);
     if (subscriber && !subscriber->sink) {
         static const struct response_headers none;
         subscriber->cursor = channel->worker->last_seq;

@@ -4,7 +4,7 @@
  *
  *     subscriber ── sink        the stream, NULL while a session has none
  *       ├──── outbox            what waits
- *       └──── listens ── subs   groups of subscriptions (engine/delivery/subscription.h)
+ *       └──── groups ── subs    groups of subscriptions (engine/delivery/subscription.h)
  *
  * A subscriber without a stream queues nothing: it remembers its cursor (everything up to it was
  * written) and catches up from the log when a stream opens. All of it lives on one worker.
@@ -21,7 +21,7 @@
 #define SUBSCRIBER_MAX_SKIPS 8u
 #define EVENT_ID_MAX (64u + CURSOR_SEALED)
 
-struct allowance;
+struct client_account;
 struct buf;
 struct change;
 struct changelog_row;
@@ -83,10 +83,10 @@ struct subscriber {
     };
     struct worker *worker;
     const struct principal *principal; /* a reference */
-    struct allowance *allowance; /* likewise: what its patterns may cost; NULL: what they like */
+    struct client_account *account; /* likewise: what its patterns may cost; NULL: what they like */
     struct sink *sink;
     struct outbox outbox;
-    struct list listens;
+    struct list groups;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
     uint32_t created_s;          /* when it was made; Unix time */
@@ -96,8 +96,8 @@ struct subscriber {
     uint64_t lists_from;    /* … of lists that changed */
     uint64_t catching_from; /* … of what the log is being asked for */
     uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
-    uint32_t listen_count, subscription_count;
-    uint32_t held_count;     /* subscriptions that hold something back */
+    uint32_t group_count, subscription_count;
+    uint32_t deferred_count; /* subscriptions that hold something back */
     uint32_t catching_count; /* subscriptions the log is being asked for */
     int8_t log_level;        /* messages below it are not sent (logging/setLevel) */
     bool has_truncated : 1;  /* some sub is marked */
@@ -125,7 +125,7 @@ struct subscriber *subscriber_of_channel(struct channel *channel);
 void subscriber_end_of_channel(struct channel *channel); /* it has one */
 /* The same without its stream, which costs the connection memory in the kernel: for one that has
  * said something, so that it is known to be there. */
-struct subscriber *subscriber_greet(struct channel *channel);
+struct subscriber *subscriber_register(struct channel *channel);
 /* The connection it is told through, or would be; NULL: none now, or it is the program. */
 struct channel *subscriber_channel(const struct subscriber *subscriber);
 /* What its client calls itself (`clientInfo`; NULL or without a name: nothing new). */
@@ -141,7 +141,7 @@ void subscriber_destroy(struct subscriber *subscriber);
 
 /* Names it among the subscribers of all workers, also those that are gone; ascending per worker. */
 uint64_t subscriber_id(const struct subscriber *subscriber);
-/* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
+/* Its session ends, or its groups with their results; and its stream. `withdraws`: what it has
  * subscribed in the legacy way on a message connection, which stays open, ends too and is told. */
 void subscriber_end(struct subscriber *subscriber, bool withdraws);
 /* Everything it has subscribed ends, and its stream; a message connection stays open. */
@@ -171,19 +171,19 @@ void subscriber_warn(struct subscriber *subscriber, const char *text);
 /* ---- changes --------------------------------------------------------------------------------- */
 
 /* A change that matches `sub`. */
-void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
-                      const struct change *change, enum tidings_change_kind kind);
+void subscriber_enqueue_change(struct subscriber *subscriber, struct subscription *sub,
+                               const struct change *change, enum tidings_change_kind kind);
 /* A row of the log that matches `sub`, for somebody who knows everything up to `since`. */
-void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
-                          const struct changelog_row *row, uint64_t since);
+void subscriber_enqueue_row(struct subscriber *subscriber, struct subscription *sub,
+                            const struct changelog_row *row, uint64_t since);
 /* The state of something when it was subscribed, whatever its number. */
-void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
-                              const struct change *change);
+void subscriber_enqueue_initial(struct subscriber *subscriber, struct subscription *sub,
+                                const struct change *change);
 /* `sub` is about to end. Where a change is told once for all subscriptions of a session
- * (listen_tells_once), another one takes care of what it has yet to tell. */
+ * (subscription_group_notifies_once), another one takes care of what it has yet to tell. */
 void subscriber_hand_over(struct subscription *sub);
 /* The period of `sub` ended: what was held goes to the outbox, and is due from then on. */
-void subscriber_release_held(struct subscription *sub, uint32_t due);
+void subscriber_release_deferred(struct subscription *sub, uint32_t due);
 
 /* ---- where it stands ------------------------------------------------------------------------- */
 

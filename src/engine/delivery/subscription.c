@@ -19,7 +19,7 @@
 #include "engine/match/match.h"
 #include "engine/worker.h"
 #include "formats/json_write.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ void subscription_set_rate(struct subscription *sub, uint64_t ms)
 {
     uint32_t rate = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
     uint32_t period = sub->asked_ms > rate ? sub->asked_ms : rate;
-    struct worker *worker = sub->listen->subscriber->worker;
+    struct worker *worker = sub->group->subscriber->worker;
     window_set_period(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), period);
 }
 
@@ -41,7 +41,7 @@ void subscription_set_period(struct subscription *sub, const struct options *o)
     sub->gather_ms = !o->gather                  ? 0
                      : o->window_ms > UINT32_MAX ? UINT32_MAX
                                                  : (uint32_t)o->window_ms;
-    subscription_set_rate(sub, delivery_rate(sub->listen->subscriber->worker, sub));
+    subscription_set_rate(sub, delivery_rate(sub->group->subscriber->worker, sub));
 }
 
 void subscription_catch_up(struct subscription *sub, const void *job)
@@ -69,15 +69,15 @@ void subscription_caught_up(struct subscription *sub, uint64_t replayed_to)
 
 uint64_t subscription_pending_from(const struct subscription *sub)
 {
-    uint64_t held = window_first_seq(&sub->window);
+    uint64_t deferred = window_first_seq(&sub->window);
     if (sub->truncated || sub->catching_up || sub->since_pending || sub->queued > 0) {
         /* Not known better without looking through what waits. */
         return sub->since == SINCE_UNKNOWN ? 1 : sub->since + 1;
     }
-    return held;
+    return deferred;
 }
 
-bool subscription_may_cover(const struct subscription *sub, struct tidings_str scope)
+bool subscription_may_match(const struct subscription *sub, struct tidings_str scope)
 {
     struct tidings_str own = pattern_prefix(sub->kind, subscription_uri(sub));
     const struct tidings_provider *p = sub->extra ? sub->extra->covers_provider : NULL;
@@ -90,9 +90,9 @@ bool subscription_may_cover(const struct subscription *sub, struct tidings_str s
 
 void subscription_destroy(struct subscription *sub)
 {
-    struct listen *listen = sub->listen;
-    struct subscriber *subscriber = listen->subscriber;
-    subscriber->held_count -= sub->window.held != NULL;
+    struct subscription_group *group = sub->group;
+    struct subscriber *subscriber = group->subscriber;
+    subscriber->deferred_count -= sub->window.deferred != NULL;
     subscription_caught_up(sub, 0);
     bookmark_leave(sub);
     window_clear(&subscriber->worker->delivery->windows, &sub->window);
@@ -100,27 +100,26 @@ void subscription_destroy(struct subscription *sub)
         outbox_remove(&subscriber->outbox, sub);
     }
     match_remove(&subscriber->worker->delivery->match, &sub->node);
-    if (listen->id_len == 0) {
-        map_remove(&listen->legacy->by_spelling, subscription_spelled(sub));
+    if (group->id_len == 0) {
+        map_remove(&group->legacy->by_requested, subscription_as_requested(sub));
     }
     list_remove(&sub->link);
     subscriber->subscription_count--;
     subscriber->worker->stats.subscriptions--;
     subscriber->worker->stats.by_kind[sub->kind]--;
-    share_give(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1,
-               subscriber->allowance);
+    share_give(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1, subscriber->account);
     if (sub->watched) {
-        hub_disarm(subscriber->worker->hub, subscription_uri(sub));
+        hub_unwatch(subscriber->worker->hub, subscription_uri(sub));
     }
     for (size_t i = 0; sub->extra && i < sub->extra->scope_count; i++) {
-        hub_disarm(subscriber->worker->hub, sub->extra->scopes[i]);
+        hub_unwatch(subscriber->worker->hub, sub->extra->scopes[i]);
     }
     if (sub->extra) {
-        list_remove(&sub->extra->covers_link);
+        list_remove(&sub->extra->matched_link);
         filters_forget(sub);
         filter_release(sub->extra->schema);
-        chain_destroy(sub->extra->chain);
-        allowance_give_back(sub->extra->broad, ALLOWANCE_BROAD);
+        patch_base_destroy(sub->extra->patch_base);
+        client_account_give_back(sub->extra->broad, CLIENT_ACCOUNT_BROAD);
         mem_free(sub->extra->scopes);
         mem_free(sub->extra);
     }
@@ -138,44 +137,48 @@ void subscription_withdraw(struct subscription *sub)
  * Makes and finds groups of subscriptions.
  */
 
-struct listen *listen_create(struct subscriber *subscriber, struct tidings_str id_json)
+struct subscription_group *subscription_group_create(struct subscriber *subscriber,
+                                                     struct tidings_str id_json)
 {
-    struct listen *listen = mem_zalloc(offsetof(struct listen, id_text) + id_json.len);
-    if (!listen) {
+    struct subscription_group *group =
+        mem_zalloc(offsetof(struct subscription_group, id_text) + id_json.len);
+    if (!group) {
         return NULL;
     }
     if (id_json.len > 0) {
-        memcpy(listen->id_text, id_json.ptr, id_json.len);
+        memcpy(group->id_text, id_json.ptr, id_json.len);
     }
-    listen->id_len = (uint32_t)id_json.len;
-    listen->subscriber = subscriber;
-    list_init(&listen->subs);
-    list_init(&listen->list_link);
-    list_init(&listen->pending);
+    group->id_len = (uint32_t)id_json.len;
+    group->subscriber = subscriber;
+    list_init(&group->subs);
+    list_init(&group->list_link);
+    list_init(&group->pending);
     if (id_json.len == 0) {
-        listen->legacy = mem_zalloc(sizeof(*listen->legacy));
-        if (!listen->legacy) {
-            mem_free(listen);
+        group->legacy = mem_zalloc(sizeof(*group->legacy));
+        if (!group->legacy) {
+            mem_free(group);
             return NULL;
         }
-        map_init(&listen->legacy->by_spelling);
+        map_init(&group->legacy->by_requested);
     }
-    list_append(&subscriber->listens, &listen->link);
-    subscriber->listen_count++;
-    return listen;
+    list_append(&subscriber->groups, &group->link);
+    subscriber->group_count++;
+    return group;
 }
 
-struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled)
+struct subscription *subscription_group_find_sub(const struct subscription_group *group,
+                                                 struct tidings_str as_requested)
 {
-    return listen->id_len == 0 ? map_find(&listen->legacy->by_spelling, spelled) : NULL;
+    return group->id_len == 0 ? map_find(&group->legacy->by_requested, as_requested) : NULL;
 }
 
-struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json)
+struct subscription_group *subscription_group_find(struct subscriber *subscriber,
+                                                   struct tidings_str id_json)
 {
-    list_each (it, next, &subscriber->listens) {
-        struct listen *listen = list_entry(it, struct listen, link);
-        if (str_eq(listen_id(listen), id_json)) {
-            return listen;
+    list_each (it, next, &subscriber->groups) {
+        struct subscription_group *group = list_entry(it, struct subscription_group, link);
+        if (str_eq(subscription_group_id(group), id_json)) {
+            return group;
         }
     }
     return NULL;
@@ -185,50 +188,51 @@ struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_
  * Ends a group of subscriptions with all that is in it.
  */
 
-void listen_destroy(struct listen *listen)
+void subscription_group_destroy(struct subscription_group *group)
 {
-    if (!listen) {
+    if (!group) {
         return;
     }
-    delivery_log_ended(listen);
-    list_each (it, next, &listen->pending) {
-        list_entry(it, struct listen_pending, link)->listen = NULL;
+    delivery_log_ended(group);
+    list_each (it, next, &group->pending) {
+        list_entry(it, struct subscription_group_pending, link)->group = NULL;
         list_remove(it);
     }
-    list_each (it, next, &listen->subs) {
+    list_each (it, next, &group->subs) {
         subscription_destroy(list_entry(it, struct subscription, link));
     }
-    list_changed_unwatch(listen);
-    if (listen->id_len == 0) {
-        map_deinit(&listen->legacy->by_spelling);
-        mem_free(listen->legacy);
+    list_changed_unwatch(group);
+    if (group->id_len == 0) {
+        map_deinit(&group->legacy->by_requested);
+        mem_free(group->legacy);
     }
-    list_remove(&listen->list_link);
-    list_remove(&listen->link);
-    listen->subscriber->listen_count--;
-    mem_free(listen);
+    list_remove(&group->list_link);
+    list_remove(&group->link);
+    group->subscriber->group_count--;
+    mem_free(group);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
-                                         struct tidings_str uri, enum pattern_kind kind,
-                                         uint64_t since, struct tidings_error *err)
+struct subscription *subscription_create(struct subscription_group *group,
+                                         struct tidings_str as_requested, struct tidings_str uri,
+                                         enum pattern_kind kind, uint64_t since,
+                                         struct tidings_error *err)
 {
-    struct worker *worker = listen->subscriber->worker;
-    struct allowance *account = listen->subscriber->allowance;
-    if (spelled.len > URI_MAX || uri.len > UINT16_MAX) {
+    struct worker *worker = group->subscriber->worker;
+    struct client_account *account = group->subscriber->account;
+    if (as_requested.len > URI_MAX || uri.len > UINT16_MAX) {
         share_give(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1, account);
         tidings_fail(err, TIDINGS_E_INVALID, "a URI has at most %u bytes", URI_MAX);
         return NULL;
     }
     struct buf quoted;
-    buf_init(&quoted, 8 * spelled.len + 16);
-    jw_quote(&quoted, spelled);
-    bool same = str_eq(spelled, uri);
-    bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
+    buf_init(&quoted, 8 * as_requested.len + 16);
+    jw_quote(&quoted, as_requested);
+    bool same = str_eq(as_requested, uri);
+    bool plain = quoted.len == as_requested.len + 2; /* nothing needed escaping */
     size_t quoted_len = quoted.len;
-    size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
+    size_t extra = quoted_len + (plain ? 0 : as_requested.len) + (same ? 0 : uri.len);
     struct subscription *sub =
         quoted.failed ? NULL : mem_zalloc(offsetof(struct subscription, text) + extra);
     if (!sub) {
@@ -241,7 +245,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     (void)str_pack(&at, buf_str(&quoted));
     buf_deinit(&quoted);
     if (!plain) {
-        (void)str_pack(&at, spelled);
+        (void)str_pack(&at, as_requested);
     }
     if (!same) {
         (void)str_pack(&at, uri);
@@ -249,18 +253,18 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     sub->is_plain = plain;
     sub->is_canonical = same;
     sub->json_len = (uint16_t)quoted_len;
-    sub->spelled_len = (uint16_t)spelled.len;
+    sub->as_requested_len = (uint16_t)as_requested.len;
     sub->uri_len = (uint16_t)uri.len;
-    sub->listen = listen;
-    sub->subscriber = listen->subscriber;
+    sub->group = group;
+    sub->subscriber = group->subscriber;
     sub->since = since;
     sub->kind = kind;
     sub->is_literal = kind == PATTERN_LITERAL;
-    bool is_legacy = listen->id_len == 0;
+    bool is_legacy = group->id_len == 0;
     int rc = match_add_for(&worker->delivery->match, &sub->node, kind, subscription_uri(sub),
-                           listen->subscriber->allowance, err);
+                           group->subscriber->account, err);
     if (rc == 0 && is_legacy &&
-        map_put(&listen->legacy->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
+        map_put(&group->legacy->by_requested, subscription_as_requested(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         match_remove(&worker->delivery->match, &sub->node);
     }
@@ -269,8 +273,8 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
         mem_free(sub);
         return NULL;
     }
-    list_append(&listen->subs, &sub->link);
-    listen->subscriber->subscription_count++;
+    list_append(&group->subs, &sub->link);
+    group->subscriber->subscription_count++;
     worker->stats.subscriptions++;
     worker->stats.by_kind[sub->kind]++;
     return sub;
@@ -280,8 +284,9 @@ void subscription_set_extra(struct subscription *sub, struct subscription_extra 
 {
     sub->extra = extra;
     extra->sub = sub;
-    list_init(&extra->covers_link);
+    list_init(&extra->matched_link);
     if (extra->covers_provider) {
-        list_append(&sub->listen->subscriber->worker->delivery->covers_subs, &extra->covers_link);
+        list_append(&sub->group->subscriber->worker->delivery->matched_by_provider,
+                    &extra->matched_link);
     }
 }

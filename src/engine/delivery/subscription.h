@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A subscription: what one client wants to hear of (a URI or a pattern), how it wants to be told,
- * and how far it was. It belongs to a listen (engine/delivery/subscription.h) and is in the match
+ * and how far it was. It belongs to a group (engine/delivery/subscription.h) and is in the match
  * index exactly as long as it exists.
  */
 #ifndef ENGINE_DELIVERY_SUBSCRIPTION_H
@@ -17,10 +17,10 @@
 #include "engine/protocol/dialect.h"
 #include "formats/uri.h"
 
-struct allowance;
-struct chain;
+struct client_account;
+struct patch_base;
 struct filter;
-struct listen;
+struct subscription_group;
 struct map;
 struct options;
 struct subscriber;
@@ -39,16 +39,16 @@ struct subscription_extra {
     struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
     size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
-    struct map *past;        /* URI -> struct change: what `schema` sees as the one before; NULL */
-    unsigned gave_up;        /* judgements by it that were too costly */
-    struct chain *chain;     /* it is told patches; NULL: not */
-    struct allowance *broad; /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */
+    struct map *past; /* URI -> struct change: what `schema` sees as the one before; NULL */
+    unsigned gave_up; /* judgements by it that were too costly */
+    struct patch_base *patch_base; /* it is told patches; NULL: not */
+    struct client_account *broad;  /* it counts as CLIENT_ACCOUNT_BROAD there; NULL: nowhere */
     subscription_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covers_provider; /* its `covers` is asked; NULL: none */
-    struct list covers_link;                  /* in worker->delivery->covers_subs */
+    struct list matched_link;                 /* in worker->delivery->matched_by_provider */
     struct subscription *sub;
-    struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
+    struct tidings_str *scopes; /* watched for a pattern, in one block with their text */
     size_t scope_count;
     size_t condition_count; /* of a query: all must hold */
     struct subscription_condition {
@@ -58,9 +58,9 @@ struct subscription_extra {
 
 struct subscription {
     struct match_node node;
-    struct list link; /* in listen->subs */
-    struct listen *listen;
-    struct subscriber *subscriber; /* the listen's */
+    struct list link; /* in group->subs */
+    struct subscription_group *group;
+    struct subscriber *subscriber; /* the group's */
     struct window window;
     struct subscription_extra *extra; /* NULL: nothing special */
     uint64_t since;                   /* changes up to this number are none of its business */
@@ -94,34 +94,35 @@ struct subscription {
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */
     bool is_resumed : 1;   /* it came from another node, with its session */
-    uint16_t json_len, spelled_len, uri_len;
+    uint16_t json_len, as_requested_len, uri_len;
     char text[]; /* quoted, then the others where they differ */
 };
 /* The longest is quoted: a byte may become six. */
 _Static_assert(6 * URI_MAX + 2 <= UINT16_MAX, "lengths of its texts");
 
 /* As the client wrote it, quoted and not; and canonical. */
-static inline struct tidings_str subscription_spelled_json(const struct subscription *sub)
+static inline struct tidings_str subscription_as_requested_json(const struct subscription *sub)
 {
     return tidings_strn(sub->text, sub->json_len);
 }
-static inline struct tidings_str subscription_spelled(const struct subscription *sub)
+static inline struct tidings_str subscription_as_requested(const struct subscription *sub)
 {
     const char *text = sub->text;
-    return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
+    return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->as_requested_len);
 }
 static inline struct tidings_str subscription_uri(const struct subscription *sub)
 {
-    struct tidings_str spelled = subscription_spelled(sub);
-    const char *behind = spelled.ptr + spelled.len + (sub->is_plain ? 1 : 0);
-    return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
+    struct tidings_str as_requested = subscription_as_requested(sub);
+    const char *behind = as_requested.ptr + as_requested.len + (sub->is_plain ? 1 : 0);
+    return sub->is_canonical ? as_requested : tidings_strn(behind, sub->uri_len);
 }
 
-/* `spelled` as the client wrote it, `uri` what goes into the index. Takes a share of
+/* `as_requested` as the client wrote it, `uri` what goes into the index. Takes a share of
  * LIMIT_ALL_SUBSCRIPTIONS that its subscriber holds, also on failure. NULL with err. */
-struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
-                                         struct tidings_str uri, enum pattern_kind kind,
-                                         uint64_t since, struct tidings_error *err);
+struct subscription *subscription_create(struct subscription_group *group,
+                                         struct tidings_str as_requested, struct tidings_str uri,
+                                         enum pattern_kind kind, uint64_t since,
+                                         struct tidings_error *err);
 void subscription_set_extra(struct subscription *sub,
                             struct subscription_extra *extra); /* takes it */
 void subscription_destroy(struct subscription *sub);           /* releases its watches */
@@ -133,7 +134,7 @@ void subscription_set_period(struct subscription *sub, const struct options *opt
 void subscription_set_rate(struct subscription *sub, uint64_t ms);
 
 /* May it cover something below `scope`? Empty: below anything. */
-bool subscription_may_cover(const struct subscription *sub, struct tidings_str scope);
+bool subscription_may_match(const struct subscription *sub, struct tidings_str scope);
 /* The lowest number of what it has yet to be told; 0: nothing. */
 uint64_t subscription_pending_from(const struct subscription *sub);
 /* The log is being asked on its behalf, by `job` … */
@@ -146,89 +147,96 @@ void subscription_caught_up(struct subscription *sub, uint64_t replayed_to);
  * which gave it its id, and one without id for everything subscribed in the legacy way.
  */
 
-struct listen_bookmarks;
-struct listen_scopes;
+struct subscription_group_bookmarks;
+struct subscription_group_scopes;
 
-/* Embedded by whoever works on behalf of a listen: `listen` becomes NULL when it goes. */
-struct listen_pending {
+/* Embedded by whoever works on behalf of a group: `group` becomes NULL when it goes. */
+struct subscription_group_pending {
     struct list link;
-    struct listen *listen;
+    struct subscription_group *group;
     bool is_subscribing; /* a struct subscribe_batch (engine/delivery/subscribe.h) */
 };
 
 /* For the log. */
-struct listen_counts {
-    uint32_t begun;      /* its client knows of it, in ticks of LISTEN_TICK_MS; 0: not yet */
+struct subscription_group_counts {
+    uint32_t begun;      /* its client knows of it, in ticks of GROUP_TICK_MS; 0: not yet */
     uint32_t deliveries; /* since then */
 };
-#define LISTEN_TICK_MS 16u
+#define GROUP_TICK_MS 16u
 
-struct listen_legacy {
-    struct map by_spelling; /* subs by what the client wrote */
-    uint64_t told_seq;      /* listen_tells_once(): the last change that one of its subs took */
-    struct listen_counts counts;
+struct subscription_group_legacy {
+    struct map by_requested; /* subs by what the client wrote */
+    uint64_t notified_seq;   /* subscription_group_notifies_once(): the last change that one of its
+                              * subs took */
+    struct subscription_group_counts counts;
 };
 
-struct listen {
-    struct list link;      /* in subscriber->listens */
+struct subscription_group {
+    struct list link;      /* in subscriber-> groups */
     struct list list_link; /* in worker->delivery->list_watchers while it wants any list */
     struct subscriber *subscriber;
     struct list subs;
     union {
-        struct listen_legacy *legacy; /* where id_len is 0 */
-        struct listen_counts counts;  /* where it is not: see listen_counts() */
+        struct subscription_group_legacy *legacy; /* where id_len is 0 */
+        struct subscription_group_counts
+            counts; /* where it is not: see subscription_group_counts() */
     };
-    struct list pending; /* struct listen_pending: subscribing under way, may find us gone */
-    struct listen_bookmarks *bookmarks;       /* NULL: nobody wants any */
-    struct listen_scopes *list_scopes;        /* watched for list_changed; NULL: none */
-    uint32_t id_len;                          /* 0: legacy */
-    unsigned char wants_lists, lists_pending; /* bits: enum change_list, LIST_EVERYTHING */
-    bool is_arming_lists : 1;                 /* the hub is being asked for these */
+    struct list
+        pending; /* struct subscription_group_pending: subscribing under way, may find us gone */
+    struct subscription_group_bookmarks *bookmarks; /* NULL: nobody wants any */
+    struct subscription_group_scopes *list_scopes;  /* watched for list_changed; NULL: none */
+    uint32_t id_len;                                /* 0: legacy */
+    unsigned char wants_lists, lists_pending;       /* bits: enum change_list, LIST_EVERYTHING */
+    bool is_watching_lists : 1;                     /* the hub is being asked for these */
     bool has_listed : 1; /* its session has asked for resources/list, which may be old now */
     bool is_open : 1;    /* its client knows that it has it: changes may be written to it */
     char id_text[];      /* subscriptionId */
 };
 /* Another of the blocks of an idle stream (engine/delivery/subscriber.h), and so is each
  * subscription. */
-_Static_assert(sizeof(void *) != 8 || offsetof(struct listen, id_text) <= 103,
+_Static_assert(sizeof(void *) != 8 || offsetof(struct subscription_group, id_text) <= 103,
                "an idle stream grows");
 _Static_assert(sizeof(void *) != 8 || offsetof(struct subscription, text) <= 126,
                "an idle stream grows");
 
-struct listen_scopes {
+struct subscription_group_scopes {
     size_t count;
     struct tidings_str at[]; /* their text follows */
 };
 
 /* Its updates name no subscription (dialect_rules.broadcasts): each change is told once, however
  * many of its subscriptions match. */
-static inline bool listen_tells_once(const struct listen *listen)
+static inline bool subscription_group_notifies_once(const struct subscription_group *group)
 {
-    return listen->wants_lists & LIST_EVERYTHING;
+    return group->wants_lists & LIST_EVERYTHING;
 }
 
 /* The subscriptionId as JSON; empty: legacy. */
-static inline struct tidings_str listen_id(const struct listen *listen)
+static inline struct tidings_str subscription_group_id(const struct subscription_group *group)
 {
-    return tidings_strn(listen->id_text, listen->id_len);
+    return tidings_strn(group->id_text, group->id_len);
 }
 
-static inline struct listen_counts *listen_counts(struct listen *listen)
+static inline struct subscription_group_counts *
+subscription_group_counts(struct subscription_group *group)
 {
-    return listen->id_len > 0 ? &listen->counts : &listen->legacy->counts;
+    return group->id_len > 0 ? &group->counts : &group->legacy->counts;
 }
 
 /* `id_json` empty: legacy. NULL: out of memory. */
-struct listen *listen_create(struct subscriber *subscriber, struct tidings_str id_json);
+struct subscription_group *subscription_group_create(struct subscriber *subscriber,
+                                                     struct tidings_str id_json);
 /* Also unlinks it from its subscriber; its subscriptions are removed and their watches released. */
-void listen_destroy(struct listen *listen);
-struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json);
+void subscription_group_destroy(struct subscription_group *group);
+struct subscription_group *subscription_group_find(struct subscriber *subscriber,
+                                                   struct tidings_str id_json);
 /* The subscription of a legacy group with that spelling; NULL: none. */
-struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
+struct subscription *subscription_group_find_sub(const struct subscription_group *group,
+                                                 struct tidings_str as_requested);
 /* Is `sub` open for a change with this number, now? */
-static inline bool listen_is_open_for(const struct subscription *sub, uint64_t seq)
+static inline bool subscription_group_is_open_for(const struct subscription *sub, uint64_t seq)
 {
-    return sub->listen->is_open && seq > sub->since && sub->subscriber->sink && !sub->suspended;
+    return sub->group->is_open && seq > sub->since && sub->subscriber->sink && !sub->suspended;
 }
 
 #endif

@@ -62,7 +62,8 @@ void match_remove(struct match *m, struct match_node *node); /* not added: nothi
  * longer than URI_MAX concerns nobody. */
 void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user);
 
-/* The same where searching a regex costs steps, which somebody has to have (security/cpu_budget.h).
+/* The same where searching a regex costs steps, which somebody has to have
+ * (security/client_account.h).
  */
 struct match_calls {
     match_fn found;

@@ -101,13 +101,13 @@ static void match_tree_find_take(const struct walk *w, struct match_edge *e, siz
             match_tree_arrive(w, e, at);
         }
         break;
-    case SHAPE_PART:
-    case SHAPE_PART_END:
+    case SHAPE_SEGMENT:
+    case SHAPE_SEGMENT_END:
     case SHAPE_GRAM8:
     case SHAPE_GRAM4:
     case SHAPE_GRAM8_END:
     case SHAPE_GRAM4_END:
-        if (part_matches(text, segment_text(w, at))) {
+        if (segment_matches(text, segment_text(w, at))) {
             match_tree_arrive(w, e, at + 1);
         }
         break;
@@ -129,7 +129,7 @@ static struct match_edge *next_edge(struct match_cursor *at, const struct match_
 /* Is what the part lies under really at `i`, and for the first time? */
 static bool is_first_gram(struct tidings_str part, struct tidings_str segment, size_t i, size_t len)
 {
-    struct tidings_str inner = part_inner(part);
+    struct tidings_str inner = segment_inner(part);
     const char *gram = inner.ptr + inner.len - len;
     return memcmp(segment.ptr + i, gram, len) == 0 && !memmem(segment.ptr, i + len - 1, gram, len);
 }
@@ -165,12 +165,12 @@ static inline bool match_tree_find_fits(const struct match_view *v, const struct
     case SHAPE_END:
         return shape->head == left &&
                (shape->filter & match_run_mark(match_tree_find_hash_run(v, at, shape->head)));
-    case SHAPE_PART:
-    case SHAPE_PART_END:
-        return (shape->kind == SHAPE_PART_END) == (left == 1) &&
+    case SHAPE_SEGMENT:
+    case SHAPE_SEGMENT_END:
+        return (shape->kind == SHAPE_SEGMENT_END) == (left == 1) &&
                segment->len >= shape->head + shape->tail &&
                (shape->filter &
-                match_part_mark(tidings_strn(v->text.ptr + segment->at, segment->len), shape));
+                match_segment_mark(tidings_strn(v->text.ptr + segment->at, segment->len), shape));
     case SHAPE_REST:
         return v->text.len - segment->at >= shape->head;
     case SHAPE_GRAM8:
@@ -195,8 +195,8 @@ static uint64_t match_tree_find_cut_hash(const struct match_view *v,
     case SHAPE_RUN:
     case SHAPE_END:
         return match_tree_find_hash_run(v, at, shape->head);
-    case SHAPE_PART:
-    case SHAPE_PART_END:
+    case SHAPE_SEGMENT:
+    case SHAPE_SEGMENT_END:
         return match_affix(v->seed, tidings_strn(text, segment->len), shape);
     case SHAPE_REST:
         return match_hash(v->seed, text, shape->head);
@@ -258,7 +258,7 @@ static void visit_from(const struct walk *w, struct match_state *s, size_t at)
         if (shape->kind == SHAPE_END) {
             first = shape->head <= count ? count - shape->head : count;
             end = first + 1;
-        } else if (shape->kind >= SHAPE_PART_END && shape->kind <= SHAPE_GRAM4_END) {
+        } else if (shape->kind >= SHAPE_SEGMENT_END && shape->kind <= SHAPE_GRAM4_END) {
             first = count - 1;
         }
         for (size_t k = first; k >= at && k < end && k < count; k++) {
@@ -518,14 +518,14 @@ static uint8_t match_tree_rounded(uint8_t n)
 /* The longest literal between wildcards, or the end of it: what is last differs most. */
 static struct tidings_str gram_of(struct tidings_str part, size_t len)
 {
-    struct tidings_str inner = part_inner(part);
+    struct tidings_str inner = segment_inner(part);
     return str_skip(inner, inner.len - len);
 }
 
 static struct match_shape shape_of(const struct plan_step *step)
 {
     struct match_shape shape = {0};
-    bool ends = step->kind == PLAN_PART_END;
+    bool ends = step->kind == PLAN_SEGMENT_END;
     size_t inner;
     switch ((enum plan_kind)step->kind) {
     case PLAN_RUN:
@@ -543,12 +543,12 @@ static struct match_shape shape_of(const struct plan_step *step)
         shape.kind = SHAPE_REST;
         shape.head = (uint8_t)match_tree_clipped(step->text.len);
         break;
-    case PLAN_PART:
-    case PLAN_PART_END:
-        shape.kind = ends ? SHAPE_PART_END : SHAPE_PART;
-        shape.head = (uint8_t)match_tree_clipped(part_head(step->text));
-        shape.tail = (uint8_t)match_tree_clipped(part_tail(step->text));
-        inner = shape.head + shape.tail > 0 ? 0 : part_inner(step->text).len;
+    case PLAN_SEGMENT:
+    case PLAN_SEGMENT_END:
+        shape.kind = ends ? SHAPE_SEGMENT_END : SHAPE_SEGMENT;
+        shape.head = (uint8_t)match_tree_clipped(segment_head(step->text));
+        shape.tail = (uint8_t)match_tree_clipped(segment_tail(step->text));
+        inner = shape.head + shape.tail > 0 ? 0 : segment_inner(step->text).len;
         if (inner >= 8) {
             shape.kind = ends ? SHAPE_GRAM8_END : SHAPE_GRAM8;
         } else if (inner >= 4) {
@@ -580,8 +580,8 @@ static uint64_t match_tree_cut_hash(struct match_seed seed, const struct match_s
     case SHAPE_RUN:
     case SHAPE_END:
         return match_tree_hash_run(seed, text, shape->head);
-    case SHAPE_PART:
-    case SHAPE_PART_END:
+    case SHAPE_SEGMENT:
+    case SHAPE_SEGMENT_END:
         return match_affix(seed, text, shape);
     case SHAPE_GRAM8:
     case SHAPE_GRAM8_END:
@@ -605,9 +605,9 @@ static uint8_t match_tree_mark_of(struct match_seed seed, const struct match_sha
     case SHAPE_RUN:
     case SHAPE_END:
         return match_run_mark(match_tree_hash_run(seed, text, shape->head));
-    case SHAPE_PART:
-    case SHAPE_PART_END:
-        return match_part_mark(text, shape);
+    case SHAPE_SEGMENT:
+    case SHAPE_SEGMENT_END:
+        return match_segment_mark(text, shape);
     default:
         return UINT8_MAX;
     }
@@ -761,7 +761,8 @@ static struct match_edge *take_step(const struct pattern_insert *p, struct match
         return e;
     }
     struct match_shape round = shape;
-    if (shape.kind == SHAPE_PART || shape.kind == SHAPE_PART_END || shape.kind == SHAPE_REST) {
+    if (shape.kind == SHAPE_SEGMENT || shape.kind == SHAPE_SEGMENT_END ||
+        shape.kind == SHAPE_REST) {
         round.head = match_tree_rounded(shape.head);
         round.tail = match_tree_rounded(shape.tail);
     }

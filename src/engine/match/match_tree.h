@@ -219,14 +219,14 @@ static inline uint32_t match_key(struct match_seed seed, const void *parent, uin
 #define MATCH_MAX_ALIKE 64u
 
 enum match_shape_kind {
-    SHAPE_RUN,   /* `head` literal segments */
-    SHAPE_PART,  /* a segment with `head` known bytes at its start and `tail` at its end */
-    SHAPE_GRAM8, /* a segment that holds 8 known bytes somewhere */
-    SHAPE_GRAM4, /* the same with 4 */
-    SHAPE_LOOP,  /* any number of segments */
-    SHAPE_LAST,  /* from here on: edges to leaves */
+    SHAPE_RUN,     /* `head` literal segments */
+    SHAPE_SEGMENT, /* a segment with `head` known bytes at its start and `tail` at its end */
+    SHAPE_GRAM8,   /* a segment that holds 8 known bytes somewhere */
+    SHAPE_GRAM4,   /* the same with 4 */
+    SHAPE_LOOP,    /* any number of segments */
+    SHAPE_LAST,    /* from here on: edges to leaves */
     SHAPE_END = SHAPE_LAST,
-    SHAPE_PART_END,
+    SHAPE_SEGMENT_END,
     SHAPE_GRAM8_END,
     SHAPE_GRAM4_END,
     SHAPE_ALL,
@@ -359,7 +359,7 @@ static inline uint8_t match_run_mark(uint64_t hash)
 }
 
 /* Of a part, or of a segment that is compared with parts: by the two bytes next to the unknown. */
-static inline uint8_t match_part_mark(struct tidings_str text, const struct match_shape *shape)
+static inline uint8_t match_segment_mark(struct tidings_str text, const struct match_shape *shape)
 {
     unsigned head = shape->head ? (unsigned char)text.ptr[shape->head - 1] : 0;
     unsigned tail = shape->tail ? (unsigned char)text.ptr[text.len - shape->tail] : 0;

@@ -20,7 +20,7 @@
 #include "engine/worker.h"
 #include "formats/json.h"
 #include "formats/uri.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ int call_take_structured(struct tidings_call *h, struct buf *json, struct tiding
     if (rc == 0) {
         buf_deinit(&h->structured);
         h->structured = *json;
-        h->is_judged = true;
+        h->is_checked = true;
         buf_init(json, 0);
         rc = call_book(h, err);
     }
@@ -458,7 +458,7 @@ static void call_read_report_options(struct tidings_call *h)
 /* ---- to the worker's thread ------------------------------------------------------------------ */
 
 struct note {
-    struct letter letter;
+    struct thread_message thread_message;
     struct tidings_call *h; /* finished later than this arrives */
     int level;              /* of a log message; LOG_UNWANTED: it is something else */
     struct buf text;
@@ -479,18 +479,18 @@ static void note_free(struct note *note)
     mem_free(note);
 }
 
-static void note_deliver(struct letter *letter, void *owner)
+static void note_deliver(struct thread_message *thread_message, void *owner)
 {
     (void)owner;
-    struct note *note = list_entry(letter, struct note, letter);
+    struct note *note = list_entry(thread_message, struct note, thread_message);
     __atomic_sub_fetch(&note->h->notes, 1, __ATOMIC_RELAXED);
     call_report_send(note->h, note->level, &note->text);
     note_free(note);
 }
 
-static void note_drop(struct letter *letter)
+static void note_drop(struct thread_message *thread_message)
 {
-    note_free(list_entry(letter, struct note, letter));
+    note_free(list_entry(thread_message, struct note, thread_message));
 }
 
 /* Takes the memory of `text`. */
@@ -511,13 +511,13 @@ static void call_report_post(struct tidings_call *h, int level, struct buf *text
         buf_deinit(text);
         return;
     }
-    note->letter.deliver = note_deliver;
-    note->letter.drop = note_drop;
+    note->thread_message.deliver = note_deliver;
+    note->thread_message.drop = note_drop;
     note->h = h;
     note->level = level;
     note->text = *text;
     __atomic_add_fetch(&h->notes, 1, __ATOMIC_RELAXED);
-    mailbox_send(h->base.worker->mailbox, &note->letter);
+    mailbox_send(h->base.worker->mailbox, &note->thread_message);
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */
@@ -594,13 +594,13 @@ void call_free(struct tidings_call *h)
     list_remove(&h->link);
     call_task_deinit(h);
     if (h->task_state <= CALL_TASK_OPENING) { /* else it counts as a task */
-        share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->allowance);
+        share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->account);
     }
     output_end(&h->output);
     call_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->principal);
-    allowance_release(h->allowance);
+    client_account_release(h->account);
     buf_deinit(&h->origin);
     jv_unref(h->root);
     buf_deinit(&h->arguments_text);
@@ -880,9 +880,9 @@ void calls_close(struct worker *worker)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-/* Takes the reference to the allowance, unless there is no memory. */
+/* Takes the reference to the account, unless there is no memory. */
 static struct tidings_call *call_create(struct request *request, const struct call_kind *kind,
-                                        struct feature *f, struct allowance *client)
+                                        struct feature *f, struct client_account *client)
 {
     struct worker *worker = request->worker;
     struct tidings_call *h = mem_zalloc(sizeof(*h));
@@ -896,7 +896,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->kind = kind;
     h->principal = principal_ref(request->principal);
     h->rules = dialect_rules_in(worker->self, request->era);
-    h->allowance = client;
+    h->account = client;
     h->feature = feature_ref(f);
     h->root = jv_ref(request->root);
     h->arguments = jv_get(request->msg.params, "arguments");
@@ -913,7 +913,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     buf_init(&h->content, max);
     buf_init(&h->structured, max);
     output_init(&h->output, worker->limit_counters,
-                (struct share_taker){allowance_ref(client), h->principal, !h->principal});
+                (struct share_taker){client_account_ref(client), h->principal, !h->principal});
     list_append(&worker->handlers->calls, &h->link);
     call_read_report_options(h);
     return h;
@@ -921,16 +921,18 @@ static struct tidings_call *call_create(struct request *request, const struct ca
 
 /* At the expense of the client, within what it has left and the schema allows. false: that was not
  * enough, but might be at another time; the request is answered. */
-static bool call_judge(struct request *request, struct allowance *client,
-                       const struct json_schema *schema, struct json *given,
-                       enum schema_verdict *ret, struct schema_error *ret_error)
+static bool call_accept_arguments(struct request *request, struct client_account *client,
+                                  const struct json_schema *schema, struct json *given,
+                                  enum schema_verdict *ret, struct schema_error *ret_error)
 {
     uint64_t now = loop_now_ms(request->worker->loop), most = schema_max_steps(schema);
-    uint64_t left = allowance_left(client, now), had = left < most ? left : most, steps = had;
-    *ret = had > 0 ? schema_judge_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
-    allowance_pay(client, had - steps, now);
+    uint64_t left = client_account_steps_left(client, now), had = left < most ? left : most,
+             steps = had;
+    *ret = had > 0 ? schema_check_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
+    client_account_pay(client, had - steps, now);
     if (*ret == SCHEMA_GAVE_UP && steps == 0 && had < most) {
-        struct refusal why = allowance_refusal(request->worker->limit_counters, client, most, now);
+        struct refusal why =
+            client_account_refusal(request->worker->limit_counters, client, most, now);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
@@ -939,7 +941,7 @@ static bool call_judge(struct request *request, struct allowance *client,
 
 /* Are the arguments what the feature takes? If not, the request is answered. */
 static bool call_check_arguments(struct request *request, const struct call_kind *kind,
-                                 const struct feature *f, struct allowance *client)
+                                 const struct feature *f, struct client_account *client)
 {
     struct json *given = jv_get(request->msg.params, "arguments"), *none = NULL;
     if (given && !jv_is(given, JV_OBJECT)) {
@@ -955,12 +957,13 @@ static bool call_check_arguments(struct request *request, const struct call_kind
     }
     struct schema_error e;
     enum schema_verdict verdict;
-    bool is_judged = call_judge(request, client, f->input, given ? given : none, &verdict, &e);
+    bool is_checked =
+        call_accept_arguments(request, client, f->input, given ? given : none, &verdict, &e);
     jv_unref(none);
-    if (is_judged && verdict != SCHEMA_VALID) {
+    if (is_checked && verdict != SCHEMA_VALID) {
         kind->invalid(request, &e);
     }
-    return is_judged && verdict == SCHEMA_VALID;
+    return is_checked && verdict == SCHEMA_VALID;
 }
 
 static void run_handler(struct job *r)
@@ -1010,9 +1013,9 @@ void call_start(struct tidings_call *h)
     }
 }
 
-/* The arguments are right. false: the request is answered, and the allowance was not taken. */
+/* The arguments are right. false: the request is answered, and the account was not taken. */
 static bool call_begin(struct request *request, const struct call_kind *kind, struct feature *f,
-                       struct allowance *client)
+                       struct client_account *client)
 {
     struct worker *worker = request->worker;
     const struct share_taker who = {client, request->principal, !request->principal};
@@ -1051,7 +1054,7 @@ void call_again(struct tidings_call *h)
     buf_clear(&h->structured);
     h->limit = (struct refusal){0};
     h->bytes = h->block_count = 0;
-    h->is_judged = h->is_error = h->is_assistant = false;
+    h->is_checked = h->is_error = h->is_assistant = false;
     call_start(h);
 }
 
@@ -1073,12 +1076,12 @@ void call_run(struct request *request, const struct call_kind *kind)
                                   "extension '" DIALECT_TASKS "'");
         return;
     }
-    struct allowance *client = channel_allowance(request->channel);
+    struct client_account *client = channel_account(request->channel);
     if (!client) {
         request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
     } else if (!call_check_arguments(request, kind, f, client) ||
                !call_begin(request, kind, f, client)) {
-        allowance_release(client);
+        client_account_release(client);
     }
 }
 

@@ -8,7 +8,7 @@
  *        │
  *     handler (now or on the pool), which may keep the call and finish it on any thread
  *        │
- *     done ── by letter to the worker ── the result is written into the answer of the request
+ *     done ── by message to the worker ── the result is written into the answer of the request
  *
  * What a handler gives is gathered in memory of the call itself, because its client may be gone
  * (cancelled, disconnected, answered after the deadline) while it still works. The call lives
@@ -31,7 +31,7 @@
 #include "formats/http_fields.h"
 #include "security/limits.h"
 
-struct allowance;
+struct client_account;
 struct request;
 struct worker;
 
@@ -70,7 +70,7 @@ typedef int (*call_on_worker_fn)(void *user, struct tidings_call *h, struct tidi
 struct call_ask {
     struct json *responses;                 /* by name; in the message, or … */
     struct json *gathered;                  /* … this reference (legacy era); NULL: none */
-    struct buf kept;                        /* opened requestState */
+    struct buf opened_state;                /* opened requestState */
     struct buf requests;                    /* members of inputRequests */
     struct buf state;                       /* to be sealed */
     struct buf answer;                      /* the last one handed out */
@@ -99,7 +99,7 @@ struct tidings_call {
     struct request *request; /* NULL once the client has an answer */
     const struct call_kind *kind;
     const struct principal *principal; /* a reference: on whose behalf, … */
-    struct allowance *allowance;       /* … and another: at whose expense */
+    struct client_account *account;    /* … and another: at whose expense */
     const struct dialect_rules *rules; /* of the profile, in the era of the client */
     struct feature *feature;           /* a reference */
     struct json *root;                 /* a reference: the message */
@@ -129,7 +129,7 @@ struct tidings_call {
     size_t bytes, block_count;
     struct buf structured; /* JSON object, or empty */
     struct output output;  /* both are booked; `limit` says why not */
-    bool is_judged;        /* it obeys the output schema, by whoever made it */
+    bool is_checked;       /* it obeys the output schema, by whoever made it */
     bool is_error;
     bool is_assistant;
     /* What it reported. */

@@ -15,7 +15,7 @@
 #include "engine/protocol/channel.h"
 #include "engine/protocol/feature.h"
 #include "engine/protocol/request.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 
 /* -------------------------------------------------------------------------------------------------
  * Calls of the legacy era that wait for what their handler asked of the client: requests of ours on
@@ -34,7 +34,7 @@
 #define WAIT_EVENT_ID 64u
 
 struct call_question {
-    struct asked base;
+    struct client_request base;
     struct tidings_call *h;
     struct tidings_str key, method; /* in call_wait.asked */
     struct json *params;            /* likewise */
@@ -42,28 +42,29 @@ struct call_question {
 };
 
 struct call_wait {
-    struct json *asked; /* a reference: the questions by name */
-    struct buf answers; /* members of an object */
+    struct json *client_request; /* a reference: the questions by name */
+    struct buf answers;          /* members of an object */
     unsigned count, open;
     struct call_question at[CALL_MAX_INPUT_REQUESTS];
 };
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static void wait_put(struct asked *asked, struct buf *out)
+static void wait_put(struct client_request *client_request, struct buf *out)
 {
-    const struct call_question *q = list_entry(asked, struct call_question, base);
-    dialect_put_question(out, asked->id, q->method, q->params);
+    const struct call_question *q = list_entry(client_request, struct call_question, base);
+    dialect_put_question(out, client_request->id, q->method, q->params);
 }
 
 /* The id of an event on a request's stream; empty: it has none. */
-static struct tidings_str wait_event_id(const struct request *request, const struct asking *asking,
+static struct tidings_str wait_event_id(const struct request *request,
+                                        const struct client_requests *client_requests,
                                         unsigned event, char out[WAIT_EVENT_ID])
 {
     if (request->stream == 0) {
         return STR_EMPTY;
     }
-    snprintf(out, WAIT_EVENT_ID, "%sr%x.%x", asking->tag, request->stream, event);
+    snprintf(out, WAIT_EVENT_ID, "%sr%x.%x", client_requests->tag, request->stream, event);
     return tidings_str(out);
 }
 
@@ -75,7 +76,8 @@ static int wait_send(struct call_question *q)
     struct buf text;
     buf_init(&text, WAIT_MESSAGE_MAX);
     wait_put(&q->base, &text);
-    int rc = request_message(request, &text, wait_event_id(request, q->base.asking, q->event, id));
+    int rc = request_message(request, &text,
+                             wait_event_id(request, q->base.client_requests, q->event, id));
     if (rc == TIDINGS_E_UNSUPPORTED &&
         request->worker->handlers->send_on_session(request, &text, &q->base)) {
         rc = 0;
@@ -85,15 +87,15 @@ static int wait_send(struct call_question *q)
 }
 
 /* Over HTTP the stream on which the client is asked can be resumed, from its first event on. */
-static void wait_open_stream(struct request *request, struct asking *asking)
+static void wait_open_stream(struct request *request, struct client_requests *client_requests)
 {
     char id[WAIT_EVENT_ID];
     struct channel *channel = request->channel;
     bool is_stream = channel && channel->ops->is_http && !request->batch &&
                      (request->sink || channel->ops->takes_stream(channel));
-    if (is_stream && request->stream == 0 && asking->tag) {
-        request->stream = ++asking->next_stream;
-        request_prime(request, wait_event_id(request, asking, 0, id));
+    if (is_stream && request->stream == 0 && client_requests->tag) {
+        request->stream = ++client_requests->next_stream;
+        request_prime(request, wait_event_id(request, client_requests, 0, id));
     }
 }
 
@@ -103,7 +105,7 @@ void call_resume(struct request *request, unsigned event)
         struct tidings_call *h = list_entry(it, struct tidings_call, link);
         for (unsigned i = 0; h->request == request && h->wait && i < h->wait->count; i++) {
             struct call_question *q = &h->wait->at[i];
-            if (q->base.asking && q->event > event) {
+            if (q->base.client_requests && q->event > event) {
                 (void)wait_send(q); /* when it does not read it may come back again */
             }
         }
@@ -118,20 +120,20 @@ static void wait_free(struct tidings_call *h, const char *why)
     struct call_wait *wait = h->wait;
     h->wait = NULL;
     for (unsigned i = 0; wait && i < wait->count; i++) {
-        struct asked *asked = &wait->at[i].base;
-        if (asked->asking && why) {
+        struct client_request *client_request = &wait->at[i].base;
+        if (client_request->client_requests && why) {
             struct buf text;
             buf_init(&text, 4096);
-            dialect_put_withdrawal(&text, asked->id, tidings_str(why));
+            dialect_put_withdrawal(&text, client_request->id, tidings_str(why));
             if (request_message(h->request, &text, STR_EMPTY) == TIDINGS_E_UNSUPPORTED) {
                 (void)h->base.worker->handlers->send_on_session(h->request, &text, NULL);
             }
             buf_deinit(&text);
         }
-        asking_remove(asked);
+        client_requests_remove(client_request);
     }
     if (wait) {
-        jv_unref(wait->asked);
+        jv_unref(wait->client_request);
         buf_deinit(&wait->answers);
         mem_free(wait);
     }
@@ -177,24 +179,25 @@ static void wait_on_cancel(struct job *r)
 static int wait_check_form(const struct call_question *q, const struct json *result,
                            struct tidings_error *err)
 {
-    struct json *asked = jv_get(q->params, "requestedSchema"), *given = jv_get(result, "content");
+    struct json *client_request = jv_get(q->params, "requestedSchema"),
+                *given = jv_get(result, "content");
     struct json_schema *schema = NULL;
     struct schema_error e;
-    if (!asked || !str_eq(jv_str(jv_get(result, "action")), STR("accept"))) {
+    if (!client_request || !str_eq(jv_str(jv_get(result, "action")), STR("accept"))) {
         return 0;
     }
     if (!given) {
         return tidings_fail(err, TIDINGS_E_INVALID, "'content' is missing");
     }
     struct tidings_error why;
-    if (schema_compile(asked, NULL, &schema, &why) < 0) {
+    if (schema_compile(client_request, NULL, &schema, &why) < 0) {
         return tidings_fail(err, TIDINGS_E_INTERNAL, "the form cannot be judged: %s", why.text);
     }
     uint64_t now = loop_now_ms(q->h->base.worker->loop), most = schema_max_steps(schema);
-    uint64_t left = allowance_left(q->h->allowance, now), had = left < most ? left : most;
+    uint64_t left = client_account_steps_left(q->h->account, now), had = left < most ? left : most;
     uint64_t steps = had;
-    bool is_valid = had > 0 && schema_judge_within(schema, given, &e, &steps) == SCHEMA_VALID;
-    allowance_pay(q->h->allowance, had - steps, now);
+    bool is_valid = had > 0 && schema_check_within(schema, given, &e, &steps) == SCHEMA_VALID;
+    client_account_pay(q->h->account, had - steps, now);
     schema_destroy(schema);
     if (!is_valid) {
         return tidings_fail(err, TIDINGS_E_INVALID, "%s: %s",
@@ -214,7 +217,7 @@ static int wait_check(const struct call_question *q, struct json *result, struct
                             STR_ARG_MAX(q->key, 64), (int)(said.len < 256 ? said.len : 256),
                             said.len > 0 ? said.ptr : "");
     }
-    const char *wrong = dialect_judge_answer(q->method, result);
+    const char *wrong = dialect_check_answer(q->method, result);
     int rc = wrong ? tidings_fail(&why, TIDINGS_E_INVALID, "%s", wrong) : 0;
     rc = rc < 0 ? rc : wait_check_form(q, result, &why);
     return rc < 0 ? tidings_fail(err, rc, "the client's answer to '%.*s' is no good: %s",
@@ -225,8 +228,8 @@ static int wait_check(const struct call_question *q, struct json *result, struct
 void call_go_on(struct tidings_call *h, struct json *gathered)
 {
     struct call_ask *ask = &h->ask;
-    buf_clear(&ask->kept);
-    buf_puts(&ask->kept, buf_str(&ask->state));
+    buf_clear(&ask->opened_state);
+    buf_puts(&ask->opened_state, buf_str(&ask->state));
     jv_unref(ask->gathered);
     ask->gathered = ask->responses = gathered;
     buf_clear(&ask->requests);
@@ -258,9 +261,10 @@ static void wait_go_on(struct tidings_call *h)
     call_go_on(h, gathered);
 }
 
-static void wait_answered(struct asked *asked, struct json *result, struct json *error)
+static void wait_answered(struct client_request *client_request, struct json *result,
+                          struct json *error)
 {
-    struct call_question *q = list_entry(asked, struct call_question, base);
+    struct call_question *q = list_entry(client_request, struct call_question, base);
     struct tidings_call *h = q->h;
     struct call_wait *wait = h->wait;
     struct tidings_error err;
@@ -286,13 +290,13 @@ static void wait_answered(struct asked *asked, struct json *result, struct json 
 }
 
 /* Its session has ended. */
-static void wait_lost(struct asked *asked)
+static void wait_lost(struct client_request *client_request)
 {
-    struct call_question *q = list_entry(asked, struct call_question, base);
+    struct call_question *q = list_entry(client_request, struct call_question, base);
     request_cancel(q->h->request);
 }
 
-static const struct asked_ops wait_ops = {
+static const struct client_request_ops wait_ops = {
     .answered = wait_answered,
     .lost = wait_lost,
     .put = wait_put,
@@ -300,13 +304,14 @@ static const struct asked_ops wait_ops = {
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-static int wait_ask(struct tidings_call *h, struct asking *asking, struct tidings_error *err)
+static int wait_ask(struct tidings_call *h, struct client_requests *client_requests,
+                    struct tidings_error *err)
 {
     struct call_wait *wait = h->wait;
     struct tidings_str key;
     struct json *question = NULL;
-    for (void *at = jv_next(wait->asked, NULL, &key, &question); at;
-         at = jv_next(wait->asked, at, &key, &question)) {
+    for (void *at = jv_next(wait->client_request, NULL, &key, &question); at;
+         at = jv_next(wait->client_request, at, &key, &question)) {
         struct call_question *q = &wait->at[wait->count];
         *q = (struct call_question){
             .base.ops = &wait_ops,
@@ -314,13 +319,13 @@ static int wait_ask(struct tidings_call *h, struct asking *asking, struct tiding
             .key = key,
             .method = jv_str(jv_get(question, "method")),
             .params = jv_get(question, "params"),
-            .event = ++asking->next_event,
+            .event = ++client_requests->next_event,
         };
-        if (!asking_add(asking, &q->base)) {
+        if (!client_requests_add(client_requests, &q->base)) {
             limit_hit(h->base.worker->limit_counters, LIMIT_QUESTIONS);
             return tidings_fail(err, TIDINGS_E_BUSY,
                                 "%u questions wait for this client already; answer one first",
-                                ASKING_MAX);
+                                CLIENT_REQUESTS_MAX);
         }
         wait->count++;
         wait->open++;
@@ -339,9 +344,9 @@ static int wait_ask(struct tidings_call *h, struct asking *asking, struct tiding
 static int wait_begin(struct tidings_call *h, struct tidings_error *err)
 {
     struct worker *worker = h->base.worker;
-    struct asking *asking = worker->handlers->asking(h->request);
+    struct client_requests *client_requests = worker->handlers->client_requests(h->request);
     struct buf text;
-    if (!asking && h->ask.has_requests) {
+    if (!client_requests && h->ask.has_requests) {
         return tidings_fail(err, TIDINGS_E_CANCELLED, "the session of the client has ended");
     }
     if (++h->ask.rounds > CALL_MAX_ROUNDS) {
@@ -355,15 +360,15 @@ static int wait_begin(struct tidings_call *h, struct tidings_error *err)
     h->wait = mem_zalloc(sizeof(*h->wait));
     int rc = !h->wait || text.failed
                  ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
-                 : jv_parse(buf_str(&text), JSON_MAX_DEPTH, &h->wait->asked, err);
+                 : jv_parse(buf_str(&text), JSON_MAX_DEPTH, &h->wait->client_request, err);
     buf_deinit(&text);
     if (rc < 0) {
         return rc;
     }
     buf_init(&h->wait->answers, h->ask.answer.max);
-    if (asking) {
-        wait_open_stream(h->request, asking);
-        rc = wait_ask(h, asking, err);
+    if (client_requests) {
+        wait_open_stream(h->request, client_requests);
+        rc = wait_ask(h, client_requests, err);
     }
     return rc;
 }
@@ -428,7 +433,7 @@ static int seal_state(struct tidings_call *h, const struct principal *principal,
 static int open_state(struct tidings_call *h, const struct principal *principal,
                       struct tidings_str sealed)
 {
-    struct buf purpose, *text = &h->ask.kept;
+    struct buf purpose, *text = &h->ask.opened_state;
     int64_t expires_ms = 0;
     int rc = put_purpose(h, principal, &purpose);
     if (rc == 0) {
@@ -464,13 +469,14 @@ static bool are_answers(struct json *responses)
 bool call_read_answers(struct tidings_call *h, struct request *request)
 {
     struct call_ask *ask = &h->ask;
-    buf_init(&ask->kept, CALL_MAX_STATE + sizeof(int64_t));
+    buf_init(&ask->opened_state, CALL_MAX_STATE + sizeof(int64_t));
     buf_init(&ask->requests, ASK_BYTES);
     buf_init(&ask->state, CALL_MAX_STATE);
     buf_init(&ask->answer, ASK_BYTES + h->base.worker->limits->max_read_bytes);
     if (!h->meta) {
-        const struct asking *asking = h->base.worker->handlers->asking(request);
-        ask->can = asking ? asking->can : 0;
+        const struct client_requests *client_requests =
+            h->base.worker->handlers->client_requests(request);
+        ask->can = client_requests ? client_requests->can : 0;
         return true;
     }
     ask->can = dialect_askable(dialect_capabilities(h->meta));
@@ -511,7 +517,7 @@ struct tidings_str tidings_call_answer(struct tidings_call *h, const char *key)
 
 struct tidings_str tidings_call_state(const struct tidings_call *h)
 {
-    return buf_str(&h->ask.kept);
+    return buf_str(&h->ask.opened_state);
 }
 
 /* ---- what is asked --------------------------------------------------------------------------- */
@@ -653,7 +659,7 @@ bool call_fail_missing(struct tidings_call *h, struct request *request)
 void call_ask_deinit(struct tidings_call *h)
 {
     jv_unref(h->ask.gathered);
-    buf_deinit(&h->ask.kept);
+    buf_deinit(&h->ask.opened_state);
     buf_deinit(&h->ask.requests);
     buf_deinit(&h->ask.state);
     buf_deinit(&h->ask.answer);

@@ -17,7 +17,7 @@
 #include "engine/protocol/feature.h"
 #include "engine/protocol/request.h"
 #include "engine/protocol/tasks.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 #define VALUE_BYTES 16u   /* of JSON, in memory */
@@ -252,7 +252,7 @@ void call_task_done(struct tidings_call *h)
 /* A job, so that the worker waits for it. */
 struct call_opening {
     struct job job;
-    struct letter letter; /* on the way to the worker */
+    struct thread_message thread_message; /* on the way to the worker */
     struct tidings_call *h;
 };
 
@@ -294,7 +294,7 @@ static void call_task_on_opened(struct job *job)
         call_task_answer(h, request, code);
     }
     h->task_state = CALL_TASK_RUNNING;
-    share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->allowance);
+    share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->account);
     bool has_begun = !h->starts_later, is_done = h->is_done;
     if (!is_lost && has_begun) {
         call_set_deadline(h, call_task_deadline(h));
@@ -332,7 +332,7 @@ static uint64_t call_task_opening_ms(const struct tidings_call *h)
     return of_calls > 0 && of_calls < OPENING_MS ? of_calls : OPENING_MS;
 }
 
-static void call_task_kept(void *user, int code)
+static void call_task_on_stored(void *user, int code)
 {
     struct call_opening *o = user;
     job_finish(&o->job, code, NULL);
@@ -345,18 +345,18 @@ static void call_task_open(struct call_opening *o)
     h->task_state = CALL_TASK_OPENING;
     job_init(&o->job, h->base.worker, call_task_on_opened, o, STR_EMPTY);
     job_begin(&o->job);
-    task_publish(h->task, call_task_kept, o);
+    task_publish(h->task, call_task_on_stored, o);
 }
 
-static void call_task_deliver(struct letter *letter, void *owner)
+static void call_task_deliver(struct thread_message *thread_message, void *owner)
 {
     (void)owner;
-    call_task_open(list_entry(letter, struct call_opening, letter));
+    call_task_open(list_entry(thread_message, struct call_opening, thread_message));
 }
 
-static void call_task_drop(struct letter *letter)
+static void call_task_drop(struct thread_message *thread_message)
 {
-    mem_free(list_entry(letter, struct call_opening, letter));
+    mem_free(list_entry(thread_message, struct call_opening, thread_message));
 }
 
 /* About the memory that a value takes. */
@@ -382,8 +382,8 @@ static int call_task_create(struct tidings_call *h, struct refusal *why)
     uint64_t own = h->feature->task_ttl_ms;
     const struct task_spec spec = {
         .principal = h->principal,
-        .client = allowance_name(h->allowance),
-        .account = h->allowance,
+        .client = client_account_name(h->account),
+        .account = h->account,
         .max = limits->max_tasks,
         .max_client = limits->max_client_tasks,
         .ttl_ms = own > 0 ? own : limits->task_ttl_ms,
@@ -398,8 +398,8 @@ static struct call_opening *call_opening_create(struct tidings_call *h)
 {
     struct call_opening *o = mem_zalloc(sizeof(*o));
     if (o) {
-        o->letter.deliver = call_task_deliver;
-        o->letter.drop = call_task_drop;
+        o->thread_message.deliver = call_task_deliver;
+        o->thread_message.drop = call_task_drop;
         o->h = h;
     }
     return o;
@@ -452,7 +452,7 @@ int tidings_call_begin_task(struct tidings_call *h, struct tidings_error *err)
     if (pthread_equal(h->base.thread, pthread_self())) {
         call_task_open(o);
     } else {
-        mailbox_send(h->base.worker->mailbox, &o->letter);
+        mailbox_send(h->base.worker->mailbox, &o->thread_message);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Channels: their principal, quota and allowance, and how much each may do in a turn.
+ * Channels: their principal, quota and account, and how much each may do in a turn.
  */
 #include "engine/protocol/channel.h"
 
@@ -14,63 +14,67 @@
 #include "engine/protocol/request.h"
 #include "engine/worker.h"
 #include "formats/json.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/failures.h"
 
 /* -------------------------------------------------------------------------------------------------
  * The open questions of a client.
  */
 
-struct asking *asking_create(unsigned can)
+struct client_requests *client_requests_create(unsigned can)
 {
-    struct asking *asking = can ? mem_zalloc(sizeof(*asking)) : NULL;
-    if (asking) {
-        list_init(&asking->open);
-        asking->can = can;
+    struct client_requests *client_requests = can ? mem_zalloc(sizeof(*client_requests)) : NULL;
+    if (client_requests) {
+        list_init(&client_requests->open);
+        client_requests->can = can;
     }
-    return asking;
+    return client_requests;
 }
 
-void asking_destroy(struct asking *asking)
+void client_requests_destroy(struct client_requests *client_requests)
 {
-    while (asking && !list_empty(&asking->open)) {
-        struct asked *asked = list_entry(asking->open.next, struct asked, link);
-        asked->ops->lost(asked);
+    while (client_requests && !list_empty(&client_requests->open)) {
+        struct client_request *client_request =
+            list_entry(client_requests->open.next, struct client_request, link);
+        client_request->ops->lost(client_request);
     }
-    mem_free(asking);
+    mem_free(client_requests);
 }
 
-bool asking_add(struct asking *asking, struct asked *asked)
+bool client_requests_add(struct client_requests *client_requests,
+                         struct client_request *client_request)
 {
-    if (asking->count >= ASKING_MAX) {
+    if (client_requests->count >= CLIENT_REQUESTS_MAX) {
         return false;
     }
-    asked->asking = asking;
-    asked->id = ++asking->next_id;
-    asking->count++;
-    list_append(&asking->open, &asked->link);
+    client_request->client_requests = client_requests;
+    client_request->id = ++client_requests->next_id;
+    client_requests->count++;
+    list_append(&client_requests->open, &client_request->link);
     return true;
 }
 
-void asking_remove(struct asked *asked)
+void client_requests_remove(struct client_request *client_request)
 {
-    if (asked->asking) {
-        list_remove(&asked->link);
-        asked->asking->count--;
-        asked->asking = NULL;
+    if (client_request->client_requests) {
+        list_remove(&client_request->link);
+        client_request->client_requests->count--;
+        client_request->client_requests = NULL;
     }
 }
 
-void asking_answer(struct asking *asking, const struct json *id, struct json *message)
+void client_requests_answer(struct client_requests *client_requests, const struct json *id,
+                            struct json *message)
 {
-    if (!asking || !jv_is(id, JV_INT)) {
+    if (!client_requests || !jv_is(id, JV_INT)) {
         return;
     }
-    list_each (it, next, &asking->open) {
-        struct asked *asked = list_entry(it, struct asked, link);
-        if (asked->id == (uint64_t)jv_int(id)) {
-            asking_remove(asked);
-            asked->ops->answered(asked, jv_get(message, "result"), jv_get(message, "error"));
+    list_each (it, next, &client_requests->open) {
+        struct client_request *client_request = list_entry(it, struct client_request, link);
+        if (client_request->id == (uint64_t)jv_int(id)) {
+            client_requests_remove(client_request);
+            client_request->ops->answered(client_request, jv_get(message, "result"),
+                                          jv_get(message, "error"));
             return;
         }
     }
@@ -80,36 +84,38 @@ void asking_answer(struct asking *asking, const struct json *id, struct json *me
  * What the clients of message connections can be asked, found by their channel.
  */
 
-struct asking *channel_asking(const struct channel *channel)
+struct client_requests *channel_client_requests(const struct channel *channel)
 {
     struct tidings_str key = tidings_strn((const char *)&channel, sizeof(channel));
-    return channel->revision ? map_find(&channel->worker->requests->asking, key) : NULL;
+    return channel->revision ? map_find(&channel->worker->requests->client_requests, key) : NULL;
 }
 
 void channel_declare(struct channel *channel, unsigned can)
 {
-    struct asking *asking = channel_asking(channel);
-    if (asking) {
-        asking->can = can;
+    struct client_requests *client_requests = channel_client_requests(channel);
+    if (client_requests) {
+        client_requests->can = can;
         return;
     }
-    asking = asking_create(can);
-    if (asking) {
-        asking->owner = channel;
-        struct tidings_str key = tidings_strn((const char *)&asking->owner, sizeof(asking->owner));
-        if (map_put(&channel->worker->requests->asking, key, asking, NULL) < 0) {
-            asking_destroy(asking);
+    client_requests = client_requests_create(can);
+    if (client_requests) {
+        client_requests->owner = channel;
+        struct tidings_str key =
+            tidings_strn((const char *)&client_requests->owner, sizeof(client_requests->owner));
+        if (map_put(&channel->worker->requests->client_requests, key, client_requests, NULL) < 0) {
+            client_requests_destroy(client_requests);
         }
     }
 }
 
-static void channel_end_asking(struct channel *channel)
+static void channel_end_client_requests(struct channel *channel)
 {
-    struct asking *asking = channel_asking(channel);
-    if (asking) {
-        map_remove(&channel->worker->requests->asking,
-                   tidings_strn((const char *)&asking->owner, sizeof(asking->owner)));
-        asking_destroy(asking);
+    struct client_requests *client_requests = channel_client_requests(channel);
+    if (client_requests) {
+        map_remove(
+            &channel->worker->requests->client_requests,
+            tidings_strn((const char *)&client_requests->owner, sizeof(client_requests->owner)));
+        client_requests_destroy(client_requests);
     }
 }
 
@@ -307,34 +313,35 @@ const struct client_info *client_info_get(const struct client_infos *all, uint16
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The name of the account of where it comes from. The program itself has one for each way in. */
-static void channel_origin_name(const struct channel *channel, char out[ALLOWANCE_NAME_MAX])
+static void channel_origin_name(const struct channel *channel, char out[CLIENT_ACCOUNT_NAME_MAX])
 {
     char address[PRINCIPAL_MAX] = "";
     snprintf(address, sizeof(address), "%s", channel->ops->name);
     if (channel->ops->address) {
         channel->ops->address(channel, address);
     }
-    snprintf(out, ALLOWANCE_NAME_MAX, "%s %s", channel->principal ? "address" : "machine", address);
+    snprintf(out, CLIENT_ACCOUNT_NAME_MAX, "%s %s", channel->principal ? "address" : "machine",
+             address);
 }
 
-struct allowance *channel_allowance(const struct channel *channel)
+struct client_account *channel_account(const struct channel *channel)
 {
     const struct principal *p = channel->principal;
     if (p && p->kind != PRINCIPAL_ANONYMOUS) {
-        return allowance_ref(p->account);
+        return client_account_ref(p->account);
     }
     if (channel->origin) {
-        return allowance_ref(channel->origin);
+        return client_account_ref(channel->origin);
     }
-    char name[ALLOWANCE_NAME_MAX];
+    char name[CLIENT_ACCOUNT_NAME_MAX];
     channel_origin_name(channel, name);
-    return allowances_find(channel->worker->allowances, tidings_str(name),
-                           loop_now_ms(channel->worker->loop));
+    return client_accounts_find(channel->worker->client_accounts, tidings_str(name),
+                                loop_now_ms(channel->worker->loop));
 }
 
 struct share_taker channel_taker(const struct channel *channel)
 {
-    return (struct share_taker){.account = channel_allowance(channel),
+    return (struct share_taker){.account = channel_account(channel),
                                 .principal = channel->principal,
                                 .is_operator = !channel->principal};
 }
@@ -466,7 +473,7 @@ void channel_deinit(struct channel *channel)
         }
     }
     request_batch_detach(channel);
-    channel_end_asking(channel);
+    channel_end_client_requests(channel);
     if (channel->subscriber) {
         channel->worker->requests->end_subscriber(channel);
     }

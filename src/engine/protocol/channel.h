@@ -23,35 +23,37 @@
  * for each session over HTTP and for each message connection, so that an answer is taken from
  * nobody but whom was asked. Questions are numbered from 1 in each of them.
  *
- * At most ASKING_MAX questions are open at a time. Whoever asks implements struct asked.
+ * At most CLIENT_REQUESTS_MAX questions are open at a time. Whoever asks implements struct
+ * client_request.
  */
 
-#define ASKING_MAX 64u
+#define CLIENT_REQUESTS_MAX 64u
 
-struct asking;
-struct asked;
+struct client_requests;
+struct client_request;
 
-struct asked_ops {
+struct client_request_ops {
     /* It was answered, and is not open any more: `result` (NULL: none), or `error`, an object. */
-    void (*answered)(struct asked *asked, struct json *result, struct json *error);
+    void (*answered)(struct client_request *client_request, struct json *result,
+                     struct json *error);
     /* The client has gone, and with it every question of whoever asked: none of them may be open
      * any more when this returns. */
-    void (*lost)(struct asked *asked);
+    void (*lost)(struct client_request *client_request);
     /* The request as it is sent. */
-    void (*put)(struct asked *asked, struct buf *out);
+    void (*put)(struct client_request *client_request, struct buf *out);
 };
 
 /* An open question. */
-struct asked {
-    struct list link; /* in asking->open */
-    const struct asked_ops *ops;
-    struct asking *asking;
+struct client_request {
+    struct list link; /* in client_requests->open */
+    const struct client_request_ops *ops;
+    struct client_requests *client_requests;
     uint64_t id;
     bool is_on_session; /* on a GET stream of the session, not on its request's own; … */
     uint64_t event;     /* … with this event */
 };
 
-struct asking {
+struct client_requests {
     struct list open; /* oldest first */
     uint64_t next_id;
     unsigned count, can;  /* open; what may be asked: ASK_… of engine/protocol/dialect.h */
@@ -62,13 +64,16 @@ struct asking {
 };
 
 /* NULL: there is nothing it can be asked, or no memory. */
-struct asking *asking_create(unsigned can);
-void asking_destroy(struct asking *asking); /* every question is lost; NULL is fine */
-/* Numbers it. false: too many are open. `asked->ops` is set. */
-bool asking_add(struct asking *asking, struct asked *asked);
-void asking_remove(struct asked *asked);
+struct client_requests *client_requests_create(unsigned can);
+void client_requests_destroy(
+    struct client_requests *client_requests); /* every question is lost; NULL is fine */
+/* Numbers it. false: too many are open. `client_request->ops` is set. */
+bool client_requests_add(struct client_requests *client_requests,
+                         struct client_request *client_request);
+void client_requests_remove(struct client_request *client_request);
 /* A response came. One that answers nothing that is open is passed over. */
-void asking_answer(struct asking *asking, const struct json *id, struct json *message);
+void client_requests_answer(struct client_requests *client_requests, const struct json *id,
+                            struct json *message);
 
 /* -------------------------------------------------------------------------------------------------
  * Where a subscriber writes: one open stream of messages to a client. Implemented by transports (an
@@ -148,7 +153,7 @@ static inline void sink_closed(struct sink *sink)
     }
 }
 
-struct allowance;
+struct client_account;
 struct batch;
 struct request;
 struct worker;
@@ -217,10 +222,11 @@ struct channel {
     const struct channel_ops *ops;
     struct worker *worker;
     const struct principal *principal; /* a reference; NULL: the program itself */
-    struct quota *quota;      /* of where it comes from; the transport holds it; NULL: no limits */
-    struct allowance *origin; /* the account of where it comes from, likewise; NULL: looked up */
-    struct list requests;     /* requests under way */
-    struct batch *batches;    /* arrays of them */
+    struct quota *quota; /* of where it comes from; the transport holds it; NULL: no limits */
+    struct client_account
+        *origin;           /* the account of where it comes from, likewise; NULL: looked up */
+    struct list requests;  /* requests under way */
+    struct batch *batches; /* arrays of them */
     const struct revision *revision; /* message connections: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* message connections: made when first needed */
     bool initialized;                /* message connections: the client said so */
@@ -242,8 +248,8 @@ bool channel_may_go_on(struct channel *channel);
 struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
 void channel_set_principal(struct channel *channel, const struct principal *principal);
-/* A reference to the account of its client (security/cpu_budget.h). NULL: out of memory. */
-struct allowance *channel_allowance(const struct channel *channel);
+/* A reference to the account of its client (security/client_account.h). NULL: out of memory. */
+struct client_account *channel_account(const struct channel *channel);
 /* Who takes shares because of it; the account is a reference, to be released. */
 struct share_taker channel_taker(const struct channel *channel);
 /* All that is known of where it leads. */
@@ -261,7 +267,7 @@ void channel_ending(struct channel *channel, const char *reason, struct channel_
 void channel_ended(struct channel *channel);
 /* Message connections: what the client can be asked, and was; NULL: nothing. In a table of the
  * worker, since most connections have none. */
-struct asking *channel_asking(const struct channel *channel);
+struct client_requests *channel_client_requests(const struct channel *channel);
 /* Its client declared that it can be asked this (ASK_…); without memory it cannot. */
 void channel_declare(struct channel *channel, unsigned can);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message

@@ -9,33 +9,33 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define MARKS 4096u
+#define POSITIONS 4096u
 
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-uint32_t cursor_order(struct tidings_str spelled)
+uint32_t cursor_order(struct tidings_str as_requested)
 {
-    return 1 + (uint32_t)((str_hash(spelled, 0) >> 32) % (CURSOR_ALL_TOLD - 1));
+    return 1 + (uint32_t)((str_hash(as_requested, 0) >> 32) % (CURSOR_ALL_NOTIFIED - 1));
 }
 
-bool cursor_has_lost(const struct log_cursor *c, uint32_t order)
+bool cursor_has_gap(const struct log_cursor *c, uint32_t order)
 {
-    return c->lost > 0 && order >= c->lost && (c->lost_to == 0 || order <= c->lost_to);
+    return c->gap > 0 && order >= c->gap && (c->gap_to == 0 || order <= c->gap_to);
 }
 
-void cursor_join_lost(struct log_cursor *into, const struct log_cursor *from)
+void cursor_join_gap(struct log_cursor *into, const struct log_cursor *from)
 {
-    bool has_both = into->lost > 0 && from->lost > 0 && from->lost != CURSOR_ALL_TOLD;
-    if (into->lost == 0 || into->lost == CURSOR_ALL_TOLD) {
-        into->lost = from->lost > 0 ? from->lost : into->lost;
-        into->lost_to = from->lost > 0 ? from->lost_to : into->lost_to;
+    bool has_both = into->gap > 0 && from->gap > 0 && from->gap != CURSOR_ALL_NOTIFIED;
+    if (into->gap == 0 || into->gap == CURSOR_ALL_NOTIFIED) {
+        into->gap = from->gap > 0 ? from->gap : into->gap;
+        into->gap_to = from->gap > 0 ? from->gap_to : into->gap_to;
     } else if (has_both) {
-        bool is_open = into->lost_to == 0 || from->lost_to == 0;
-        into->lost = from->lost < into->lost ? from->lost : into->lost;
-        into->lost_to = is_open ? 0 : from->lost_to > into->lost_to ? from->lost_to : into->lost_to;
+        bool is_open = into->gap_to == 0 || from->gap_to == 0;
+        into->gap = from->gap < into->gap ? from->gap : into->gap;
+        into->gap_to = is_open ? 0 : from->gap_to > into->gap_to ? from->gap_to : into->gap_to;
     }
 }
 
@@ -54,23 +54,23 @@ static bool parse_order(struct tidings_str text, size_t max, uint32_t *ret)
 }
 
 /* Of the last one only the upper half is written: that is as many bytes as a seal has room for. */
-bool cursor_parse_lost(struct tidings_str text, struct log_cursor *ret)
+bool cursor_parse_gap(struct tidings_str text, struct log_cursor *ret)
 {
     struct tidings_str to;
     bool has_to = false;
     uint32_t high = 0;
     struct tidings_str from = str_cut(text, '-', &to, &has_to);
-    if (!parse_order(from, 8, &ret->lost) || (has_to && !parse_order(to, 4, &high))) {
+    if (!parse_order(from, 8, &ret->gap) || (has_to && !parse_order(to, 4, &high))) {
         return false;
     }
-    ret->lost_to = has_to ? high << 16 | 0xffffu : 0;
-    return ret->lost > 0 && (!has_to || ret->lost_to >= ret->lost);
+    ret->gap_to = has_to ? high << 16 | 0xffffu : 0;
+    return ret->gap > 0 && (!has_to || ret->gap_to >= ret->gap);
 }
 
-struct tidings_str cursor_print_lost(const struct log_cursor *c, char out[CURSOR_LOST_TEXT])
+struct tidings_str cursor_print_gap(const struct log_cursor *c, char out[CURSOR_GAP_TEXT])
 {
-    int n = snprintf(out, CURSOR_LOST_TEXT, c->lost_to > 0 ? "~%x-%x" : "~%x", c->lost,
-                     c->lost_to >> 16);
+    int n =
+        snprintf(out, CURSOR_GAP_TEXT, c->gap_to > 0 ? "~%x-%x" : "~%x", c->gap, c->gap_to >> 16);
     return tidings_strn(out, n > 0 ? (size_t)n : 0);
 }
 
@@ -90,10 +90,10 @@ bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
         }
         c.epoch = c.epoch * 16 + (uint64_t)digit;
     }
-    struct tidings_str lost;
-    bool has_lost = false;
-    rest = str_cut(rest, '~', &lost, &has_lost);
-    if (has_lost && !cursor_parse_lost(lost, &c)) {
+    struct tidings_str gap;
+    bool has_gap = false;
+    rest = str_cut(rest, '~', &gap, &has_gap);
+    if (has_gap && !cursor_parse_gap(gap, &c)) {
         return false;
     }
     struct tidings_str seq = str_cut(rest, '.', &position, &c.has_position);
@@ -115,56 +115,56 @@ struct tidings_str cursor_print(const struct log_cursor *c, char out[CURSOR_TEXT
                      (unsigned long long)c->epoch, (unsigned long long)c->seq,
                      (unsigned long long)c->position);
     size_t len = n > 0 ? (size_t)n : 0;
-    if (len > 0 && c->lost > 0) {
-        len += cursor_print_lost(c, out + len).len;
+    if (len > 0 && c->gap > 0) {
+        len += cursor_print_gap(c, out + len).len;
     }
     return tidings_strn(out, len);
 }
 
 /* ---- numbers and positions ------------------------------------------------------------------- */
 
-bool cursor_marks_init(struct cursor_marks *m, uint64_t first)
+bool position_map_init(struct position_map *m, uint64_t first)
 {
-    *m = (struct cursor_marks){.first = first};
-    m->ring = mem_zalloc(MARKS * sizeof(*m->ring));
+    *m = (struct position_map){.first = first};
+    m->ring = mem_zalloc(POSITIONS * sizeof(*m->ring));
     return m->ring != NULL;
 }
 
-void cursor_marks_deinit(struct cursor_marks *m)
+void position_map_deinit(struct position_map *m)
 {
     mem_free(m->ring);
-    *m = (struct cursor_marks){0};
+    *m = (struct position_map){0};
 }
 
-void cursor_marks_add(struct cursor_marks *m, uint64_t seq, uint64_t position)
+void position_map_add(struct position_map *m, uint64_t seq, uint64_t position)
 {
     if (!m->ring) {
         return;
     }
-    m->ring[(m->at + m->count) % MARKS] = (struct cursor_mark){seq, position};
-    if (m->count < MARKS) {
+    m->ring[(m->at + m->count) % POSITIONS] = (struct position_map_entry){seq, position};
+    if (m->count < POSITIONS) {
         m->count++;
     } else {
-        m->at = (m->at + 1) % MARKS;
+        m->at = (m->at + 1) % POSITIONS;
     }
 }
 
-uint64_t cursor_marks_find(const struct cursor_marks *m, uint64_t seq)
+uint64_t position_map_find(const struct position_map *m, uint64_t seq)
 {
     if (seq <= m->first) {
         return seq;
     }
     size_t low = 0, high = m->count; /* the first mark with a higher number is in [low, high] */
-    if (m->count > 0 && m->ring[(m->at + m->count - 1) % MARKS].seq <= seq) {
+    if (m->count > 0 && m->ring[(m->at + m->count - 1) % POSITIONS].seq <= seq) {
         low = high; /* nearly always */
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (m->ring[(m->at + middle) % MARKS].seq <= seq) {
+        if (m->ring[(m->at + middle) % POSITIONS].seq <= seq) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low > 0 ? m->ring[(m->at + low - 1) % MARKS].position : m->first;
+    return low > 0 ? m->ring[(m->at + low - 1) % POSITIONS].position : m->first;
 }

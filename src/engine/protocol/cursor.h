@@ -24,49 +24,49 @@ struct log_cursor {
     uint64_t epoch, seq;
     uint64_t position; /* everything durable up to here is told */
     bool has_position;
-    uint32_t lost;    /* 0: there is nothing to say of that */
-    uint32_t lost_to; /* 0: whatever is not below `lost` */
+    uint32_t gap;    /* 0: there is nothing to say of that */
+    uint32_t gap_to; /* 0: whatever is not below `gap` */
 };
-#define CURSOR_ALL_TOLD UINT32_MAX /* as `lost`: everybody has been told to look again */
+#define CURSOR_ALL_NOTIFIED UINT32_MAX /* as `gap`: everybody has been told to look again */
 
 /* In which order subscriptions are told to look again, by what the client calls them: above 0 and
- * below CURSOR_ALL_TOLD. */
-uint32_t cursor_order(struct tidings_str spelled);
+ * below CURSOR_ALL_NOTIFIED. */
+uint32_t cursor_order(struct tidings_str as_requested);
 
 /* Has a subscription of that order yet to be told to look again? */
-bool cursor_has_lost(const struct log_cursor *cursor, uint32_t order);
+bool cursor_has_gap(const struct log_cursor *cursor, uint32_t order);
 /* What either of them says. */
-void cursor_join_lost(struct log_cursor *into, const struct log_cursor *from);
+void cursor_join_gap(struct log_cursor *into, const struct log_cursor *from);
 
 /* Does it look like a seal? */
 bool cursor_is_sealed(struct tidings_str text);
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
 /* What is behind `~`. */
-bool cursor_parse_lost(struct tidings_str text, struct log_cursor *ret);
+bool cursor_parse_gap(struct tidings_str text, struct log_cursor *ret);
 /* The same with the `~`, of one that has something to say of that. */
-#define CURSOR_LOST_TEXT 16u
-struct tidings_str cursor_print_lost(const struct log_cursor *cursor, char out[CURSOR_LOST_TEXT]);
+#define CURSOR_GAP_TEXT 16u
+struct tidings_str cursor_print_gap(const struct log_cursor *cursor, char out[CURSOR_GAP_TEXT]);
 struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 
 /* ---- numbers and positions ------------------------------------------------------------------- */
 
-struct cursor_mark {
+struct position_map_entry {
     uint64_t seq, position;
 };
 
 /* All zero: no store. */
-struct cursor_marks {
-    struct cursor_mark *ring; /* by number, ascending from `at` */
+struct position_map {
+    struct position_map_entry *ring; /* by number, ascending from `at` */
     size_t count, at;
     uint64_t first; /* up to here numbers are positions */
 };
 
 /* With a store; false: out of memory. */
-bool cursor_marks_init(struct cursor_marks *marks, uint64_t first);
-void cursor_marks_deinit(struct cursor_marks *marks);
+bool position_map_init(struct position_map *positions, uint64_t first);
+void position_map_deinit(struct position_map *positions);
 /* A durable change has that number. Both rise. */
-void cursor_marks_add(struct cursor_marks *marks, uint64_t seq, uint64_t position);
+void position_map_add(struct position_map *positions, uint64_t seq, uint64_t position);
 /* The highest position, as far as known, of the changes up to that number. */
-uint64_t cursor_marks_find(const struct cursor_marks *marks, uint64_t seq);
+uint64_t position_map_find(const struct position_map *positions, uint64_t seq);
 
 #endif

@@ -378,7 +378,7 @@ void dialect_put_withdrawal(struct buf *out, uint64_t id, struct tidings_str rea
 
 /* ---- their answers --------------------------------------------------------------------------- */
 
-static const char *judge_roots(const struct json *result)
+static const char *check_roots(const struct json *result)
 {
     struct json *roots = jv_get(result, "roots");
     bool are_good = jv_is(roots, JV_ARRAY);
@@ -388,7 +388,7 @@ static const char *judge_roots(const struct json *result)
     return are_good ? NULL : "'roots' must be an array of objects with a 'uri'";
 }
 
-static const char *judge_elicitation(const struct json *result)
+static const char *check_elicitation(const struct json *result)
 {
     struct json *content = jv_get(result, "content");
     struct tidings_str action = jv_str(jv_get(result, "action"));
@@ -399,7 +399,7 @@ static const char *judge_elicitation(const struct json *result)
                                                    : NULL;
 }
 
-static const char *judge_sample(const struct json *result)
+static const char *check_sample(const struct json *result)
 {
     struct json *content = jv_get(result, "content");
     return !jv_is(jv_get(result, "role"), JV_STRING)    ? "'role' must be a string"
@@ -409,13 +409,13 @@ static const char *judge_sample(const struct json *result)
                : NULL;
 }
 
-const char *dialect_judge_answer(struct tidings_str method, const struct json *result)
+const char *dialect_check_answer(struct tidings_str method, const struct json *result)
 {
     unsigned asks = dialect_method_asks(method);
     return !jv_is(result, JV_OBJECT) ? "the result must be an object"
-           : asks & ASK_ROOTS        ? judge_roots(result)
-           : asks & ASK_SAMPLING     ? judge_sample(result)
-                                     : judge_elicitation(result);
+           : asks & ASK_ROOTS        ? check_roots(result)
+           : asks & ASK_SAMPLING     ? check_sample(result)
+                                     : check_elicitation(result);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -638,7 +638,7 @@ bool dialect_is_modern_version(struct tidings_str protocol_version)
     return rev && rev->era == ERA_MODERN;
 }
 
-int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
+int dialect_check_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
                          const struct profile *profile)
 {
     if (!protocol_version.ptr) {
@@ -799,7 +799,7 @@ struct json *dialect_client_info(const struct json *meta)
     return jv_get(meta, META_CLIENT_INFO);
 }
 
-static void judge_modern(const struct dialect_context *ctx, const struct rpc_message *msg,
+static void check_modern(const struct dialect_context *ctx, const struct rpc_message *msg,
                          struct json *meta, struct dialect_verdict *v)
 {
     v->era = ERA_MODERN;
@@ -839,7 +839,7 @@ static bool is_modern_method(struct tidings_str method)
     return str_eq(method, STR("server/discover")) || str_eq(method, STR("subscriptions/listen"));
 }
 
-static void judge_http_legacy(const struct dialect_context *ctx, const struct rpc_message *msg,
+static void check_http_legacy(const struct dialect_context *ctx, const struct rpc_message *msg,
                               struct dialect_verdict *v)
 {
     const struct dialect_headers *h = ctx->headers;
@@ -880,7 +880,7 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
     }
 }
 
-static void judge_message_conn_legacy(const struct dialect_context *ctx,
+static void check_message_conn_legacy(const struct dialect_context *ctx,
                                       const struct rpc_message *msg, struct dialect_verdict *v)
 {
     if (msg->kind != RPC_REQUEST || ctx->handshaken) {
@@ -904,7 +904,7 @@ static void judge_message_conn_legacy(const struct dialect_context *ctx,
     }
 }
 
-void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *msg,
+void dialect_check(const struct dialect_context *ctx, const struct rpc_message *msg,
                    struct dialect_verdict *ret)
 {
     memset(ret, 0, sizeof(*ret));
@@ -916,13 +916,13 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
         claims = jv_is(claim, JV_STRING) && dialect_is_modern_version(jv_str(claim));
     }
     if (claims && msg->kind == RPC_REQUEST) {
-        judge_modern(ctx, msg, meta, ret);
+        check_modern(ctx, msg, meta, ret);
     } else if (claims && msg->kind == RPC_NOTIFICATION) {
         ret->era = ERA_MODERN;
     } else if (ctx->headers) {
-        judge_http_legacy(ctx, msg, ret);
+        check_http_legacy(ctx, msg, ret);
     } else {
-        judge_message_conn_legacy(ctx, msg, ret);
+        check_message_conn_legacy(ctx, msg, ret);
     }
     bool is_modern = ret->era == ERA_MODERN;
     ret->meta = is_modern ? meta : NULL;

@@ -96,11 +96,11 @@ struct dialect_verdict {
 
 /* The era and the checks of protocol order up to and including the version. Does not look at
  * sessions or methods. */
-void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *msg,
+void dialect_check(const struct dialect_context *ctx, const struct rpc_message *msg,
                    struct dialect_verdict *ret);
 
 /* May this GET or DELETE proceed (legacy)? 0, or the HTTP status to refuse with. */
-int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
+int dialect_check_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
                          const struct profile *profile);
 /* One of the eight syslog words: 0 (debug) … 7 (emergency); -1: not one. */
 int dialect_log_level(struct tidings_str level);
@@ -146,7 +146,7 @@ void dialect_put_question(struct buf *out, uint64_t id, struct tidings_str metho
                           const struct json *params);
 void dialect_put_withdrawal(struct buf *out, uint64_t id, struct tidings_str reason);
 /* Is this result what the method gives? NULL, or what is wrong. */
-const char *dialect_judge_answer(struct tidings_str method, const struct json *result);
+const char *dialect_check_answer(struct tidings_str method, const struct json *result);
 
 /* ---- writing answers ------------------------------------------------------------------------- */
 

@@ -408,9 +408,9 @@ static void dialect_write_put_cursor(struct pieces *p, const struct dialect_upda
         PUT_LITERAL(p, ".");
         put_digits(p, u->cursor.position, 10);
     }
-    if (u->cursor.lost > 0) {
-        char lost[CURSOR_LOST_TEXT];
-        struct tidings_str text = cursor_print_lost(&u->cursor, lost);
+    if (u->cursor.gap > 0) {
+        char gap[CURSOR_GAP_TEXT];
+        struct tidings_str text = cursor_print_gap(&u->cursor, gap);
         put_small(p, text.ptr, text.len);
     }
 }
@@ -473,7 +473,7 @@ static void put_plain_metadata(struct pieces *p, const struct dialect_updated *u
 {
     enum tidings_change_kind kind = u->hides_from ? u->kind : change_kind_of(u->change, u->kind);
     bool is_hidden = u->hides_from && u->change->to.len > 0;
-    struct tidings_str given = is_hidden ? STR_EMPTY : u->change->given_type_json;
+    struct tidings_str given = is_hidden ? STR_EMPTY : u->change->own_type_json;
     struct tidings_str plain = is_hidden ? STR_EMPTY : change_metadata_plain(u->change);
     dialect_put_piece(p, STR(",\"metadata\":{"));
     if (given.len > 0) {

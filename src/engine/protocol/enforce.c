@@ -28,7 +28,7 @@ static void release_held(struct worker *worker)
     struct window *window;
     uint32_t due = lag_due_now();
     while ((window = windows_due(&worker->delivery->windows, UINT64_MAX)) != NULL) {
-        subscriber_release_held(list_entry(window, struct subscription, window), due);
+        subscriber_release_deferred(list_entry(window, struct subscription, window), due);
     }
 }
 
@@ -136,7 +136,7 @@ static void access_enforce_end_streams(struct subscriber *subscriber)
 
 /* ---- narrowing ------------------------------------------------------------------------------- */
 
-static bool may_hear(void *principal, const struct outbox_item *item)
+static bool may_notify(void *principal, const struct outbox_item *item)
 {
     return filters_allow(principal, item->change);
 }
@@ -153,20 +153,20 @@ static bool access_enforce_is_over(const struct subscription *sub,
 static void access_enforce_narrow(struct subscriber *subscriber)
 {
     struct principal *principal = (struct principal *)(uintptr_t)subscriber->principal;
-    outbox_filter(&subscriber->outbox, may_hear, principal);
-    list_each (lit, lnext, &subscriber->listens) {
-        list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
+    outbox_filter(&subscriber->outbox, may_notify, principal);
+    list_each (lit, lnext, &subscriber->groups) {
+        list_each (it, next, &list_entry(lit, struct subscription_group, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (access_enforce_is_over(sub, principal)) {
                 subscription_withdraw(sub);
                 continue;
             }
-            if (sub->window.held) {
-                outbox_filter(sub->window.held, may_hear, principal);
+            if (sub->window.deferred) {
+                outbox_filter(sub->window.deferred, may_notify, principal);
             }
-            if (sub->window.held && sub->window.held->count == 0) {
+            if (sub->window.deferred && sub->window.deferred->count == 0) {
                 window_clear(&subscriber->worker->delivery->windows, &sub->window);
-                subscriber->held_count--;
+                subscriber->deferred_count--;
             }
         }
     }
@@ -234,50 +234,50 @@ void access_enforce_revocation(struct worker *worker, principal_test_fn is_gone,
 
 /* ---- from the hub ---------------------------------------------------------------------------- */
 
-struct access_letter {
-    struct letter letter;
+struct access_message {
+    struct thread_message message;
     struct access_rules *rules;
 };
 
-static void access_drop(struct letter *letter)
+static void access_drop(struct thread_message *message)
 {
-    struct access_letter *l = list_entry(letter, struct access_letter, letter);
+    struct access_message *l = list_entry(message, struct access_message, message);
     access_rules_unref(l->rules);
     mem_free(l);
 }
 
-static void access_deliver(struct letter *letter, void *owner)
+static void access_deliver(struct thread_message *message, void *owner)
 {
-    struct access_letter *l = list_entry(letter, struct access_letter, letter);
+    struct access_message *l = list_entry(message, struct access_message, message);
     access_enforce_rules(owner, access_rules_ref(l->rules));
-    access_drop(letter);
+    access_drop(message);
 }
 
 int access_enforce_everywhere(struct hub *hub, struct access_rules *rules,
                               struct tidings_error *err)
 {
-    struct list letters;
-    list_init(&letters);
+    struct list messages;
+    list_init(&messages);
     size_t made = 0;
     for (; made < hub_worker_count(hub); made++) {
-        struct access_letter *l = mem_zalloc(sizeof(*l));
+        struct access_message *l = mem_zalloc(sizeof(*l));
         if (!l) {
             break;
         }
-        l->letter.deliver = access_deliver;
-        l->letter.drop = access_drop;
+        l->message.deliver = access_deliver;
+        l->message.drop = access_drop;
         l->rules = access_rules_ref(rules);
-        list_append(&letters, &l->letter.link);
+        list_append(&messages, &l->message.link);
     }
     bool good = made == hub_worker_count(hub);
     size_t i = 0;
-    list_each (it, next, &letters) {
-        struct letter *letter = list_entry(it, struct letter, link);
+    list_each (it, next, &messages) {
+        struct thread_message *message = list_entry(it, struct thread_message, link);
         list_remove(it);
         if (good) {
-            mailbox_send(hub_worker(hub, i++)->mailbox, letter);
+            mailbox_send(hub_worker(hub, i++)->mailbox, message);
         } else {
-            access_drop(letter);
+            access_drop(message);
         }
     }
     return good ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

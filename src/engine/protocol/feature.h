@@ -94,8 +94,8 @@ struct feature *feature_find(const struct feature_list *list, struct tidings_str
  * calls of their handlers that are under way.
  */
 
-struct asked;
-struct asking;
+struct client_request;
+struct client_requests;
 struct buf;
 struct pool;
 struct request;
@@ -115,11 +115,11 @@ struct handlers {
     /* The level below which the client of a legacy request wants no log messages. */
     int (*log_level)(const struct request *request);
     /* What the client of a legacy request can be asked, and was; NULL: nothing. */
-    struct asking *(*asking)(const struct request *request);
-    /* Send on a stream of its session, since that of the request will not do; `asked` NULL: it is
-     * no question. false: there is none. */
+    struct client_requests *(*client_requests)(const struct request *request);
+    /* Send on a stream of its session, since that of the request will not do; `client_request`
+     * NULL: it is no question. false: there is none. */
     bool (*send_on_session)(const struct request *request, const struct buf *message,
-                            struct asked *asked);
+                            struct client_request *client_request);
 };
 
 /* From now on these are all features of that kind. Takes the reference. */

@@ -18,7 +18,7 @@
 #include "engine/protocol/method.h"
 #include "engine/protocol/request.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "formats/http.h"
 #include "formats/http_fields.h"
 #include "security/limits.h"
@@ -136,7 +136,7 @@ static struct session *inbound_need_session(struct channel *channel,
 static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
 {
     const struct server_identity *self = channel->worker->self;
-    int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
+    int status = dialect_check_stream(h->protocol_version, self->ceiling, self->profile);
     if (status == 405) {
         static const struct response_headers post_only = {.allow = {"POST", 4}};
         struct buf text;
@@ -267,10 +267,10 @@ static void inbound_cancel(struct channel *channel, struct session *session,
     if (request && !str_eq(request->msg.method, STR("initialize"))) {
         request_cancel(request);
     } else if (!request && !session && channel->subscriber && !channel->ops->is_http) {
-        struct listen *listen = listen_find(channel->subscriber, id_json);
-        if (listen && listen->id_len > 0) {
+        struct subscription_group *group = subscription_group_find(channel->subscriber, id_json);
+        if (group && group->id_len > 0) {
             channel->worker->ending = "cancelled by the client";
-            listen_destroy(listen);
+            subscription_group_destroy(group);
             channel->worker->ending = NULL;
         }
     }
@@ -282,7 +282,7 @@ static void inbound_ready(struct channel *channel, struct session *session, stru
     if (session) {
         session->initialized = true;
         session_changed(session, NULL);
-        list_changed_watch(session->listen);
+        list_changed_watch(session->group);
         if (request) {
             request_accept(request);
         }
@@ -293,14 +293,15 @@ static void inbound_ready(struct channel *channel, struct session *session, stru
     }
     channel->initialized = true;
     struct subscriber *subscriber = subscriber_of_channel(channel);
-    struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
-    if (subscriber && !listen) {
-        listen = listen_create(subscriber, STR_EMPTY);
+    struct subscription_group *group =
+        subscriber ? subscription_group_find(subscriber, STR_EMPTY) : NULL;
+    if (subscriber && !group) {
+        group = subscription_group_create(subscriber, STR_EMPTY);
     }
-    if (listen) {
-        listen->is_open = true;
-        list_changed_want(listen, channel->promised);
-        list_changed_watch(listen);
+    if (group) {
+        group->is_open = true;
+        list_changed_want(group, channel->promised);
+        list_changed_watch(group);
     }
 }
 
@@ -331,7 +332,7 @@ static void inbound_greet(struct request *request)
 {
     struct channel *channel = request->channel;
     bool is_new = !channel->subscriber;
-    struct subscriber *subscriber = subscriber_greet(channel);
+    struct subscriber *subscriber = subscriber_register(channel);
     if (subscriber && request->meta && (is_new || subscriber->client == 0)) {
         subscriber->is_modern = true;
         subscriber_set_client(subscriber, dialect_client_info(request->meta));
@@ -512,7 +513,7 @@ static void inbound_one(struct arrival *a, struct json *root)
         .handshaken = channel->revision != NULL,
     };
     struct dialect_verdict v;
-    dialect_judge(&ctx, &msg, &v);
+    dialect_check(&ctx, &msg, &v);
     if (a->batch && (!v.may_be_batched || v.code)) {
         if (msg.kind == RPC_REQUEST) {
             refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST,
@@ -554,7 +555,8 @@ static void inbound_one(struct arrival *a, struct json *root)
     if (msg.kind == RPC_NOTIFICATION) {
         inbound_notification(channel, session, &msg);
     } else {
-        asking_answer(session ? session->asking : channel_asking(channel), msg.id, root);
+        client_requests_answer(
+            session ? session->client_requests : channel_client_requests(channel), msg.id, root);
     }
     if (!a->batch) {
         channel->ops->accepted(channel);

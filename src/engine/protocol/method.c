@@ -16,9 +16,9 @@
 #include "engine/protocol/method_listen.h"
 #include "engine/protocol/request.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "engine/protocol/tasks.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/failures.h"
 #include "security/limits.h"
 #include "store/change.h"
@@ -411,7 +411,7 @@ static void block_border(struct tidings_call *h)
 static int check_structured(struct tidings_call *h, struct tidings_error *err)
 {
     const struct json_schema *schema = h->feature->output;
-    if (!schema || h->is_error || h->is_judged) {
+    if (!schema || h->is_error || h->is_checked) {
         return 0;
     }
     if (h->structured.len == 0) {
@@ -423,8 +423,8 @@ static int check_structured(struct tidings_call *h, struct tidings_error *err)
     struct schema_error e;
     uint64_t most = schema_max_steps(schema), steps = most;
     int rc = jv_parse(buf_str(&h->structured), JSON_MAX_DEPTH, &value, err);
-    bool is_valid = rc == 0 && schema_judge_within(schema, value, &e, &steps) == SCHEMA_VALID;
-    allowance_pay(h->allowance, most - steps, clock_monotonic_ms());
+    bool is_valid = rc == 0 && schema_check_within(schema, value, &e, &steps) == SCHEMA_VALID;
+    client_account_pay(h->account, most - steps, clock_monotonic_ms());
     if (rc == 0 && !is_valid) {
         rc = tidings_fail(err, TIDINGS_E_INTERNAL,
                           "the tool '%.*s' gave structured content its schema forbids: %s: %s",
@@ -601,7 +601,7 @@ static void method_initialize(struct request *request)
             return;
         }
         subscriber_set_client(session->subscriber, jv_get(request->msg.params, "clientInfo"));
-        list_changed_want(session->listen, promised);
+        list_changed_want(session->group, promised);
         session_declare(session, can);
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
@@ -642,20 +642,21 @@ static void method_ping(struct request *request)
 }
 
 /* The group of everything this client subscribed to in the legacy way. */
-static struct listen *legacy_listen(struct request *request)
+static struct subscription_group *legacy_group(struct request *request)
 {
     if (request->channel->ops->is_http) {
-        return request->session->listen;
+        return request->session->group;
     }
     struct subscriber *subscriber = subscriber_of_channel(request->channel);
-    struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
-    if (subscriber && !listen) {
-        listen = listen_create(subscriber, STR_EMPTY);
-        if (listen) {
-            listen->is_open = true;
+    struct subscription_group *group =
+        subscriber ? subscription_group_find(subscriber, STR_EMPTY) : NULL;
+    if (subscriber && !group) {
+        group = subscription_group_create(subscriber, STR_EMPTY);
+        if (group) {
+            group->is_open = true;
         }
     }
-    return listen;
+    return group;
 }
 
 static void method_set_level(struct request *request)
@@ -667,9 +668,9 @@ static void method_set_level(struct request *request)
                      "alert, emergency");
         return;
     }
-    struct listen *listen = legacy_listen(request);
-    if (listen) {
-        listen->subscriber->log_level = (int8_t)level;
+    struct subscription_group *group = legacy_group(request);
+    if (group) {
+        group->subscriber->log_level = (int8_t)level;
         session_changed(request->session, request);
     }
     request_empty(request);
@@ -683,7 +684,8 @@ void method_confirm(struct request *request, bool subscribed, struct tidings_str
 }
 
 static void run_with_uri(struct request *request,
-                         void (*run)(struct request *, struct listen *, struct tidings_str))
+                         void (*run)(struct request *, struct subscription_group *,
+                                     struct tidings_str))
 {
     struct json *uri = jv_get(request->msg.params, "uri");
     if (!jv_is(uri, JV_STRING)) {
@@ -694,12 +696,12 @@ static void run_with_uri(struct request *request,
         request_fail_with(request, &dialect_session_required);
         return;
     }
-    struct listen *listen = legacy_listen(request);
-    if (!listen) {
+    struct subscription_group *group = legacy_group(request);
+    if (!group) {
         request_fail(request, TIDINGS_E_NOMEM, jv_str(uri), "out of memory");
         return;
     }
-    run(request, listen, jv_str(uri));
+    run(request, group, jv_str(uri));
 }
 
 static void method_subscribe(struct request *request)

@@ -9,7 +9,7 @@
 
 #include "engine/protocol/request.h"
 
-struct listen;
+struct subscription_group;
 
 /* Answers the request, now or later. Unknown methods are answered too. */
 void method_run(struct request *request);
@@ -30,12 +30,12 @@ void method_skills_get(struct request *request);
 /* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
 void method_listen(struct request *request);
 /* resources/subscribe: answers the request with {} or an error. */
-void method_subscribe_one(struct request *request, struct listen *listen,
-                          struct tidings_str spelled);
+void method_subscribe_one(struct request *request, struct subscription_group *group,
+                          struct tidings_str as_requested);
 /* resources/unsubscribe: succeeds whether or not there was one, unless the profile says otherwise.
  */
-void method_unsubscribe_one(struct request *request, struct listen *listen,
-                            struct tidings_str spelled);
+void method_unsubscribe_one(struct request *request, struct subscription_group *group,
+                            struct tidings_str as_requested);
 /* Has its client subscribed to too much lately? Then the request was answered. */
 bool method_subscribes_too_often(struct request *request);
 

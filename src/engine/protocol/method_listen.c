@@ -23,10 +23,10 @@
 #include "engine/protocol/method.h"
 #include "engine/protocol/request.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "formats/uri.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/failures.h"
 #include "security/limits.h"
 #include "security/principal.h"
@@ -52,25 +52,25 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
 {
     struct subscribe_item *w = &s->items[0];
     struct request *request = s->user;
-    struct listen *listen = s->pending.listen;
-    if (!listen) {
-        request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
+    struct subscription_group *group = s->pending.group;
+    if (!group) {
+        request_fail(request, TIDINGS_E_CLOSED, w->as_requested, "the session ended meanwhile");
     } else if (w->refused) {
         bool is_invalid = w->stat.base.err.code == TIDINGS_E_INVALID && !w->stat.base.details;
-        request_fail_job(request, &w->stat.base, w->spelled,
+        request_fail_job(request, &w->stat.base, w->as_requested,
                          is_invalid ? STR("invalid") : STR_EMPTY);
     } else if (dialect_rules(request->worker->self)->is_literal) {
-        delivery_log_begun(listen);
-        session_subscribed(request->session, request, w->spelled);
-        method_confirm(request, true, w->spelled);
+        delivery_log_begun(group);
+        session_subscribed(request->session, request, w->as_requested);
+        method_confirm(request, true, w->as_requested);
     } else {
-        delivery_log_begun(listen);
-        session_subscribed(request->session, request, w->spelled);
-        const struct principal *principal = listen->subscriber->principal;
+        delivery_log_begun(group);
+        session_subscribed(request->session, request, w->as_requested);
+        const struct principal *principal = group->subscriber->principal;
         char text[CURSOR_TEXT];
         request_begin(request);
         dialect_put_subscribed(&request->w, cursor_seal_put(s->worker, principal, at, text),
-                               w->spelled, w->warning);
+                               w->as_requested, w->warning);
         request_end(request, CACHE_NONE);
     }
 }
@@ -80,8 +80,8 @@ static void method_subscribe_on_dropped(struct subscribe_batch *s)
     request_drop(s->user);
 }
 
-void method_subscribe_one(struct request *request, struct listen *listen,
-                          struct tidings_str spelled)
+void method_subscribe_one(struct request *request, struct subscription_group *group,
+                          struct tidings_str as_requested)
 {
     struct json *given = options_find(request->msg.params);
     struct options options;
@@ -92,21 +92,21 @@ void method_subscribe_one(struct request *request, struct listen *listen,
         request_fail_err(request, &err, STR_EMPTY);
         return;
     }
-    const struct subscription *old = listen_find_sub(listen, spelled);
+    const struct subscription *old = subscription_group_find_sub(group, as_requested);
     if (old && !given && !options.given && !old->needs_baseline) {
-        method_confirm(request, true, spelled);
+        method_confirm(request, true, as_requested);
         return;
     }
-    if (spelled.len > URI_MAX) {
+    if (as_requested.len > URI_MAX) {
         limit_hit(request->worker->limit_counters, LIMIT_URI);
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
                      "params.uri may be at most %u bytes long", URI_MAX);
         return;
     }
-    struct subscribe_batch *s = subscribe_batch_create(listen, 1);
-    struct tidings_str copy = s ? arena_dup(&s->arena, spelled) : STR_EMPTY;
+    struct subscribe_batch *s = subscribe_batch_create(group, 1);
+    struct tidings_str copy = s ? arena_dup(&s->arena, as_requested) : STR_EMPTY;
     if (!s || !copy.ptr || !subscribe_batch_set_channel(s, request->channel)) {
-        request_fail(request, TIDINGS_E_NOMEM, spelled, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, as_requested, "out of memory");
         if (s) {
             subscribe_batch_free(s);
         }
@@ -116,36 +116,37 @@ void method_subscribe_one(struct request *request, struct listen *listen,
     s->done = answer_subscribed;
     s->dropped = method_subscribe_on_dropped;
     s->user = request;
-    s->items[0].spelled = copy;
+    s->items[0].as_requested = copy;
     s->items[0].options = options;
     subscribe_batch_resolve(s);
 }
 
-/* Does `spelled` mean the URI or pattern `uri`, which is canonical? */
-static bool is_spelling_of(const struct catalog *c, struct tidings_str spelled,
+/* Does `as_requested` mean the URI or pattern `uri`, which is canonical? */
+static bool is_spelling_of(const struct catalog *c, struct tidings_str as_requested,
                            struct tidings_str uri)
 {
     struct buf text;
     buf_init(&text, URI_MAX * 3);
-    bool is = catalog_canonical(c, spelled, true, &text, NULL) == 0 && str_eq(buf_str(&text), uri);
+    bool is =
+        catalog_canonical(c, as_requested, true, &text, NULL) == 0 && str_eq(buf_str(&text), uri);
     buf_deinit(&text);
     return is;
 }
 
 /* The subscription to the same that was made with another spelling; NULL: none. */
 static struct subscription *find_other_spelling(const struct request *request,
-                                                const struct listen *listen,
-                                                struct tidings_str spelled)
+                                                const struct subscription_group *group,
+                                                struct tidings_str as_requested)
 {
     const struct catalog *catalog = request->worker->catalog;
     struct subscription *found = NULL;
     struct buf uri;
     buf_init(&uri, URI_MAX * 3);
-    bool is_uri = catalog_canonical(catalog, spelled, true, &uri, NULL) == 0;
-    list_each (it, next, &listen->subs) {
+    bool is_uri = catalog_canonical(catalog, as_requested, true, &uri, NULL) == 0;
+    list_each (it, next, &group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (is_uri && !found && str_starts(buf_str(&uri), subscription_uri(sub)) &&
-            is_spelling_of(catalog, subscription_spelled(sub), buf_str(&uri))) {
+            is_spelling_of(catalog, subscription_as_requested(sub), buf_str(&uri))) {
             found = sub;
         }
     }
@@ -153,29 +154,30 @@ static struct subscription *find_other_spelling(const struct request *request,
     return found;
 }
 
-void method_unsubscribe_one(struct request *request, struct listen *listen,
-                            struct tidings_str spelled)
+void method_unsubscribe_one(struct request *request, struct subscription_group *group,
+                            struct tidings_str as_requested)
 {
-    struct subscription *sub = listen_find_sub(listen, spelled);
-    sub = sub ? sub : find_other_spelling(request, listen, spelled);
+    struct subscription *sub = subscription_group_find_sub(group, as_requested);
+    sub = sub ? sub : find_other_spelling(request, group, as_requested);
     bool was_known = sub != NULL;
     if (sub) {
         subscriber_hand_over(sub);
         subscription_destroy(sub);
         session_changed(request->session, request);
     }
-    list_each (it, next, &listen->pending) {
-        struct listen_pending *pending = list_entry(it, struct listen_pending, link);
+    list_each (it, next, &group->pending) {
+        struct subscription_group_pending *pending =
+            list_entry(it, struct subscription_group_pending, link);
         struct subscribe_batch *s =
             pending->is_subscribing ? list_entry(pending, struct subscribe_batch, pending) : NULL;
-        if (s && s->is_legacy && s->count == 1 && str_eq(s->items[0].spelled, spelled)) {
+        if (s && s->is_legacy && s->count == 1 && str_eq(s->items[0].as_requested, as_requested)) {
             s->withdrawn = was_known = true;
         }
     }
     if (!was_known && dialect_rules(request->worker->self)->knows_subscriptions) {
         request_fail_rpc(request, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
     } else {
-        method_confirm(request, false, spelled);
+        method_confirm(request, false, as_requested);
     }
 }
 
@@ -235,10 +237,10 @@ static void write_options(struct jw *w, const struct subscription *sub)
         [PATTERN_GLOB_Q] = "glob",     [PATTERN_TEMPLATE] = "template",   [PATTERN_REGEX] = "regex",
     };
     const struct subscription_extra *extra = sub->extra;
-    const char *include = extra && extra->chain ? "patch"
-                          : sub->wants_content  ? "value"
-                          : sub->wants_metadata ? "metadata"
-                                                : "none";
+    const char *include = extra && extra->patch_base ? "patch"
+                          : sub->wants_content       ? "value"
+                          : sub->wants_metadata      ? "metadata"
+                                                     : "none";
     jw_begin_object(w);
     jw_put_string(w, STR("match"), tidings_str(matches[sub->kind]));
     jw_put_string(w, STR("include"), tidings_str(include));
@@ -263,14 +265,14 @@ static void own_write_row(struct jw *w, const struct subscription *sub)
     struct log_cursor at = subscriber_cursor(subscriber);
     char cursor[CURSOR_TEXT];
     jw_begin_object(w);
-    jw_put_raw(w, STR("uri"), subscription_spelled_json(sub));
-    if (sub->listen->id_len > 0) {
-        jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
+    jw_put_raw(w, STR("uri"), subscription_as_requested_json(sub));
+    if (sub->group->id_len > 0) {
+        jw_put_raw(w, STR("subscriptionId"), subscription_group_id(sub->group));
     }
     jw_put_string(w, STR("state"),
-                  sub->suspended          ? STR("suspended")
-                  : !sub->listen->is_open ? STR("opening")
-                                          : STR("active"));
+                  sub->suspended         ? STR("suspended")
+                  : !sub->group->is_open ? STR("opening")
+                                         : STR("active"));
     jw_put_string(w, STR("stream"),
                   subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
     jw_put_bool(w, STR("truncated"), sub->truncated);
@@ -304,9 +306,9 @@ static bool own_offer_row(struct own_listing *l, const struct subscription *sub)
 
 static bool own_walk_subscriber(struct own_listing *l, const struct subscriber *subscriber)
 {
-    list_each (lit, lnext, &subscriber->listens) {
-        const struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+    list_each (lit, lnext, &subscriber->groups) {
+        const struct subscription_group *group = list_entry(lit, struct subscription_group, link);
+        list_each (it, next, &group->subs) {
             if (!own_offer_row(l, list_entry(it, struct subscription, link))) {
                 return false;
             }
@@ -338,38 +340,38 @@ static void own_finish(struct own_listing *l)
 }
 
 /* A thread of the server ended. */
-static void own_drop(struct letter *letter)
+static void own_drop(struct thread_message *message)
 {
     struct tidings_error err;
-    struct own_listing *l = list_entry(letter, struct own_listing, letter);
+    struct own_listing *l = list_entry(message, struct own_listing, message);
     job_finish(&l->base, tidings_fail(&err, TIDINGS_E_CLOSED, "the server is stopping"), &err);
 }
 
-static void own_on_hub(struct letter *letter, void *owner);
+static void own_on_hub(struct thread_message *message, void *owner);
 
-static void own_on_worker(struct letter *letter, void *owner)
+static void own_on_worker(struct thread_message *message, void *owner)
 {
-    struct own_listing *l = list_entry(letter, struct own_listing, letter);
+    struct own_listing *l = list_entry(message, struct own_listing, message);
     struct worker *worker = owner;
     own_walk(l, worker);
     if (l->more || l->rows.failed) {
         own_finish(l);
         return;
     }
-    l->letter.deliver = own_on_hub;
-    mailbox_send(hub_mailbox(worker->hub), &l->letter);
+    l->message.deliver = own_on_hub;
+    mailbox_send(hub_mailbox(worker->hub), &l->message);
 }
 
-static void own_on_hub(struct letter *letter, void *owner)
+static void own_on_hub(struct thread_message *message, void *owner)
 {
-    struct own_listing *l = list_entry(letter, struct own_listing, letter);
+    struct own_listing *l = list_entry(message, struct own_listing, message);
     struct hub *hub = owner;
     if (l->worker >= hub_worker_count(hub)) {
         own_finish(l);
         return;
     }
-    l->letter.deliver = own_on_worker;
-    mailbox_send(hub_worker(hub, l->worker++)->mailbox, &l->letter);
+    l->message.deliver = own_on_worker;
+    mailbox_send(hub_worker(hub, l->worker++)->mailbox, &l->message);
 }
 
 static void own_run(struct job *job)
@@ -380,9 +382,9 @@ static void own_run(struct job *job)
         own_finish(l);
         return;
     }
-    l->letter.deliver = own_on_hub;
-    l->letter.drop = own_drop;
-    mailbox_send(hub_mailbox(job->worker->hub), &l->letter);
+    l->message.deliver = own_on_hub;
+    l->message.drop = own_drop;
+    mailbox_send(hub_mailbox(job->worker->hub), &l->message);
 }
 
 void own_listing_start(struct own_listing *l)
@@ -435,7 +437,7 @@ static void read_options(struct subscribe_batch *s, struct subscribe_item *w, st
 {
     struct tidings_error err;
     options_init(&w->options);
-    struct json *own = jv_get_str(jv_get(given, "uris"), w->spelled);
+    struct json *own = jv_get_str(jv_get(given, "uris"), w->as_requested);
     if (options_read(&w->options, given, true, &err) < 0 ||
         options_read(&w->options, own, false, &err) < 0) {
         subscribe_item_refuse(w, err.code, "%s", err.text);
@@ -465,14 +467,14 @@ static int method_listen_copy_tasks(struct subscribe_batch *s, struct json *ids)
         char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN] = OWNED_URI_PREFIX;
         memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, OWNED_ID_LEN);
         struct subscribe_item *w = &s->items[s->count++];
-        w->spelled = arena_dup(&s->arena, tidings_str(uri));
+        w->as_requested = arena_dup(&s->arena, tidings_str(uri));
         w->is_task = true;
         options_init(&w->options);
         w->options.given = OPTION_MATCH | OPTION_INITIAL;
         w->options.match = OPTION_MATCH_LITERAL;
         w->options.initial = true;
-        rc = w->spelled.ptr
-                 ? map_put(&seen, str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1), w, NULL)
+        rc = w->as_requested.ptr
+                 ? map_put(&seen, str_skip(w->as_requested, sizeof(OWNED_URI_PREFIX) - 1), w, NULL)
                  : TIDINGS_E_NOMEM;
     }
     map_deinit(&seen);
@@ -488,13 +490,13 @@ static int method_listen_copy_uris(struct subscribe_batch *s, struct json *uris,
     size_t n = 0;
     int rc = 0;
     for (size_t i = 0; i < jv_count(uris) && rc == 0; i++) {
-        struct tidings_str spelled = jv_str(jv_at(uris, i));
-        if (map_find(&seen, spelled)) {
+        struct tidings_str as_requested = jv_str(jv_at(uris, i));
+        if (map_find(&seen, as_requested)) {
             continue;
         }
         struct subscribe_item *w = &s->items[n++];
-        w->spelled = arena_dup(&s->arena, spelled);
-        rc = w->spelled.ptr ? map_put(&seen, w->spelled, w, NULL) : TIDINGS_E_NOMEM;
+        w->as_requested = arena_dup(&s->arena, as_requested);
+        rc = w->as_requested.ptr ? map_put(&seen, w->as_requested, w, NULL) : TIDINGS_E_NOMEM;
         if (rc == 0) {
             read_options(s, w, options);
         }
@@ -641,8 +643,9 @@ static bool check_listen(struct request *request, struct json *wanted)
         return false;
     }
     struct subscriber *subscriber = request->channel->subscriber;
-    size_t open =
-        subscriber ? subscriber->listen_count - (listen_find(subscriber, STR_EMPTY) != NULL) : 0;
+    size_t open = subscriber ? subscriber->group_count -
+                                   (subscription_group_find(subscriber, STR_EMPTY) != NULL)
+                             : 0;
     if (open >= request->worker->limits->max_listens) {
         struct refusal why =
             limit_refusal(LIMIT_LISTENS, request->worker->limits->max_listens, true);
@@ -658,13 +661,13 @@ static bool check_listen(struct request *request, struct json *wanted)
 }
 
 /* Out of memory half way. A stream that has begun is cut, so that the client tries again. */
-static void give_up(struct request *request, struct subscriber *subscriber, struct listen *listen,
-                    struct subscribe_batch *s)
+static void give_up(struct request *request, struct subscriber *subscriber,
+                    struct subscription_group *group, struct subscribe_batch *s)
 {
     if (s) {
         subscribe_batch_free(s);
     }
-    listen_destroy(listen);
+    subscription_group_destroy(group);
     if (subscriber && request->channel->ops->is_http) {
         struct sink *sink = subscriber->sink;
         request_drop(request);
@@ -688,8 +691,8 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
     const struct subscribe_batch *s = user;
     const struct subscribe_item *w = &s->items[index];
     return (struct dialect_acknowledged_uri){
-        .uri = w->spelled,
-        .task_id = w->is_task ? str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1) : STR_EMPTY,
+        .uri = w->as_requested,
+        .task_id = w->is_task ? str_skip(w->as_requested, sizeof(OWNED_URI_PREFIX) - 1) : STR_EMPTY,
         .is_refused = w->refused,
         .reason = tidings_str(w->stat.base.err.text),
         .details_json = refused_details(w),
@@ -728,24 +731,24 @@ static void note_refused(const struct subscribe_batch *s)
         }
         struct failure_row *row =
             failures_count(worker->failures, &failure, loop_now_ms(worker->loop));
-        failures_note(worker->failures, &failure, allowance_name(s->client), clock_wall_ms());
+        failures_note(worker->failures, &failure, client_account_name(s->client), clock_wall_ms());
         if (row) {
-            failures_log(row, &failure, allowance_name(s->client));
+            failures_log(row, &failure, client_account_name(s->client));
         }
     }
 }
 
 static void method_listen_acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
 {
-    struct listen *listen = s->pending.listen;
-    if (!listen) {
+    struct subscription_group *group = s->pending.group;
+    if (!group) {
         return;
     }
     char cursor[CURSOR_TEXT];
     struct dialect_acknowledged a = {
-        .listen_id_json = listen_id(listen),
-        .cursor = cursor_seal_put(s->worker, listen->subscriber->principal, at, cursor),
-        .lists = listen->wants_lists,
+        .listen_id_json = subscription_group_id(group),
+        .cursor = cursor_seal_put(s->worker, group->subscriber->principal, at, cursor),
+        .lists = group->wants_lists,
         .count = s->count,
         .uri = acknowledged_uri,
         .user = s,
@@ -753,11 +756,11 @@ static void method_listen_acknowledge(struct subscribe_batch *s, const struct lo
     struct buf out;
     buf_init(&out, SIZE_MAX / 2);
     dialect_put_acknowledged(&out, &a);
-    listen->is_open = true;
-    subscriber_send(listen->subscriber, &out);
+    group->is_open = true;
+    subscriber_send(group->subscriber, &out);
     buf_deinit(&out);
-    if (s->pending.listen) { /* else it went with its stream, which broke */
-        delivery_log_begun(listen);
+    if (s->pending.group) { /* else it went with its stream, which broke */
+        delivery_log_begun(group);
     }
     note_refused(s);
 }
@@ -770,19 +773,20 @@ void method_listen(struct request *request)
     }
     struct channel *channel = request->channel;
     if (!channel->ops->is_http && channel->subscriber &&
-        listen_find(channel->subscriber, request->id_json) != NULL) {
+        subscription_group_find(channel->subscriber, request->id_json) != NULL) {
         request_fail_rpc(request, RPC_INVALID_REQUEST, STR_EMPTY, "a listen with this id is open");
         return;
     }
     struct json *uris = jv_get(wanted, "resourceSubscriptions"), *ids = jv_get(wanted, "taskIds");
     struct subscriber *subscriber = listen_subscriber(request);
-    struct listen *listen = subscriber ? listen_create(subscriber, request->id_json) : NULL;
+    struct subscription_group *group =
+        subscriber ? subscription_group_create(subscriber, request->id_json) : NULL;
     struct subscribe_batch *s =
-        listen ? subscribe_batch_create(listen, jv_count(uris) + jv_count(ids)) : NULL;
+        group ? subscribe_batch_create(group, jv_count(uris) + jv_count(ids)) : NULL;
     if (!s || !subscribe_batch_set_channel(s, channel) ||
         method_listen_copy_uris(s, uris, options_find(request->msg.params)) < 0 ||
         method_listen_copy_tasks(s, ids) < 0) {
-        give_up(request, subscriber, listen, s);
+        give_up(request, subscriber, group, s);
         return;
     }
     s->done = method_listen_acknowledge;
@@ -791,7 +795,7 @@ void method_listen(struct request *request)
         unsigned offers = handlers_offers(request->worker);
         s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));
         list_changed_want(
-            listen,
+            group,
             offers & ((jv_is_true(jv_get(wanted, "toolsListChanged")) ? LIST_TOOLS : 0u) |
                       (jv_is_true(jv_get(wanted, "promptsListChanged")) ? LIST_PROMPTS : 0u)));
     }

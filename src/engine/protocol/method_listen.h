@@ -39,7 +39,7 @@ struct own_listing {
     size_t count;
     bool more;
     /* Private: */
-    struct letter letter;
+    struct thread_message message;
     size_t skip;   /* rows that are still to be passed over */
     size_t worker; /* to be asked next */
 };

@@ -60,11 +60,11 @@ static void read_done(struct job *job)
     struct tidings_read *read = list_entry(job, struct tidings_read, base);
     request_end_job(request);
     if (job->code < 0 && read->refused.retry_ms > 0) {
-        request_fail_limit(request, &read->refused, read->spelled);
+        request_fail_limit(request, &read->refused, read->as_requested);
         return;
     }
     if (job->code < 0) {
-        request_fail_job(request, job, read->spelled, read->reason);
+        request_fail_job(request, job, read->as_requested, read->reason);
         return;
     }
     jw_end_array(&request->w);
@@ -80,11 +80,11 @@ void method_resources_read(struct request *request)
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
         return;
     }
-    struct tidings_str spelled = jv_str(param);
+    struct tidings_str as_requested = jv_str(param);
     struct buf canonical;
     struct tidings_error err;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = catalog_canonical(request->worker->catalog, spelled, false, &canonical, &err);
+    int rc = catalog_canonical(request->worker->catalog, as_requested, false, &canonical, &err);
     struct tidings_str uri = rc < 0 ? STR_EMPTY : arena_dup(&request->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     struct reading *r = arena_alloc(&request->arena, sizeof(*r));
@@ -95,12 +95,12 @@ void method_resources_read(struct request *request)
         rc = read_options_parse(&r->options, jv_get(request->msg.params, "_meta"), &err);
     }
     if (rc < 0) {
-        request_fail_err(request, &err, spelled);
+        request_fail_err(request, &err, as_requested);
         return;
     }
     if (!catalog_may_ask(request->worker->catalog, request->principal, ACCESS_READ, uri) ||
         !catalog_find(request->worker->catalog, uri, &request->arena, &r->hit)) {
-        request_fail(request, TIDINGS_E_NOTFOUND, spelled, "resource not found");
+        request_fail(request, TIDINGS_E_NOTFOUND, as_requested, "resource not found");
         return;
     }
     struct tidings_read *read = &r->read;
@@ -109,7 +109,7 @@ void method_resources_read(struct request *request)
     read->options = &r->options;
     read->principal = request->principal;
     read->reader = own_subscriber(request);
-    read->spelled = spelled;
+    read->as_requested = as_requested;
     read->max_bytes = request->worker->limits->max_read_bytes;
     read->takes_pieces = true;
     read->output = &request->output;
@@ -141,8 +141,8 @@ struct hierarchy_request {
     struct tidings_list list;
     struct catalog_hit hit;
     struct request *request;
-    struct feature *children;        /* a reference: the program lists them; or NULL */
-    struct tidings_str spelled, uri; /* in the arena */
+    struct feature *children;             /* a reference: the program lists them; or NULL */
+    struct tidings_str as_requested, uri; /* in the arena */
     size_t wanted;
     void (*found)(struct hierarchy_request *l);
 };
@@ -169,7 +169,7 @@ static void method_hierarchy_stat_done(struct job *job)
     }
     if (job->code < 0) {
         job_free_stat(&l->stat);
-        request_fail_job(request, job, l->spelled, STR_EMPTY);
+        request_fail_job(request, job, l->as_requested, STR_EMPTY);
         return;
     }
     l->found(l);
@@ -210,16 +210,16 @@ static void method_hierarchy_find(struct request *request, size_t wanted,
     struct buf canonical;
     struct tidings_error err;
     buf_init(&canonical, URI_MAX * 3);
-    l->spelled = jv_str(param);
-    int rc = catalog_canonical(request->worker->catalog, l->spelled, false, &canonical, &err);
+    l->as_requested = jv_str(param);
+    int rc = catalog_canonical(request->worker->catalog, l->as_requested, false, &canonical, &err);
     l->uri = rc < 0 ? STR_EMPTY : arena_dup(&request->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (rc < 0) {
-        request_fail_err(request, &err, l->spelled);
+        request_fail_err(request, &err, l->as_requested);
         return;
     }
     if (!l->uri.ptr) {
-        request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, l->as_requested, "out of memory");
         return;
     }
     const struct catalog *catalog = request->worker->catalog;
@@ -233,7 +233,7 @@ static void method_hierarchy_find(struct request *request, size_t wanted,
             found(l);
             return;
         }
-        request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
+        request_fail(request, TIDINGS_E_NOTFOUND, l->as_requested, "resource not found");
         return;
     }
     job_init(&l->stat.base, request->worker, method_hierarchy_stat_done, l, l->uri);
@@ -249,7 +249,7 @@ static void method_hierarchy_describe(struct hierarchy_request *l)
     struct request *request = l->request;
     struct tidings_resource about = l->stat.about;
     if (str_eq(about.uri, l->uri)) {
-        about.uri = l->spelled;
+        about.uri = l->as_requested;
     }
     request_begin(request);
     jw_key(&request->w, STR("resource"));
@@ -297,7 +297,7 @@ static void children_done(struct job *job)
     if (job->code < 0) {
         struct tidings_error err = job->err;
         buf_deinit(&l->list.last);
-        request_fail_err(request, &err, l->spelled);
+        request_fail_err(request, &err, l->as_requested);
         return;
     }
     children_listed(l);
@@ -389,11 +389,11 @@ static void method_list_children(struct hierarchy_request *l)
     bool listable = l->stat.about.listable;
     job_free_stat(&l->stat);
     if (!uri.ptr) {
-        request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, l->as_requested, "out of memory");
         return;
     }
     if (!listable) {
-        request_fail_reason(request, TIDINGS_E_NOTFOUND, l->spelled, STR("not_listable"),
+        request_fail_reason(request, TIDINGS_E_NOTFOUND, l->as_requested, STR("not_listable"),
                             "this resource has no children");
         return;
     }
@@ -404,7 +404,7 @@ static void method_list_children(struct hierarchy_request *l)
     }
     parent = str_cut(after, '\n', &after, NULL);
     if (parent.len > 0 && !str_eq(parent, uri)) {
-        request_fail(request, TIDINGS_E_INVALID, l->spelled,
+        request_fail(request, TIDINGS_E_INVALID, l->as_requested,
                      "params.cursor belongs to another resource");
         return;
     }
@@ -613,7 +613,7 @@ static void complete_template(struct completing *c, struct tidings_str text)
 /* ---- the method ------------------------------------------------------------------------------ */
 
 /* What is wrong with the parameters; NULL: nothing. */
-static const char *method_complete_judge(struct json *params)
+static const char *method_complete_check(struct json *params)
 {
     struct json *ref = jv_get(params, "ref"), *argument = jv_get(params, "argument");
     struct json *context = jv_get(params, "context"), *given = jv_get(context, "arguments");
@@ -660,7 +660,7 @@ static struct tidings_str method_complete_uri(struct request *request, struct ti
 void method_complete(struct request *request)
 {
     struct json *params = request->msg.params, *ref = jv_get(params, "ref");
-    const char *wrong = method_complete_judge(params);
+    const char *wrong = method_complete_check(params);
     if (wrong) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "%s", wrong);
         return;
@@ -896,7 +896,7 @@ void method_resources_list(struct request *request)
         return;
     }
     if (request->session) {
-        request->session->listen->has_listed = true;
+        request->session->group->has_listed = true;
     }
     struct listing *l = arena_alloc(&request->arena, sizeof(*l));
     if (!l) {

@@ -623,7 +623,7 @@ struct skills_page {
     struct catalog *catalog; /* a reference */
     size_t mount;
     struct tidings_str after; /* in the arena of the request: the cursor */
-    size_t wanted, found, told;
+    size_t wanted, found, written;
     char *uris[SKILLS_PER_PAGE];
     enum skills_source sources[SKILLS_PER_PAGE];
     bool is_cut; /* there may be more */
@@ -640,13 +640,13 @@ static void skills_end(struct skills_page *p)
     struct request *request = p->request;
     struct tidings_error err = p->err;
     int code = p->code;
-    bool is_cut = p->is_cut || p->told < p->found;
+    bool is_cut = p->is_cut || p->written < p->found;
     if (code == 0) {
         jw_end_array(&request->w);
     }
-    if (code == 0 && is_cut && p->told > 0) {
-        page_write_cursor(&request->w, (char)p->sources[p->told - 1],
-                          tidings_str(p->uris[p->told - 1]));
+    if (code == 0 && is_cut && p->written > 0) {
+        page_write_cursor(&request->w, (char)p->sources[p->written - 1],
+                          tidings_str(p->uris[p->written - 1]));
     }
     for (size_t i = 0; i < p->found; i++) {
         mem_free(p->uris[i]);
@@ -771,7 +771,7 @@ static void skills_described(struct skill_entry *e)
         skills_warn(p->request, e);
     }
     p->bytes_read += e->bytes_read;
-    p->told++;
+    p->written++;
     skill_entry_deinit(e);
     p->goes_on = true;
     skills_run(p);
@@ -780,13 +780,13 @@ static void skills_described(struct skill_entry *e)
 /* Make the entry of the next skill. False: the page is over. */
 static bool skills_describe_next(struct skills_page *p)
 {
-    if (p->told == p->found || p->request->cancelled || p->bytes_read >= SKILLS_READ_BYTES ||
+    if (p->written == p->found || p->request->cancelled || p->bytes_read >= SKILLS_READ_BYTES ||
         p->request->out.len >= SKILLS_PAGE_BYTES) {
         return false;
     }
     memset(&p->entry, 0, sizeof(p->entry));
     p->entry.request = p->request;
-    p->entry.uri = tidings_str(p->uris[p->told]);
+    p->entry.uri = tidings_str(p->uris[p->written]);
     p->entry.done = skills_described;
     p->entry.user = p;
     skill_entry_start(&p->entry);
@@ -851,14 +851,14 @@ void method_skills_list(struct request *request)
 
 struct skills_getting {
     struct skill_entry entry;
-    struct tidings_str spelled;
+    struct tidings_str as_requested;
 };
 
-static void skills_refuse(struct request *request, struct tidings_str spelled, const char *why)
+static void skills_refuse(struct request *request, struct tidings_str as_requested, const char *why)
 {
-    request_note_denial(request, TIDINGS_E_NOTFOUND, spelled);
-    request_fail_rpc(request, RPC_INVALID_PARAMS, spelled, "no skill is served at '%.*s'%s%s",
-                     STR_ARG_MAX(spelled, 200), why[0] ? ": " : "", why);
+    request_note_denial(request, TIDINGS_E_NOTFOUND, as_requested);
+    request_fail_rpc(request, RPC_INVALID_PARAMS, as_requested, "no skill is served at '%.*s'%s%s",
+                     STR_ARG_MAX(as_requested, 200), why[0] ? ": " : "", why);
 }
 
 static void skills_got(struct skill_entry *e)
@@ -875,11 +875,11 @@ static void skills_got(struct skill_entry *e)
     struct tidings_error err = e->err;
     skill_entry_deinit(e);
     if (err.code == TIDINGS_E_NOTFOUND) {
-        skills_refuse(request, g->spelled, "");
+        skills_refuse(request, g->as_requested, "");
     } else if (err.code == TIDINGS_E_PARSE || err.code == TIDINGS_E_LIMIT) {
-        skills_refuse(request, g->spelled, err.text);
+        skills_refuse(request, g->as_requested, err.text);
     } else {
-        request_fail_err(request, &err, g->spelled);
+        request_fail_err(request, &err, g->as_requested);
     }
 }
 
@@ -895,13 +895,13 @@ void method_skills_get(struct request *request)
     struct buf canonical;
     struct tidings_error err;
     memset(g, 0, sizeof(*g));
-    g->spelled = jv_str(param);
+    g->as_requested = jv_str(param);
     buf_init(&canonical, URI_MAX * 3);
-    int rc = catalog_canonical(request->worker->catalog, g->spelled, false, &canonical, &err);
+    int rc = catalog_canonical(request->worker->catalog, g->as_requested, false, &canonical, &err);
     g->entry.uri = rc < 0 ? STR_EMPTY : arena_dup(&request->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (rc < 0 || !g->entry.uri.ptr) {
-        skills_refuse(request, g->spelled, rc < 0 ? err.text : "out of memory");
+        skills_refuse(request, g->as_requested, rc < 0 ? err.text : "out of memory");
         return;
     }
     g->entry.request = request;

@@ -238,18 +238,19 @@ static bool request_may(const struct request *request, unsigned ops, struct tidi
     return true;
 }
 
-void request_note_denial(struct request *request, int code, struct tidings_str spelled)
+void request_note_denial(struct request *request, int code, struct tidings_str as_requested)
 {
     request->is_denied = request->is_denied || code == TIDINGS_E_DENIED;
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
-    unsigned ops = is_missing && spelled.len > 0 ? ops_of(request->msg.method) : 0;
+    unsigned ops = is_missing && as_requested.len > 0 ? ops_of(request->msg.method) : 0;
     if (ops == 0 || !request->principal || !request->principal->class) {
         return;
     }
     struct buf uri, scopes;
     buf_init(&uri, URI_MAX * 3);
     buf_init(&scopes, SCOPES_MAX);
-    bool is_known = catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0;
+    bool is_known =
+        catalog_canonical(request->worker->catalog, as_requested, false, &uri, NULL) == 0;
     if (is_known && !request_may(request, ops, buf_str(&uri))) {
         request->is_denied = true;
     }
@@ -287,10 +288,10 @@ bool request_lacks_scopes(struct request *request, struct json *uris)
     buf_init(&all, SCOPES_MAX);
     buf_puts(&all, STR_EMPTY);
     for (size_t i = 0; i < jv_count(uris) && lacks; i++) {
-        struct tidings_str spelled = jv_str(jv_at(uris, i));
+        struct tidings_str as_requested = jv_str(jv_at(uris, i));
         buf_init(&uri, URI_MAX * 3);
         buf_init(&scopes, SCOPES_MAX);
-        lacks = catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0 &&
+        lacks = catalog_canonical(request->worker->catalog, as_requested, false, &uri, NULL) == 0 &&
                 !request_may(request, ops, buf_str(&uri)) &&
                 access_put_missing(principal, ops, buf_str(&uri), &scopes) == 0 && scopes.len > 0;
         request_add_scopes(&all, buf_str(&scopes));
@@ -585,10 +586,10 @@ static void request_free(struct request *request)
 
 static void request_deliver(struct request *request, int status);
 
-void request_answer_kept(struct request *request)
+void request_answer_retained(struct request *request)
 {
     request_unkeep(request);
-    request_deliver(request, request->kept_status);
+    request_deliver(request, request->retained_status);
 }
 
 void request_release(struct request *request, int status)
@@ -726,7 +727,7 @@ static bool is_malformed(const struct catalog *catalog, struct tidings_str uri)
 
 /* The URI that the client gave as a parameter, also if the error does not say it; and whether it is
  * one. */
-static void judge_uri(const struct request *request, struct tidings_str uri,
+static void check_uri(const struct request *request, struct tidings_str uri,
                       struct dialect_failure *f)
 {
     const struct catalog *catalog = request->worker->catalog;
@@ -744,7 +745,7 @@ static void name_failure(const struct request *request, int code, struct dialect
 {
     struct dialect_failure f = {.era = request->era, .code = code, .method = request->msg.method};
     if (request->worker->self->profile) {
-        judge_uri(request, e->uri, &f);
+        check_uri(request, e->uri, &f);
     }
     dialect_name_failure(request->worker->self, &f, e);
 }
@@ -905,7 +906,7 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
-    if (request->kept_for || request->is_ready) {
+    if (request->retained_for || request->is_ready) {
         request_drop(request);
         return;
     }
@@ -1033,7 +1034,7 @@ size_t request_output_of(const struct channel *channel)
 
 static size_t request_answer_len(const struct request *request)
 {
-    return request->out.len + payloads_told(request->payloads);
+    return request->out.len + payloads_encoded_size(request->payloads);
 }
 
 /* The last message of a stream. */
@@ -1072,7 +1073,7 @@ static void request_put_long(struct request *request)
     if (request->sink) {
         request->sink->ops->end_long(request->sink, source);
     } else {
-        channel->ops->answer_long(channel, request->kept_status, &headers, source);
+        channel->ops->answer_long(channel, request->retained_status, &headers, source);
     }
     request_free(request);
 }
@@ -1097,7 +1098,7 @@ static void request_send_long(struct request *request, int status)
     size_t held = 0;
     bool waits = channel->ops->is_sending &&
                  (channel->ops->is_sending(channel, &held) || first_ready(channel));
-    request->kept_status = status;
+    request->retained_status = status;
     if (waits && most > 0 && request_output_of(channel) + held > most) {
         const struct refusal why = limit_refusal(LIMIT_CONNECTION_OUTPUT, most, true);
         limit_hit(counters, LIMIT_CONNECTION_OUTPUT);
@@ -1158,7 +1159,7 @@ static void request_deliver(struct request *request, int status)
     if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
         return;
     }
-    if (request->kept_status == 0) {
+    if (request->retained_status == 0) {
         request_log(request, request_answer_len(request));
     }
     if (request_keep(request, status)) {
@@ -1245,16 +1246,16 @@ void request_resume(struct request *request, struct channel *channel)
 
 /* ---- answers that are kept ------------------------------------------------------------------- */
 
-static size_t kept_size(const struct request *request)
+static size_t retained_size(const struct request *request)
 {
     return sizeof(*request) + request->out.cap;
 }
 
-static struct kept_client *kept_client_find(const struct requests *all,
-                                            const struct allowance *account)
+static struct retained_client *retained_client_find(const struct requests *all,
+                                                    const struct client_account *account)
 {
-    list_each (it, next, &all->kept_clients) {
-        struct kept_client *k = list_entry(it, struct kept_client, link);
+    list_each (it, next, &all->retained_clients) {
+        struct retained_client *k = list_entry(it, struct retained_client, link);
         if (k->account == account) {
             return k;
         }
@@ -1264,13 +1265,13 @@ static struct kept_client *kept_client_find(const struct requests *all,
 
 /* Forgets answers until there is room for so many bytes more of that client. Returns false if it
  * has most without any. */
-static bool keep_make_room(struct requests *all, const struct allowance *account, size_t bytes)
+static bool keep_make_room(struct requests *all, const struct client_account *account, size_t bytes)
 {
-    while (all->kept_bytes + bytes > all->kept_most) {
-        struct kept_client *with_most = kept_client_find(all, account);
+    while (all->retained_bytes + bytes > all->retained_most) {
+        struct retained_client *with_most = retained_client_find(all, account);
         size_t most = bytes + (with_most ? with_most->bytes : 0);
-        list_each (it, next, &all->kept_clients) {
-            struct kept_client *k = list_entry(it, struct kept_client, link);
+        list_each (it, next, &all->retained_clients) {
+            struct retained_client *k = list_entry(it, struct retained_client, link);
             if (k->account != account && k->bytes > most) {
                 with_most = k;
                 most = k->bytes;
@@ -1284,13 +1285,14 @@ static bool keep_make_room(struct requests *all, const struct allowance *account
     return true;
 }
 
-static struct kept_client *kept_client_of(struct requests *all, struct allowance *account)
+static struct retained_client *retained_client_of(struct requests *all,
+                                                  struct client_account *account)
 {
-    struct kept_client *k = kept_client_find(all, account);
+    struct retained_client *k = retained_client_find(all, account);
     if (!k && (k = mem_zalloc(sizeof(*k)))) {
         k->account = account;
         list_init(&k->answers);
-        list_append(&all->kept_clients, &k->link);
+        list_append(&all->retained_clients, &k->link);
     }
     return k;
 }
@@ -1298,50 +1300,51 @@ static struct kept_client *kept_client_of(struct requests *all, struct allowance
 static bool request_keep(struct request *request, int status)
 {
     struct requests *all = request->worker->requests;
-    struct allowance *account = request->output.account;
-    size_t bytes = kept_size(request);
+    struct client_account *account = request->output.account;
+    size_t bytes = retained_size(request);
     if (request->stream == 0 || request->channel || request->cancelled || !request->session ||
         !keep_make_room(all, account, bytes)) {
         return false;
     }
-    struct kept_client *k = kept_client_of(all, account);
+    struct retained_client *k = retained_client_of(all, account);
     if (!k) {
         return false;
     }
-    request->kept_for = k;
-    request->kept_status = status;
+    request->retained_for = k;
+    request->retained_status = status;
     request->job_begun_ms = loop_now_ms(request->worker->loop);
-    all->kept_bytes += bytes;
+    all->retained_bytes += bytes;
     k->bytes += bytes;
     k->count++;
     list_append(&k->answers, &request->link);
     list_remove(&request->job_link);
-    list_append(&all->kept, &request->job_link);
+    list_append(&all->retained, &request->job_link);
     return true;
 }
 
 /* It does not count as kept any more. */
 static void request_unkeep(struct request *request)
 {
-    struct kept_client *k = request->kept_for;
+    struct retained_client *k = request->retained_for;
     if (!k) {
         return;
     }
-    request->kept_for = NULL;
-    request->worker->requests->kept_bytes -= kept_size(request);
-    k->bytes -= kept_size(request);
+    request->retained_for = NULL;
+    request->worker->requests->retained_bytes -= retained_size(request);
+    k->bytes -= retained_size(request);
     if (--k->count == 0) {
         list_remove(&k->link);
         mem_free(k);
     }
 }
 
-void requests_drop_kept(struct worker *worker)
+void requests_drop_retained(struct worker *worker)
 {
     uint64_t now = loop_now_ms(worker->loop);
-    while (!list_empty(&worker->requests->kept)) {
-        struct request *oldest = list_entry(worker->requests->kept.next, struct request, job_link);
-        if (oldest->job_begun_ms + REQUEST_KEPT_MS > now) {
+    while (!list_empty(&worker->requests->retained)) {
+        struct request *oldest =
+            list_entry(worker->requests->retained.next, struct request, job_link);
+        if (oldest->job_begun_ms + REQUEST_RETAINED_MS > now) {
             break;
         }
         request_drop(oldest);

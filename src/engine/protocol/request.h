@@ -75,30 +75,30 @@ struct session;
 struct trace;
 
 /* A client of whose answers some are kept. */
-struct kept_client {
+struct retained_client {
     struct list link;
-    struct allowance *account; /* held by each of … */
-    struct list answers;       /* … struct request by `link`, oldest first */
+    struct client_account *account; /* held by each of … */
+    struct list answers;            /* … struct request by `link`, oldest first */
     size_t count, bytes;
 };
 
-#define REQUESTS_KEPT_BYTES (16u << 20)
+#define REQUESTS_RETAINED_BYTES (16u << 20)
 
 /* Those of one worker. */
 struct requests {
     struct list with_job; /* that wait for a provider, longest first */
     struct list ready;    /* with long answers to send at the end of the turn */
-    struct list kept;     /* answered, and their clients are gone and may come back; oldest first */
-    size_t kept_bytes;    /* of these answers … */
-    size_t kept_most;     /* … at most */
-    struct list kept_clients; /* struct kept_client: the clients they are for */
+    struct list retained; /* answered, and their clients are gone and may come back; oldest first */
+    size_t retained_bytes;        /* of these answers … */
+    size_t retained_most;         /* … at most */
+    struct list retained_clients; /* struct retained_client: the clients they are for */
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
      * sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
     /* It is answered with that error. Set where last errors of clients are kept. */
     void (*failed)(const struct request *request, const struct dialect_error *e);
     struct client_infos clients; /* what they call themselves */
-    struct map asking;           /* of message connections: struct asking, by channel */
+    struct map client_requests;  /* of message connections: struct client_requests, by channel */
     /* The subscriber of a message connection goes with its channel. Set where subscribers are made.
      */
     void (*end_subscriber)(struct channel *channel);
@@ -108,20 +108,20 @@ static inline void requests_init(struct requests *requests)
 {
     list_init(&requests->with_job);
     list_init(&requests->ready);
-    list_init(&requests->kept);
-    list_init(&requests->kept_clients);
-    requests->kept_most = REQUESTS_KEPT_BYTES;
+    list_init(&requests->retained);
+    list_init(&requests->retained_clients);
+    requests->retained_most = REQUESTS_RETAINED_BYTES;
     client_infos_init(&requests->clients);
-    map_init(&requests->asking);
+    map_init(&requests->client_requests);
 }
 static inline void requests_deinit(struct requests *requests)
 {
     client_infos_deinit(&requests->clients);
-    map_deinit(&requests->asking);
+    map_deinit(&requests->client_requests);
 }
 
 struct request {
-    struct list link;         /* in channel->requests, or in kept_for->answers */
+    struct list link;         /* in channel->requests, or in retained_for->answers */
     struct list session_link; /* in session->requests: legacy over HTTP */
     struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
@@ -149,12 +149,13 @@ struct request {
     struct sink *sink;     /* HTTP: the exchange became a stream, which its answer ends */
     struct job *job;       /* asked of a provider, told when nobody waits any more */
     struct list job_link;  /* in worker->requests->with_job while a provider has it, in `ready`, or
-                              in `kept` */
+                            * in `retained` */
     uint64_t job_begun_ms; /* … or was answered */
     unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
     bool is_ready;         /* with a long answer, which waits until the connection is idle */
-    struct kept_client *kept_for; /* answered, and waits for this client to come back; else NULL */
-    int kept_status;
+    struct retained_client
+        *retained_for; /* answered, and waits for this client to come back; else NULL */
+    int retained_status;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
     unsigned moves;          /* its session has gone to another node meanwhile, so often */
     /* What the log says of it (engine/protocol/request.h): */
@@ -208,9 +209,9 @@ void request_fail_with(struct request *request, const struct dialect_error *e);
 /* A limit was reached: error data name it and say when to try again; over HTTP the status is 429 or
  * 503 with Retry-After, unless trying again does not help. Counting is the caller's. */
 void request_fail_limit(struct request *request, const struct refusal *why, struct tidings_str uri);
-/* It fails with that code about `spelled`. If that is because it may not have it, the log will say
- * so; where its token lacks a scope for it, the answer will say which (headers.scope). */
-void request_note_denial(struct request *request, int code, struct tidings_str spelled);
+/* It fails with that code about `as_requested`. If that is because it may not have it, the log will
+ * say so; where its token lacks a scope for it, the answer will say which (headers.scope). */
+void request_note_denial(struct request *request, int code, struct tidings_str as_requested);
 /* Does the token of the client lack a scope for each of these (strings of an array, to be read and
  * subscribed to)? Then the failure that the caller makes of it says which, as above. Only over
  * HTTP, where it can be said. */
@@ -232,7 +233,7 @@ void request_prime(struct request *request, struct tidings_str event_id);
 /* Its client came back: from now on it is answered on `channel`, which becomes a stream. */
 void request_resume(struct request *request, struct channel *channel);
 /* It was answered while its client was gone: say so now. Ends the request. */
-void request_answer_kept(struct request *request);
+void request_answer_retained(struct request *request);
 /* The connection has sent everything: requests_send_ready will send its next long answer, at the
  * end of a turn, behind notifications. Returns false if none waits. */
 bool request_next_ready(struct channel *channel);
@@ -241,11 +242,12 @@ void requests_send_ready(struct worker *worker);
  * counts at least PAYLOAD_HELD. */
 size_t request_output_of(const struct channel *channel);
 /* Instead of answering a client that is gone and may come back: false: it may not. At most
- * REQUESTS_KEPT_BYTES of a worker are kept, and REQUEST_KEPT_MS each. If there are more, the oldest
- * of the client that has most is forgotten, so no client takes room from one that has less. */
-#define REQUEST_KEPT_MS 60000u
+ * REQUESTS_RETAINED_BYTES of a worker are kept, and REQUEST_RETAINED_MS each. If there are more,
+ * the oldest of the client that has most is forgotten, so no client takes room from one that has
+ * less. */
+#define REQUEST_RETAINED_MS 60000u
 /* Forget those that were kept too long. */
-void requests_drop_kept(struct worker *worker);
+void requests_drop_retained(struct worker *worker);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */
 void request_accept(struct request *request);
 /* The answer that was held goes out; or it is thrown away, and the request is as if nothing had

@@ -20,7 +20,7 @@
 #include "engine/protocol/request.h"
 #include "engine/worker.h"
 #include "security/access.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -61,15 +61,15 @@ static size_t session_event_id(struct subscriber *subscriber, const struct log_c
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
     char text[CURSOR_TEXT];
-    if (sealed.len == 0 && session->moving) { /* a number says nothing to another node */
+    if (sealed.len == 0 && session->migration) { /* a number says nothing to another node */
         sealed = cursor_print(at, text);
     }
     if (sealed.len > 0) {
         n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
     } else {
-        struct tidings_str lost = at->lost > 0 ? cursor_print_lost(at, text) : STR_EMPTY;
+        struct tidings_str gap = at->gap > 0 ? cursor_print_gap(at, text) : STR_EMPTY;
         n = snprintf(out + len, EVENT_ID_MAX - len, "%llu%.*s", (unsigned long long)at->seq,
-                     STR_ARG(lost));
+                     STR_ARG(gap));
     }
     return n > 0 ? len + (size_t)n : 0;
 }
@@ -91,19 +91,19 @@ static bool session_is_foreign_event(const struct session *session, struct tidin
 static bool parse_event_cursor(const struct session *session, struct tidings_str text,
                                struct log_cursor *ret)
 {
-    struct tidings_str lost;
-    bool has_lost = false;
-    struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
+    struct tidings_str gap;
+    bool has_gap = false;
+    struct tidings_str number = str_cut(text, '~', &gap, &has_gap);
     *ret = (struct log_cursor){.epoch = session->worker->epoch};
     if (access_is_full(session->principal) && str_to_u64(number, &ret->seq)) {
-        return ret->seq <= session->worker->last_seq && (!has_lost || cursor_parse_lost(lost, ret));
+        return ret->seq <= session->worker->last_seq && (!has_gap || cursor_parse_gap(gap, ret));
     }
     if (!cursor_seal_open(session->worker, session->principal, text, ret)) {
         return false;
     }
     /* What an event of another node stands for may have its number, and be on its way here. */
     return ret->epoch == session->worker->epoch ? ret->seq <= session->worker->last_seq
-                                                : session_moving_resume(session, ret);
+                                                : session_migration_resume(session, ret);
 }
 
 bool session_read_event(struct worker *worker, const struct principal *principal,
@@ -155,10 +155,10 @@ static bool session_parse_event_id(const struct session *session, struct tidings
         ret->cursor = at.seq < session->delivered_upto ? at.seq : session->delivered_upto;
         ret->id = at;
         ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
-        bool is_told = session->lists.stream == no && session->lists.event <= event;
-        ret->lists_upto = is_told ? session->lists.upto : 0;
+        bool is_notified = session->lists.stream == no && session->lists.event <= event;
+        ret->lists_upto = is_notified ? session->lists.upto : 0;
     }
-    if (!remembered && session_is_adopted(session)) {
+    if (!remembered && session_is_imported(session)) {
         /* Of a stream at the node it came from: whatever others carried, there and here, is told
          * again rather than not at all. */
         remembered = ret->rewound = ret->is_foreign = true;
@@ -177,7 +177,7 @@ static bool session_parse_event_id(const struct session *session, struct tidings
             ret->rewound = true;
             ret->cursor = session->rewinds[i].to;
         }
-        return remembered && !session->rewinds[i].is_lost;
+        return remembered && !session->rewinds[i].is_gap;
     }
     return remembered;
 }
@@ -192,30 +192,30 @@ static bool session_parse_event_id(const struct session *session, struct tidings
 
 void session_declare(struct session *session, unsigned can)
 {
-    session->asking = asking_create(can);
-    if (session->asking) {
-        session->asking->tag = session->tag;
+    session->client_requests = client_requests_create(can);
+    if (session->client_requests) {
+        session->client_requests->tag = session->tag;
     }
 }
 
-struct asking *session_asking(const struct request *request)
+struct client_requests *session_client_requests(const struct request *request)
 {
-    return request->session   ? request->session->asking
-           : request->channel ? channel_asking(request->channel)
+    return request->session   ? request->session->client_requests
+           : request->channel ? channel_client_requests(request->channel)
                               : NULL;
 }
 
 /* The session ends: nobody will answer what it was asked, nor fetch what is kept for it. */
 static void session_drop_requests(struct session *session)
 {
-    struct asking *asking = session->asking;
-    asking_destroy(asking); /* who asked is told */
-    session->asking = NULL;
+    struct client_requests *client_requests = session->client_requests;
+    client_requests_destroy(client_requests); /* who asked is told */
+    session->client_requests = NULL;
     list_each (it, next, &session->requests) {
         struct request *request = list_entry(it, struct request, session_link);
         request->session = NULL;
         list_remove(it);
-        if (request->kept_for) {
+        if (request->retained_for) {
             request_drop(request);
         }
     }
@@ -223,8 +223,8 @@ static void session_drop_requests(struct session *session)
 
 /* ---- on the session's own streams ------------------------------------------------------------ */
 
-static bool session_asking_write(struct session *session, const struct buf *message,
-                                 struct asked *asked)
+static bool session_client_requests_write(struct session *session, const struct buf *message,
+                                          struct client_request *asked)
 {
     struct session_stream *stream = session_newest_stream(session);
     struct subscriber *subscriber = session->subscriber;
@@ -246,25 +246,26 @@ static bool session_asking_write(struct session *session, const struct buf *mess
     return true;
 }
 
-bool session_send(const struct request *request, const struct buf *message, struct asked *asked)
+bool session_send(const struct request *request, const struct buf *message,
+                  struct client_request *asked)
 {
-    return request->session && session_asking_write(request->session, message, asked);
+    return request->session && session_client_requests_write(request->session, message, asked);
 }
 
 /* A stream of the session begins, for a client that has heard everything up to that event: what it
  * was asked later on the session's streams, and is open still, is sent again. */
 static void session_resend_questions(struct session *session, uint64_t event)
 {
-    if (!session->asking) {
+    if (!session->client_requests) {
         return;
     }
-    list_each (it, next, &session->asking->open) {
-        struct asked *asked = list_entry(it, struct asked, link);
+    list_each (it, next, &session->client_requests->open) {
+        struct client_request *asked = list_entry(it, struct client_request, link);
         struct buf text;
         if (asked->is_on_session && asked->event > event) {
             buf_init(&text, SESSION_QUESTION_MAX);
             asked->ops->put(asked, &text);
-            (void)session_asking_write(session, &text, asked);
+            (void)session_client_requests_write(session, &text, asked);
             buf_deinit(&text);
         }
     }
@@ -312,8 +313,8 @@ static int session_resume_request(struct session *session, struct channel *chann
         struct tidings_str own = arena_dup(&request->arena, id);
         request_resume(request, channel);
         request_prime(request, own.ptr ? own : STR_EMPTY);
-        if (request->kept_for) {
-            request_answer_kept(request);
+        if (request->retained_for) {
+            request_answer_retained(request);
         } else {
             call_resume(request, event);
         }
@@ -330,11 +331,11 @@ _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be anothe
 
 /* Something above `to` is yet to be written, to whichever stream is the newest: the ids given out
  * so far are worth no more than that. When there is no room the two oldest are taken together. */
-static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
+static void rewind_ids(struct session *session, uint64_t to, bool is_gap)
 {
     unsigned n = session->rewind_count;
     for (; n > 0 && session->rewinds[n - 1].to >= to; n--) {
-        is_lost = is_lost || session->rewinds[n - 1].is_lost;
+        is_gap = is_gap || session->rewinds[n - 1].is_gap;
     }
     if (n == SESSION_REWINDS) {
         session->rewinds[0].event = session->rewinds[1].event;
@@ -343,7 +344,7 @@ static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
     }
     session->rewinds[n].event = session->next_event;
     session->rewinds[n].to = to;
-    session->rewinds[n].is_lost = is_lost;
+    session->rewinds[n].is_gap = is_gap;
     session->rewind_count = n + 1;
 }
 
@@ -364,11 +365,11 @@ static void session_undeliver_above(struct session *session, uint64_t end)
 /* A subscription goes back: what streams carried so far was not for it. */
 static void session_on_rewind(struct subscriber *subscriber, uint64_t since)
 {
-    bool is_lost = since == SINCE_UNKNOWN;
-    if (!is_lost) {
+    bool is_gap = since == SINCE_UNKNOWN;
+    if (!is_gap) {
         session_undeliver_above(subscriber->owner, since);
     }
-    rewind_ids(subscriber->owner, is_lost ? 0 : since, is_lost);
+    rewind_ids(subscriber->owner, is_gap ? 0 : since, is_gap);
 }
 
 static void session_on_lists_written(struct subscriber *subscriber)
@@ -431,7 +432,7 @@ static void keep_as_older(struct session_stream *stream)
 /* It has no stream any more: soon nothing will be watched for its lists. */
 static void session_note_streamless(struct session *session)
 {
-    if (session->listen->list_scopes) {
+    if (session->group->list_scopes) {
         session->streamless_ms = loop_now_ms(session->worker->loop);
         list_remove(&session->streamless_link);
         list_append(&session->worker->sessions->streamless, &session->streamless_link);
@@ -560,21 +561,22 @@ int session_create(struct worker *worker, const struct revision *revision,
     memcpy(session->id, id.ptr, id.len);
     int rc = id.len > 0 ? 0 : session_make_id(worker, session->id);
     session->subscriber = rc < 0 ? NULL : subscriber_create(worker, principal);
-    session->listen = session->subscriber ? listen_create(session->subscriber, STR_EMPTY) : NULL;
-    if (!session->listen || !session_moving_begin(session) ||
+    session->group =
+        session->subscriber ? subscription_group_create(session->subscriber, STR_EMPTY) : NULL;
+    if (!session->group || !session_migration_begin(session) ||
         map_put(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN), session,
                 NULL) < 0) {
-        session_moving_end(session);
+        session_migration_end(session);
         subscriber_destroy(session->subscriber);
         principal_unref(session->principal);
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
     if (dialect_rules(worker->self)->broadcasts) {
-        list_changed_want(session->listen, LIST_EVERYTHING);
+        list_changed_want(session->group, LIST_EVERYTHING);
     }
     session->delivered_upto = session->subscriber->cursor;
-    session->listen->is_open = true;
+    session->group->is_open = true;
     session->subscriber->owner = session;
     session->subscriber->ops = &session_subscriber_ops;
     list_append(&worker->sessions->all, &session->link);
@@ -599,7 +601,7 @@ bool session_enter(struct channel *channel, struct session_place *ret, struct re
     *ret = (struct session_place){.quota = channel_quota(channel), .account = who.account};
     bool has_share = share_take(worker->limit_counters, LIMIT_SESSIONS,
                                 worker->limits->max_sessions, 1, &who, why);
-    allowance_release(who.account); /* the share holds it */
+    client_account_release(who.account); /* the share holds it */
     if (!has_share) {
         return false;
     }
@@ -640,10 +642,10 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
-    if (!session_has_moved(session)) { /* else what it has yet to hear is told where it is now */
+    if (!session_has_migrated(session)) { /* else what it has yet to hear is told where it is now */
         subscriber_flush(session->subscriber);
     }
-    session_moving_last(session);
+    session_migration_last(session);
     session_left(worker, &session->place);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
@@ -661,13 +663,13 @@ void session_destroy(struct session *session)
     }
     subscriber_destroy(session->subscriber);
     principal_unref(session->principal);
-    session_moving_end(session); /* who waits for it goes on, and finds it no more */
+    session_migration_end(session); /* who waits for it goes on, and finds it no more */
     mem_free(session);
 }
 
 void session_end(struct session *session)
 {
-    session_moving_end_everywhere(session);
+    session_migration_end_everywhere(session);
     session_destroy(session);
 }
 
@@ -706,7 +708,7 @@ void session_sweep(struct worker *worker)
             break; /* the rest ended later */
         }
         list_remove(rit);
-        list_changed_unwatch(session->listen);
+        list_changed_unwatch(session->group);
     }
     list_each (it, next, &worker->sessions->all) {
         struct session *session = list_entry(it, struct session, link);
@@ -742,7 +744,7 @@ static void skip_others(struct session *session, unsigned no)
  * that is told again to those that came from there, if need be from before they began. */
 static void session_replay_later(struct session *session, uint64_t cursor)
 {
-    list_each (it, next, &session->listen->subs) {
+    list_each (it, next, &session->group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         sub->since_pending = sub->since_pending || (!sub->is_resumed && sub->since < cursor);
         if (sub->is_resumed && !sub->since_pending && sub->since > cursor) {
@@ -804,23 +806,23 @@ int session_open_stream(struct session *session, struct channel *channel,
         uint64_t written = subscriber_written(subscriber);
         struct log_cursor at_cursor =
             subscriber_cursor_at(subscriber, written < at.cursor ? written : at.cursor);
-        static const struct log_cursor everybody = {.lost = 1};
-        cursor_join_lost(&at_cursor, known ? &at.id : &everybody);
+        static const struct log_cursor everybody = {.gap = 1};
+        cursor_join_gap(&at_cursor, known ? &at.id : &everybody);
         size_t len = session_event_id(subscriber, &at_cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->worker->limits->retry_ms);
     }
     if (!known) {
-        resync_mark_all(subscriber);
-    } else if (at.id.lost > 0) {
-        resync_mark_rest(subscriber, &at.id);
+        resync_flag_all(subscriber);
+    } else if (at.id.gap > 0) {
+        resync_flag_rest(subscriber, &at.id);
     }
     subscriber->lists_upto = at.lists_upto;
     session_resend_questions(session, at.event);
     catchup_start(subscriber, at.cursor);
     list_remove(&session->streamless_link);
-    list_changed_watch(session->listen);
-    session_moving_streams(session);
+    list_changed_watch(session->group);
+    session_migration_streams(session);
     return 0;
 }
 

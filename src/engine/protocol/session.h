@@ -4,13 +4,13 @@
  * the GET streams it may have open.
  *
  * A session lives on the worker its id names, at each node, however many workers that has. Where
- * nodes share a store it may go on at another one (engine/protocol/session_move.h). Every message
- * goes to exactly one stream, the newest; when that ends the next older one takes over, and without
- * any the session only remembers its cursor and catches up when a stream opens. Event ids are
- * `stream.n.cursor`, unique by n: coming back with one continues that stream under its number, and
- * replays what followed on it and what no stream has carried yet. For a principal with a name they
- * begin with a tag of that name and a '-', so that an id of somebody else can be told from one that
- * is merely too old.
+ * nodes share a store it may go on at another one (engine/protocol/session_migration.h). Every
+ * message goes to exactly one stream, the newest; when that ends the next older one takes over, and
+ * without any the session only remembers its cursor and catches up when a stream opens. Event ids
+ * are `stream.n.cursor`, unique by n: coming back with one continues that stream under its number,
+ * and replays what followed on it and what no stream has carried yet. For a principal with a name
+ * they begin with a tag of that name and a '-', so that an id of somebody else can be told from one
+ * that is merely too old.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */
@@ -21,11 +21,11 @@
 #include "engine/protocol/channel.h"
 #include "security/limits.h"
 
-struct asked;
-struct asking;
+struct client_request;
+struct client_requests;
 struct refusal;
-struct session_movers;
-struct session_moving;
+struct session_migrations;
+struct session_migration;
 
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
 #define SESSION_MAX_STREAMS LIMIT_MAX_STREAMS
@@ -37,9 +37,9 @@ struct session_moving;
 /* Those of one worker. */
 struct sessions {
     struct map by_id;
-    struct list all;               /* least recently active first */
-    struct list streamless;        /* without a stream, whose lists are watched still */
-    struct session_movers *movers; /* NULL: they do not move */
+    struct list all;                   /* least recently active first */
+    struct list streamless;            /* without a stream, whose lists are watched still */
+    struct session_migrations *movers; /* NULL: they do not move */
 };
 void sessions_init(struct sessions *sessions);
 void sessions_deinit(struct worker *worker); /* ends them */
@@ -47,7 +47,7 @@ void sessions_deinit(struct worker *worker); /* ends them */
 /* What counts as one session: its client's quota (NULL: unlimited), and its share. */
 struct session_place {
     struct quota *quota;
-    struct allowance *account;
+    struct client_account *account;
 };
 
 struct session {
@@ -57,18 +57,19 @@ struct session {
     const struct principal *principal; /* a reference: of the newest request */
     struct session_place place;        /* that its client has given for it */
     struct subscriber *subscriber;
-    struct listen *listen;       /* everything subscribed in this session */
-    struct list requests;        /* requests under way */
-    struct list streams;         /* newest first */
+    struct subscription_group *group; /* everything subscribed in this session */
+    struct list requests;             /* requests under way */
+    struct list streams;              /* newest first */
     struct list streamless_link; /* in worker->sessions->streamless, while it has no stream … */
     uint64_t streamless_ms;      /* … since then */
     unsigned stream_count, next_stream;
     uint64_t next_event;
     uint64_t active_ms;
-    struct session_moving *moving; /* NULL: it does not */
-    struct asking *asking;         /* what its client can be asked, and was; NULL: nothing */
-    uint64_t delivered_upto;       /* streams have carried everything up to this number */
-    uint64_t newest_from;          /* … when the newest stream came: from here on is its share */
+    struct session_migration *migration; /* NULL: it does not */
+    struct client_requests
+        *client_requests;    /* what its client can be asked, and was; NULL: nothing */
+    uint64_t delivered_upto; /* streams have carried everything up to this number */
+    uint64_t newest_from;    /* … when the newest stream came: from here on is its share */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
@@ -77,7 +78,7 @@ struct session {
     bool initialized;
     struct {
         uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
-        bool is_lost;       /* … and a subscription is to be told to look again */
+        bool is_gap;        /* … and a subscription is to be told to look again */
     } rewinds[SESSION_REWINDS]; /* both ascend */
     unsigned rewind_count;
     struct {
@@ -121,10 +122,11 @@ int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
 int session_log_level(const struct request *request);
 /* What the client of a legacy request can be asked, and was: its session's, or its connection's.
  * NULL: nothing. */
-struct asking *session_asking(const struct request *request);
+struct client_requests *session_client_requests(const struct request *request);
 /* Write a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
  * asked there. false: there is none. */
-bool session_send(const struct request *request, const struct buf *message, struct asked *asked);
+bool session_send(const struct request *request, const struct buf *message,
+                  struct client_request *asked);
 /* Its client declared these capabilities (NULL: none). */
 void session_declare(struct session *session, unsigned can);
 /* End those that were idle too long. */
@@ -173,25 +175,25 @@ struct session_event {
 bool session_read_event(struct worker *worker, const struct principal *principal,
                         struct tidings_str id, struct session_event *ret);
 
-/* session_move.c, session_move_adopt.c, where sessions may go on at another node: */
+/* session_migration.c, session_migration_import.c, where sessions may go on at another node: */
 
 /* It is made (false: out of memory); it is about to go, and the last is written of it; it has gone.
  */
-bool session_moving_begin(struct session *session);
-void session_moving_last(struct session *session);
-void session_moving_end(struct session *session);
+bool session_migration_begin(struct session *session);
+void session_migration_last(struct session *session);
+void session_migration_end(struct session *session);
 /* When it goes, it goes everywhere. */
-void session_moving_end_everywhere(struct session *session);
+void session_migration_end_everywhere(struct session *session);
 /* It has got a stream. */
-void session_moving_streams(struct session *session);
+void session_migration_streams(struct session *session);
 /* Has it been at another node? Then ids of events may come from there. */
-bool session_is_adopted(const struct session *session);
+bool session_is_imported(const struct session *session);
 /* Is it another node's now, and its copy here about to go? */
-bool session_has_moved(const struct session *session);
+bool session_has_migrated(const struct session *session);
 /* Was this stream there, or about to be, when another node last wrote it? */
 bool session_was_written(const struct session *session, unsigned stream);
 /* A cursor of another node becomes one of this epoch; false: it says nothing here. */
-bool session_moving_resume(const struct session *session, struct log_cursor *cursor);
+bool session_migration_resume(const struct session *session, struct log_cursor *cursor);
 /* The worker ends; its sessions have. */
 void sessions_unshare(struct worker *worker);
 

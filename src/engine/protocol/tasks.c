@@ -46,9 +46,9 @@ struct task {
     const struct task_ops *ops;
     struct tidings_call *call; /* the home's; NULL: it is done */
     /* Under the lock: */
-    struct task_client *client; /* NULL: another node's, in no table */
-    struct allowance *account;  /* its shares hold it; NULL: of an earlier run */
-    bool is_operator;           /* … and whose it is, is one */
+    struct task_client *client;     /* NULL: another node's, in no table */
+    struct client_account *account; /* its shares hold it; NULL: of an earlier run */
+    bool is_operator;               /* … and whose it is, is one */
     enum task_status status, end_status;
     bool is_published; /* it can be found */
     bool is_ending;    /* it has ended, which is seen when it is kept */
@@ -93,7 +93,7 @@ static void task_heap_set(struct tasks *all, size_t at, struct task *t)
     t->heap_at = at;
 }
 
-static void task_heap_tell_due(struct tasks *all)
+static void task_heap_notify_due(struct tasks *all)
 {
     uint64_t due = all->heap_count > 0 ? all->heap[1]->due_ms : UINT64_MAX;
     __atomic_store_n(&all->due_ms, due, __ATOMIC_RELEASE);
@@ -107,7 +107,7 @@ static void task_heap_add(struct tasks *all, struct task *t)
         task_heap_set(all, at, all->heap[at / 2]);
     }
     task_heap_set(all, at, t);
-    task_heap_tell_due(all);
+    task_heap_notify_due(all);
 }
 
 static struct task *task_heap_take(struct tasks *all)
@@ -128,7 +128,7 @@ static struct task *task_heap_take(struct tasks *all)
         task_heap_set(all, at, last);
     }
     first->heap_at = 0;
-    task_heap_tell_due(all);
+    task_heap_notify_due(all);
     return first;
 }
 
@@ -287,7 +287,7 @@ struct task_keeping {
     void *user;
 };
 
-static void task_tell(struct task *t);
+static void task_notify(struct task *t);
 
 static void task_set_status(struct task *t, enum task_status status);
 
@@ -302,7 +302,7 @@ static void task_found(struct task *t)
     }
     tasks_unlock(t->all);
     if (is_stale) {
-        task_tell(t);
+        task_notify(t);
     }
 }
 
@@ -346,7 +346,7 @@ const struct refusal *task_refusal(const struct task *t)
 static void task_keep_state(struct task *t);
 
 /* Takes the reference. */
-static void task_state_kept(void *user, int code)
+static void task_on_state_stored(void *user, int code)
 {
     struct task *t = user;
     tasks_lock(t->all);
@@ -373,7 +373,7 @@ static void task_keep_state(struct task *t)
     t->is_keeping = t->is_keeping || is_copied;
     tasks_unlock(t->all);
     if (is_copied) {
-        t->all->store->put(t->all->store, &row, task_state_kept, task_ref(t));
+        t->all->store->put(t->all->store, &row, task_on_state_stored, task_ref(t));
     }
     if (is_due) {
         buf_deinit(&text);
@@ -381,7 +381,7 @@ static void task_keep_state(struct task *t)
 }
 
 /* Without it: whoever listens hears that it changed. */
-static void task_tell(struct task *t)
+static void task_notify(struct task *t)
 {
     if (tasks_are_shared(t->all)) {
         task_keep_state(t);
@@ -395,12 +395,12 @@ static void task_tell(struct task *t)
 static void task_show_end(struct task *t);
 
 /* What a file could not keep is there until the server stops. Takes the reference. */
-static void task_end_kept(void *user, int code)
+static void task_on_end_stored(void *user, int code)
 {
     struct task *t = user;
     (void)code;
     task_show_end(t);
-    task_tell(t);
+    task_notify(t);
     task_unref(t);
 }
 
@@ -426,12 +426,12 @@ static void task_keep_end(struct task *t)
     struct buf text;
     task_ref(t);
     if (!store) {
-        task_end_kept(t, 0);
+        task_on_end_stored(t, 0);
         return;
     }
     if (!store->is_shared) {
         row = task_row_of(t);
-        store->put(store, &row, task_end_kept, t);
+        store->put(store, &row, task_on_end_stored, t);
         return;
     }
     tasks_lock(t->all);
@@ -846,7 +846,7 @@ void task_set_message(struct task *t, struct tidings_str message)
     }
     tasks_unlock(t->all);
     if (is_new) {
-        task_tell(t);
+        task_notify(t);
     }
 }
 
@@ -970,8 +970,9 @@ void tasks_sweep(struct tasks *all)
             task_uncount(t);
         }
         tasks_unlock(all);
-        bool is_told = all->store && all->store->is_shared; /* by the store, when its row goes */
-        if (t && all->changed && !is_told) {
+        bool is_notified =
+            all->store && all->store->is_shared; /* by the store, when its row goes */
+        if (t && all->changed && !is_notified) {
             all->changed(all->changed_user, task_uri(t), true);
         }
         task_unref(t);
@@ -1012,40 +1013,40 @@ void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1])
 
 /* ---- to the home ----------------------------------------------------------------------------- */
 
-struct task_letter {
-    struct letter letter;
+struct task_message {
+    struct thread_message thread_message;
     struct task *t; /* a reference */
     bool is_cancel;
     struct buf answers;
 };
 
-static void task_letter_free(struct letter *letter)
+static void task_message_free(struct thread_message *thread_message)
 {
-    struct task_letter *l = list_entry(letter, struct task_letter, letter);
+    struct task_message *l = list_entry(thread_message, struct task_message, thread_message);
     buf_deinit(&l->answers);
     task_unref(l->t);
     mem_free(l);
 }
 
-static void task_letter_deliver(struct letter *letter, void *owner)
+static void task_message_deliver(struct thread_message *thread_message, void *owner)
 {
     (void)owner;
-    struct task_letter *l = list_entry(letter, struct task_letter, letter);
+    struct task_message *l = list_entry(thread_message, struct task_message, thread_message);
     struct tidings_call *call = l->t->call;
     if (call && l->is_cancel) {
         l->t->ops->cancelled(call);
     } else if (call) {
         l->t->ops->answered(call, &l->answers);
     }
-    task_letter_free(letter);
+    task_message_free(thread_message);
 }
 
-static struct task_letter *task_letter_create(struct task *t, bool is_cancel, size_t max)
+static struct task_message *task_message_create(struct task *t, bool is_cancel, size_t max)
 {
-    struct task_letter *l = mem_zalloc(sizeof(*l));
+    struct task_message *l = mem_zalloc(sizeof(*l));
     if (l) {
-        l->letter.deliver = task_letter_deliver;
-        l->letter.drop = task_letter_free;
+        l->thread_message.deliver = task_message_deliver;
+        l->thread_message.drop = task_message_free;
         l->t = task_ref(t);
         l->is_cancel = is_cancel;
         buf_init(&l->answers, max);
@@ -1056,21 +1057,21 @@ static struct task_letter *task_letter_create(struct task *t, bool is_cancel, si
 /* Its call is told that nobody waits for it. */
 static void task_cancel_call(struct task *t)
 {
-    struct task_letter *l = t->home ? task_letter_create(t, true, 1) : NULL;
+    struct task_message *l = t->home ? task_message_create(t, true, 1) : NULL;
     if (l) {
-        mailbox_send(t->home, &l->letter);
+        mailbox_send(t->home, &l->thread_message);
     }
 }
 
 void task_cancel(struct task *t)
 {
-    /* Without memory for the letter its handler runs on, for nobody. */
-    struct task_letter *l = t->home ? task_letter_create(t, true, 1) : NULL;
+    /* Without memory for the message its handler runs on, for nobody. */
+    struct task_message *l = t->home ? task_message_create(t, true, 1) : NULL;
     bool has_ended = task_end(t, TASK_CANCELLED, STR("cancelled by the client"), STR_EMPTY);
     if (l && has_ended) {
-        mailbox_send(t->home, &l->letter);
+        mailbox_send(t->home, &l->thread_message);
     } else if (l) {
-        task_letter_free(&l->letter);
+        task_message_free(&l->thread_message);
     }
 }
 
@@ -1141,7 +1142,7 @@ int task_ask(struct task *t, unsigned round, struct json *questions, struct tidi
     if (rc < 0) {
         return tidings_fail(err, rc, "the questions do not fit");
     }
-    task_tell(t);
+    task_notify(t);
     return 0;
 }
 
@@ -1188,7 +1189,7 @@ static void task_put_answers(const struct task *t, struct buf *out)
 
 int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
 {
-    struct task_letter *l = t->home ? task_letter_create(t, false, 1) : NULL;
+    struct task_message *l = t->home ? task_message_create(t, false, 1) : NULL;
     size_t bytes = 0;
     bool is_new = false;
     if (!l) {
@@ -1203,16 +1204,16 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
         task_put_answers(t, &l->answers);
         task_clear_questions(t);
         task_set_status(t, TASK_WORKING);
-        mailbox_send(t->home, &l->letter);
+        mailbox_send(t->home, &l->thread_message);
         l = NULL;
     }
     is_new = is_waiting && before != t->open_count;
     tasks_unlock(t->all);
     if (l) {
-        task_letter_free(&l->letter);
+        task_message_free(&l->thread_message);
     }
     if (is_new) {
-        task_tell(t);
+        task_notify(t);
     }
     return rc < 0 ? tidings_fail(err, rc, "the answers do not fit") : 0;
 }

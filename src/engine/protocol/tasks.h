@@ -10,7 +10,7 @@
  *
  * A task belongs to the principal that called (security/access.h: its id says so). What works on
  * it is a call (engine/protocol/call_task.c) on one worker, its home; what others want of the call
- * is sent there as a letter. A task that ends is kept until its time to live has passed since it
+ * is sent there as a message. A task that ends is kept until its time to live has passed since it
  * began, at least TASK_KEPT_MS since it ended; then tasks_sweep forgets it. Those that run have a
  * deadline like other calls.
  *
@@ -39,7 +39,7 @@
 #define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20)) /* bytes of one, written with all it has */
 #define TASK_MAX_QUESTIONS 16u
 
-struct allowance;
+struct client_account;
 struct mailbox;
 struct principal;
 struct task;
@@ -171,7 +171,7 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
 struct task_spec {
     const struct principal *principal; /* whose it is */
     struct tidings_str client;         /* its name where limits count; empty: it has none */
-    struct allowance *account;         /* whose shares it takes; NULL: only totals count */
+    struct client_account *account;    /* whose shares it takes; NULL: only totals count */
     size_t max, max_client;            /* of worker_limits */
     uint64_t ttl_ms;
     size_t bytes; /* of what the call was given */

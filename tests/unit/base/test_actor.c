@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-struct count_letter {
-    struct letter letter;
+struct count_message {
+    struct thread_message message;
     pthread_t sender;
     unsigned *dropped;
 };
@@ -18,10 +18,10 @@ struct owner {
     unsigned delivered, elsewhere, blocked;
 };
 
-static void deliver(struct letter *letter, void *user)
+static void deliver(struct thread_message *message, void *user)
 {
     struct owner *o = user;
-    struct count_letter *l = list_entry(letter, struct count_letter, letter);
+    struct count_message *l = list_entry(message, struct count_message, message);
     sigset_t mask;
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
     o->delivered++;
@@ -29,24 +29,24 @@ static void deliver(struct letter *letter, void *user)
     o->blocked += sigismember(&mask, SIGTERM) == 1;
 }
 
-static void drop(struct letter *letter)
+static void drop(struct thread_message *message)
 {
-    ++*list_entry(letter, struct count_letter, letter)->dropped;
+    ++*list_entry(message, struct count_message, message)->dropped;
 }
 
-static void letters_sent_before_the_stop_are_delivered_on_its_thread(void **state)
+static void messages_sent_before_stop_are_delivered_on_thread(void **state)
 {
     (void)state;
     struct owner o = {0};
     unsigned dropped = 0;
-    struct count_letter letters[3];
+    struct count_message messages[3];
     assert_int_equal(actor_init(&o.actor, &o, NULL), 0);
     assert_int_equal(actor_start(&o.actor, "test", NULL), 0);
     for (size_t i = 0; i < 3; i++) {
-        letters[i] =
-            (struct count_letter){{.deliver = deliver, .drop = drop}, pthread_self(), &dropped};
-        list_init(&letters[i].letter.link);
-        mailbox_send(o.actor.mailbox, &letters[i].letter);
+        messages[i] =
+            (struct count_message){{.deliver = deliver, .drop = drop}, pthread_self(), &dropped};
+        list_init(&messages[i].message.link);
+        mailbox_send(o.actor.mailbox, &messages[i].message);
     }
     actor_stop(&o.actor);
     actor_deinit(&o.actor);
@@ -56,7 +56,7 @@ static void letters_sent_before_the_stop_are_delivered_on_its_thread(void **stat
     assert_int_equal(dropped, 0);
 }
 
-static void letters_sent_after_the_stop_are_dropped(void **state)
+static void messages_sent_after_stop_are_dropped(void **state)
 {
     (void)state;
     struct owner o = {0};
@@ -65,9 +65,9 @@ static void letters_sent_after_the_stop_are_dropped(void **state)
     assert_int_equal(actor_start(&o.actor, "test", NULL), 0);
     actor_stop(&o.actor);
     actor_stop(&o.actor);
-    struct count_letter late = {{.deliver = deliver, .drop = drop}, pthread_self(), &dropped};
-    list_init(&late.letter.link);
-    mailbox_send(o.actor.mailbox, &late.letter);
+    struct count_message late = {{.deliver = deliver, .drop = drop}, pthread_self(), &dropped};
+    list_init(&late.message.link);
+    mailbox_send(o.actor.mailbox, &late.message);
     actor_deinit(&o.actor);
     assert_int_equal(o.delivered, 0);
     assert_int_equal(dropped, 1);
@@ -77,8 +77,8 @@ static void letters_sent_after_the_stop_are_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_sent_before_the_stop_are_delivered_on_its_thread),
-        cmocka_unit_test(letters_sent_after_the_stop_are_dropped),
+        cmocka_unit_test(messages_sent_before_stop_are_delivered_on_thread),
+        cmocka_unit_test(messages_sent_after_stop_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

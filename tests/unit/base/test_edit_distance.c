@@ -57,7 +57,7 @@ static void known_words_are_so_far_apart(void **state)
     }
 }
 
-/* All words of up to five letters of two, with each limit. */
+/* All words of up to five messages of two, with each limit. */
 static void it_is_the_plain_definition_up_to_the_limit(void **state)
 {
     (void)state;

@@ -22,16 +22,16 @@
 #include "base/time.h"
 #include "support/fail_alloc.h"
 
-/* What happened, one letter each. */
+/* What happened, one message each. */
 static char events[64];
 static size_t event_count;
 
-/* A pointer to the letter `c`, as user data. */
+/* A pointer to the message `c`, as user data. */
 static void *name(char c)
 {
-    static char letters[128];
-    letters[(unsigned char)c & 127] = c;
-    return &letters[(unsigned char)c & 127];
+    static char messages[128];
+    messages[(unsigned char)c & 127] = c;
+    return &messages[(unsigned char)c & 127];
 }
 
 static void note(char c)
@@ -80,10 +80,10 @@ static void on_watch(struct loop_poll *poll, int happened, void *user)
     if (happened & LOOP_READ && read(w->fds[0], bytes, sizeof bytes) > 0 && !w->stop_at_end) {
         loop_stop(loop);
     } else if (happened & (LOOP_HANGUP | LOOP_ERROR)) {
-        (void)loop_poll_want(poll, 0);
+        (void)loop_poll_set_events(poll, 0);
         loop_stop(loop);
     } else if (happened & LOOP_WRITE) {
-        (void)loop_poll_want(poll, 0); /* stopping may take another turn */
+        (void)loop_poll_set_events(poll, 0); /* stopping may take another turn */
         loop_stop(loop);
     }
 }
@@ -102,14 +102,14 @@ static void a_descriptor_is_reported_while_it_is_ready(void **state)
         assert_int_equal(write(w.fds[1], "x", 1), 1);
         loop_turn(loop);
         assert_int_equal(w.calls, 0); /* no interest yet */
-        assert_int_equal(loop_poll_want(w.poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, LOOP_READ), 0);
         loop_run(loop);
         assert_int_equal(w.seen, LOOP_READ);
         assert_int_equal(w.calls, 1);
-        assert_int_equal(loop_poll_want(w.poll, LOOP_WRITE), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, LOOP_WRITE), 0);
         loop_run(loop);
         assert_int_equal(w.seen, LOOP_READ | LOOP_WRITE);
-        assert_int_equal(loop_poll_want(w.poll, 0), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, 0), 0);
         assert_int_equal(write(w.fds[1], "x", 1), 1);
         loop_turn(loop);
         assert_int_equal(w.calls, 2);
@@ -128,7 +128,7 @@ static void the_peer_closing_is_a_hangup(void **state)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w.fds), 0);
         w.poll = shared ? loop_poll_open_shared(loop, w.fds[0], on_watch, &w, NULL)
                         : loop_poll_open(loop, w.fds[0], on_watch, &w, NULL);
-        assert_int_equal(loop_poll_want(w.poll, LOOP_HANGUP), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, LOOP_HANGUP), 0);
         assert_int_equal(write(w.fds[1], "x", 1), 1);
         loop_turn(loop);
         assert_int_equal(w.calls, 0); /* bytes are no hangup */
@@ -149,7 +149,7 @@ static void a_pipe_without_writers_is_readable(void **state)
         assert_int_equal(pipe2(w.fds, O_CLOEXEC), 0);
         w.poll = shared ? loop_poll_open_shared(loop, w.fds[0], on_watch, &w, NULL)
                         : loop_poll_open(loop, w.fds[0], on_watch, &w, NULL);
-        assert_int_equal(loop_poll_want(w.poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, LOOP_READ), 0);
         loop_turn(loop);
         assert_int_equal(w.calls, 0);
         close(w.fds[1]);
@@ -171,7 +171,7 @@ static void a_pipe_without_readers_is_an_error_once(void **state)
         w.poll = shared ? loop_poll_open_shared(loop, w.fds[1], on_watch, &w, NULL)
                         : loop_poll_open(loop, w.fds[1], on_watch, &w, NULL);
         close(w.fds[0]);
-        assert_int_equal(loop_poll_want(w.poll, LOOP_WRITE), 0);
+        assert_int_equal(loop_poll_set_events(w.poll, LOOP_WRITE), 0);
         loop_run(loop);
         assert_true(w.seen & LOOP_ERROR);
         loop_turn(loop);
@@ -226,7 +226,7 @@ static void a_closed_poll_is_never_called_again(void **state)
         assert_int_equal(pipe2(both[i]->fds, O_CLOEXEC), 0);
         assert_int_equal(write(both[i]->fds[1], "x", 1), 1);
         both[i]->poll = loop_poll_open(loop, both[i]->fds[0], close_both, NULL, NULL);
-        assert_int_equal(loop_poll_want(both[i]->poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(both[i]->poll, LOOP_READ), 0);
     }
     loop_run(loop); /* both are ready in the same turn */
     loop_turn(loop);
@@ -366,7 +366,7 @@ static void what_a_descriptor_discards_goes_before_the_next_turn(void **state)
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     struct loop_poll *poll =
         loop_poll_open(loop, fds[1], on_discarding_poll, make_thing('D', NULL), NULL);
-    assert_int_equal(loop_poll_want(poll, LOOP_WRITE), 0);
+    assert_int_equal(loop_poll_set_events(poll, LOOP_WRITE), 0);
     loop_hook_add(loop, &hook, on_note_hook, name('h'));
     loop_run(loop);
     assert_true(strstr(events, "hpD") == events);
@@ -447,7 +447,7 @@ static void a_host_can_wait_on_the_descriptor(void **state)
     struct watch w = {0};
     assert_int_equal(pipe2(w.fds, O_CLOEXEC), 0);
     w.poll = loop_poll_open(loop, w.fds[0], on_watch, &w, NULL);
-    assert_int_equal(loop_poll_want(w.poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(w.poll, LOOP_READ), 0);
     /* Interest that the kernel was not told of yet must not be slept over. */
     for (int i = 0; i < 5 && loop_timeout_ms(loop) == 0; i++) {
         loop_turn(loop);

@@ -19,15 +19,15 @@
 
 static struct loop *loop;
 
-/* A pointer to the letter `c`, as user data. */
+/* A pointer to the message `c`, as user data. */
 static void *name(char c)
 {
-    static char letters[128];
-    letters[(unsigned char)c & 127] = c;
-    return &letters[(unsigned char)c & 127];
+    static char messages[128];
+    messages[(unsigned char)c & 127] = c;
+    return &messages[(unsigned char)c & 127];
 }
 
-/* What happened, one letter each. */
+/* What happened, one message each. */
 static char events[64];
 static size_t event_count;
 
@@ -128,7 +128,7 @@ static void pipe_open(struct pipe *p, char name, loop_poll_fn fn)
     p->name = name;
     p->poll = loop_poll_open(loop, p->fds[0], fn, p, NULL);
     assert_non_null(p->poll);
-    assert_int_equal(loop_poll_want(p->poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(p->poll, LOOP_READ), 0);
 }
 
 static void pipe_close(struct pipe *p)
@@ -234,7 +234,7 @@ static void on_waking(struct loop_poll *poll, int happened, void *user)
 {
     (void)happened;
     (void)user;
-    (void)loop_poll_want(poll, 0);
+    (void)loop_poll_set_events(poll, 0);
     note('p');
     loop_turn(loop);
     note('q');
@@ -263,9 +263,9 @@ static struct loop_hook hooks[3];
 
 static void on_hook(void *user)
 {
-    char letter = *(const char *)user;
-    note(letter);
-    if (letter == '2' && event_count < 4) {
+    char message = *(const char *)user;
+    note(message);
+    if (message == '2' && event_count < 4) {
         note('(');
         loop_turn(loop);
         note(')');
@@ -289,14 +289,14 @@ static struct loop_timer timers[3];
 
 static void on_timer(struct loop_timer *timer, void *user)
 {
-    char letter = *(const char *)user;
+    char message = *(const char *)user;
     (void)timer;
-    note(letter);
-    if (letter == 'a') {
+    note(message);
+    if (message == 'a') {
         loop_timer_start(&timers[2], 0, 0); /* not before the next turn: the nested one */
         loop_turn(loop);
         note(')');
-    } else if (letter == 'b') {
+    } else if (message == 'b') {
         loop_timer_stop(&timers[1]);
     }
 }

@@ -201,7 +201,7 @@ static void what_happened_is_reported_as_asked(void **state)
         struct watch w;
         watch_open(&w, reports[i].make, on_count);
         assert_true(fcntl(w.fds[0], F_GETFL) & O_NONBLOCK);
-        assert_int_equal(loop_poll_want(&w.poll, reports[i].wanted), 0);
+        assert_int_equal(loop_poll_set_events(&w.poll, reports[i].wanted), 0);
         loop_turn(loop); /* the first poll of all makes itself known */
         w.calls = w.last = 0;
         reports[i].act(&w);
@@ -227,11 +227,11 @@ static void without_interest_nothing_wakes_the_loop(void **state)
         reports[i].act(&w);
         run_until_idle(); /* never asked */
         assert_int_equal(w.calls, 0);
-        assert_int_equal(loop_poll_want(&w.poll, reports[i].wanted), 0);
+        assert_int_equal(loop_poll_set_events(&w.poll, reports[i].wanted), 0);
         loop_turn(loop);
         assert_int_equal(w.last, reports[i].reported); /* what was there before counts */
         w.calls = 0;
-        assert_int_equal(loop_poll_want(&w.poll, 0), 0);
+        assert_int_equal(loop_poll_set_events(&w.poll, 0), 0);
         run_until_idle(); /* asked no more */
         assert_int_equal(w.calls, 0);
         watch_close(&w);
@@ -245,7 +245,7 @@ static void after_an_error_one_may_ask_again(void **state)
     watch_open(&w, make_pipe_end, on_count);
     close_other(&w);
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(loop_poll_want(&w.poll, LOOP_WRITE), 0);
+        assert_int_equal(loop_poll_set_events(&w.poll, LOOP_WRITE), 0);
         run_until_idle();
         assert_int_equal(w.calls, i);
         assert_int_equal(w.last, LOOP_ERROR);
@@ -268,7 +268,7 @@ static void one_turn_takes_a_bounded_number_and_none_is_left_out(void **state)
         all[i].fds[0] = fd;
         all[i].fds[1] = -1;
         assert_int_equal(loop_poll_init(&all[i].poll, loop, fd, on_count, &all[i], NULL), 0);
-        assert_int_equal(loop_poll_want(&all[i].poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(&all[i].poll, LOOP_READ), 0);
     }
     int turns = 0;
     int called = 0;
@@ -309,7 +309,7 @@ static void open_pair(struct watch pair[2], loop_poll_fn fn)
     for (int i = 0; i < 2; i++) {
         watch_open(&pair[i], make_pipe, fn);
         send_byte(&pair[i]);
-        assert_int_equal(loop_poll_want(&pair[i].poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(&pair[i].poll, LOOP_READ), 0);
     }
     pair[0].other = &pair[1];
     pair[1].other = &pair[0];
@@ -338,7 +338,7 @@ static void on_discard_other(struct loop_poll *poll, int happened, void *user)
     survivor = w;
     watch_close(w->other);
     loop_discard(loop, &w->other->discard, watch_free, w->other);
-    assert_int_equal(loop_poll_want(poll, 0), 0);
+    assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
 static void a_poll_may_be_discarded_with_its_owner(void **state)
@@ -348,7 +348,7 @@ static void a_poll_may_be_discarded_with_its_owner(void **state)
     for (int i = 0; i < 2; i++) {
         watch_open(pair[i], make_pipe, on_discard_other);
         send_byte(pair[i]);
-        assert_int_equal(loop_poll_want(&pair[i]->poll, LOOP_READ), 0);
+        assert_int_equal(loop_poll_set_events(&pair[i]->poll, LOOP_READ), 0);
         pair[i]->other = pair[!i];
     }
     run_until_idle();
@@ -369,9 +369,9 @@ static void on_replace_other(struct loop_poll *poll, int happened, void *user)
     watch_close(other);
     watch_open(other, make_pipe, on_count); /* same memory, same number, another pipe: empty */
     assert_int_equal(other->fds[0], before);
-    assert_int_equal(loop_poll_want(&other->poll, LOOP_READ | LOOP_HANGUP), 0);
+    assert_int_equal(loop_poll_set_events(&other->poll, LOOP_READ | LOOP_HANGUP), 0);
     w->other = NULL;
-    assert_int_equal(loop_poll_want(poll, 0), 0);
+    assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
 static void a_number_used_again_gets_no_event_of_its_predecessor(void **state)
@@ -394,8 +394,8 @@ static void on_silence_other(struct loop_poll *poll, int happened, void *user)
 {
     struct watch *w = user;
     on_count(poll, happened, user);
-    assert_int_equal(loop_poll_want(&w->other->poll, 0), 0);
-    assert_int_equal(loop_poll_want(poll, LOOP_HANGUP), 0);
+    assert_int_equal(loop_poll_set_events(&w->other->poll, 0), 0);
+    assert_int_equal(loop_poll_set_events(poll, LOOP_HANGUP), 0);
 }
 
 static void interest_withdrawn_in_the_same_turn_counts(void **state)
@@ -414,7 +414,7 @@ static void a_copy_kept_by_somebody_else_is_not_watched_after_deinit(void **stat
     (void)state;
     struct watch w;
     watch_open(&w, make_pipe, on_count);
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0);
     int copy = fcntl(w.fds[0], F_DUPFD_CLOEXEC, 0);
     send_byte(&w);
     watch_close(&w);
@@ -441,8 +441,8 @@ static void what_has_no_readiness_is_refused(void **state)
     assert_true(loop_poll_init(&w.poll, loop, fd, on_count, &w, &err) < 0);
     assert_non_null(strstr(err.text, "watch descriptor"));
     assert_true(loop_poll_init(&w.poll, loop, -1, on_count, &w, NULL) < 0);
-    assert_true(loop_poll_want(&w.poll, LOOP_READ) < 0);
-    assert_int_equal(loop_poll_want(&w.poll, 0), 0);
+    assert_true(loop_poll_set_events(&w.poll, LOOP_READ) < 0);
+    assert_int_equal(loop_poll_set_events(&w.poll, 0), 0);
 }
 
 static void deinit_takes_anything(void **state)
@@ -466,7 +466,8 @@ static void one_number_is_watched_once_unless_it_is_shared(void **state)
     watch_open(&w, make_stream, on_count);
     struct loop_poll second;
     assert_true(loop_poll_init(&second, loop, w.fds[0], on_count, &w, &err) < 0);
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0); /* the first one is still there */
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ),
+                     0); /* the first one is still there */
     send_byte(&w);
     loop_turn(loop);
     loop_turn(loop);
@@ -474,10 +475,10 @@ static void one_number_is_watched_once_unless_it_is_shared(void **state)
     watch_close(&w);
 }
 
-static void on_letter(struct loop_poll *poll, int happened, void *user)
+static void on_message(struct loop_poll *poll, int happened, void *user)
 {
     *(int *)user |= happened;
-    assert_int_equal(loop_poll_want(poll, 0), 0);
+    assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
 static void a_shared_descriptor_may_be_input_and_output(void **state)
@@ -485,12 +486,12 @@ static void a_shared_descriptor_may_be_input_and_output(void **state)
     (void)state;
     int fds[2], in = 0, out = 0;
     make_stream(fds);
-    struct loop_poll *reader = loop_poll_open_shared(loop, fds[0], on_letter, &in, NULL);
-    struct loop_poll *writer = loop_poll_open_shared(loop, fds[0], on_letter, &out, NULL);
+    struct loop_poll *reader = loop_poll_open_shared(loop, fds[0], on_message, &in, NULL);
+    struct loop_poll *writer = loop_poll_open_shared(loop, fds[0], on_message, &out, NULL);
     assert_true(reader && writer);
     assert_int_equal(fcntl(fds[0], F_GETFL) & O_NONBLOCK, 0);
-    assert_int_equal(loop_poll_want(reader, LOOP_READ), 0);
-    assert_int_equal(loop_poll_want(writer, LOOP_WRITE), 0);
+    assert_int_equal(loop_poll_set_events(reader, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(writer, LOOP_WRITE), 0);
     run_until_idle();
     assert_int_equal(in, 0);
     assert_int_equal(out, LOOP_WRITE);
@@ -514,13 +515,13 @@ static void running_out_of_descriptors_is_reported(void **state)
     struct tidings_error err = {0};
     struct rlimit before, none;
     make_stream(fds);
-    struct loop_poll *first = loop_poll_open_shared(loop, fds[0], on_letter, NULL, NULL);
+    struct loop_poll *first = loop_poll_open_shared(loop, fds[0], on_message, NULL, NULL);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    struct loop_poll *second = loop_poll_open_shared(loop, fds[0], on_letter, NULL, &err);
-    struct loop_poll *other = loop_poll_open(loop, fds[1], on_letter, NULL, NULL);
+    struct loop_poll *second = loop_poll_open_shared(loop, fds[0], on_message, NULL, &err);
+    struct loop_poll *other = loop_poll_open(loop, fds[1], on_message, NULL, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_null(second); /* it would need a copy */
     assert_true(err.code < 0);
@@ -538,7 +539,7 @@ static void a_poll_in_the_callers_memory_allocates_nothing(void **state)
     struct watch w;
     fail_alloc_start(1);
     watch_open(&w, make_pipe, on_count);
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0);
     watch_close(&w);
     assert_false(fail_alloc_stop());
     assert_int_equal(fail_alloc_live(), 0);
@@ -550,15 +551,16 @@ static void a_host_sees_what_becomes_ready(void **state)
     (void)state;
     struct watch w;
     watch_open(&w, make_pipe, on_count);
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0);
     run_until_idle();
     assert_int_equal(loop_timeout_ms(loop), -1);
     send_byte(&w);
     assert_true(is_ready());
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_HANGUP), 0); /* told to the kernel at once */
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_HANGUP),
+                     0); /* told to the kernel at once */
     assert_false(is_ready());
     assert_int_equal(loop_timeout_ms(loop), -1);
-    assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0);
     assert_true(is_ready());
     loop_turn(loop);
     assert_int_equal(w.calls, 1);

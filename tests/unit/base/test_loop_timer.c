@@ -225,7 +225,7 @@ static void one_that_starts_itself_again_waits_for_the_next_turn(void **state)
     struct named a = named_open('a'), b = named_open('b');
     int fd = eventfd(1, EFD_CLOEXEC);
     struct loop_poll *poll = loop_poll_open(loop, fd, on_ready, name, NULL);
-    assert_int_equal(loop_poll_want(poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(poll, LOOP_READ), 0);
     named_start(&a, on_again, 0, 0);
     named_start(&b, on_note, 0, 0);
     loop_turn(loop);
@@ -247,7 +247,7 @@ static void a_busy_descriptor_does_not_starve_timers(void **state)
     struct named a = named_open('a');
     int fd = eventfd(1, EFD_CLOEXEC);
     struct loop_poll *poll = loop_poll_open(loop, fd, on_ready, name, NULL);
-    assert_int_equal(loop_poll_want(poll, LOOP_READ), 0);
+    assert_int_equal(loop_poll_set_events(poll, LOOP_READ), 0);
     named_start(&a, on_note, 3, 0);
     for (int i = 0; i < 4; i++) {
         advance(1);

@@ -19,7 +19,7 @@
 enum { SENDERS = 4, PER_SENDER = 10000 };
 
 struct numbered {
-    struct letter letter;
+    struct thread_message message;
     unsigned sender;
     unsigned number;
 };
@@ -36,16 +36,16 @@ struct reader {
 
 static atomic_uint dropped;
 
-static void numbered_drop(struct letter *letter)
+static void numbered_drop(struct thread_message *message)
 {
     atomic_fetch_add(&dropped, 1);
-    mem_free(list_entry(letter, struct numbered, letter));
+    mem_free(list_entry(message, struct numbered, message));
 }
 
-static void numbered_deliver(struct letter *letter, void *owner)
+static void numbered_deliver(struct thread_message *message, void *owner)
 {
     struct reader *r = owner;
-    struct numbered *n = list_entry(letter, struct numbered, letter);
+    struct numbered *n = list_entry(message, struct numbered, message);
     if (n->number != r->next[n->sender]++) {
         r->is_out_of_order = true;
     }
@@ -63,10 +63,10 @@ static void numbered_deliver(struct letter *letter, void *owner)
 static void send_numbered(struct mailbox *m, unsigned sender, unsigned number)
 {
     struct numbered *n = mem_alloc(sizeof *n);
-    *n = (struct numbered){.letter = {.deliver = numbered_deliver, .drop = numbered_drop},
+    *n = (struct numbered){.message = {.deliver = numbered_deliver, .drop = numbered_drop},
                            .sender = sender,
                            .number = number};
-    mailbox_send(m, &n->letter);
+    mailbox_send(m, &n->message);
 }
 
 static int reader_open(struct reader *r, bool has_loop)
@@ -85,7 +85,7 @@ static void reader_close(struct reader *r)
     loop_destroy(r->loop);
 }
 
-static void letters_arrive_on_the_loop_in_order(void **state)
+static void messages_arrive_on_loop_in_order(void **state)
 {
     (void)state;
     struct reader r;
@@ -116,42 +116,42 @@ static void drain_delivers_at_once(void **state)
     assert_int_equal(r.delivered, 2);
     loop_turn(r.loop); /* the wake-up finds nothing */
     send_numbered(r.mailbox, 0, 2);
-    loop_turn(r.loop); /* and the next letter wakes again */
+    loop_turn(r.loop); /* and the next message wakes again */
     loop_turn(r.loop);
     assert_int_equal(r.delivered, 3);
     reader_close(&r);
 }
 
 struct chain {
-    struct letter letter;
+    struct thread_message message;
     struct mailbox *mailbox;
     int left;
     int seen;
 };
 
-static void chain_drop(struct letter *letter)
+static void chain_drop(struct thread_message *message)
 {
-    list_entry(letter, struct chain, letter)->left = -1;
+    list_entry(message, struct chain, message)->left = -1;
 }
 
-static void chain_deliver(struct letter *letter, void *owner)
+static void chain_deliver(struct thread_message *message, void *owner)
 {
-    struct chain *c = list_entry(letter, struct chain, letter);
+    struct chain *c = list_entry(message, struct chain, message);
     (void)owner;
     c->seen++;
     if (c->left-- > 0) {
-        mailbox_send(c->mailbox, letter);
+        mailbox_send(c->mailbox, message);
     }
 }
 
-static void letters_sent_while_delivering_wait_for_the_next_turn(void **state)
+static void messages_sent_during_delivery_wait_for_next_turn(void **state)
 {
     (void)state;
     struct reader r;
     assert_int_equal(reader_open(&r, true), 0);
     struct chain c = {
-        .letter = {.deliver = chain_deliver, .drop = chain_drop}, .mailbox = r.mailbox, .left = 3};
-    mailbox_send(r.mailbox, &c.letter);
+        .message = {.deliver = chain_deliver, .drop = chain_drop}, .mailbox = r.mailbox, .left = 3};
+    mailbox_send(r.mailbox, &c.message);
     for (int turn = 1; turn <= 4; turn++) {
         loop_turn(r.loop);
         assert_int_equal(c.seen, turn);
@@ -191,7 +191,7 @@ static void closing_drops_what_is_inside_and_what_comes_later(void **state)
         struct mailbox *kept = mailbox_ref(r.mailbox);
         reader_close(&r);
         assert_int_equal(dropped, 2);
-        send_numbered(kept, 0, 2); /* the loop is gone: the letter still finds its end */
+        send_numbered(kept, 0, 2); /* the loop is gone: the message still finds its end */
         assert_int_equal(dropped, 3);
         assert_int_equal(r.delivered, 0);
         assert_true(mailbox_is_empty(kept));
@@ -202,7 +202,7 @@ static void closing_drops_what_is_inside_and_what_comes_later(void **state)
     mailbox_unref(NULL);
 }
 
-static void a_letter_may_close_the_mailbox(void **state)
+static void message_can_close_its_mailbox(void **state)
 {
     (void)state;
     struct reader r;
@@ -272,7 +272,7 @@ static void many_senders_keep_their_order(void **state)
     }
 }
 
-static void closing_under_fire_loses_no_letter(void **state)
+static void mailbox_close_loses_no_message(void **state)
 {
     (void)state;
     struct reader r;
@@ -347,14 +347,14 @@ static void a_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_arrive_on_the_loop_in_order),
+        cmocka_unit_test(messages_arrive_on_loop_in_order),
         cmocka_unit_test(drain_delivers_at_once),
-        cmocka_unit_test(letters_sent_while_delivering_wait_for_the_next_turn),
+        cmocka_unit_test(messages_sent_during_delivery_wait_for_next_turn),
         cmocka_unit_test(one_turn_delivers_a_bounded_number_and_the_next_goes_on),
         cmocka_unit_test(closing_drops_what_is_inside_and_what_comes_later),
-        cmocka_unit_test(a_letter_may_close_the_mailbox),
+        cmocka_unit_test(message_can_close_its_mailbox),
         cmocka_unit_test(many_senders_keep_their_order),
-        cmocka_unit_test(closing_under_fire_loses_no_letter),
+        cmocka_unit_test(mailbox_close_loses_no_message),
         cmocka_unit_test(waiting_ends_with_its_time),
         cmocka_unit_test(closing_wakes_all_who_wait),
         cmocka_unit_test(a_failed_allocation_is_reported),

@@ -55,20 +55,20 @@ static void sizes_are_checked(void **state)
 
 /* A job that stays on its thread until it is let go: a blocking mailbox each way. */
 struct gate {
-    struct letter arrived, go;
+    struct thread_message arrived, go;
     struct mailbox *owner, *thread;
     bool is_here, may_go;
     bool has_signals_blocked;
 };
 
-static void gate_drop(struct letter *letter)
+static void gate_drop(struct thread_message *message)
 {
-    (void)letter;
+    (void)message;
 }
 
-static void gate_arrived(struct letter *letter, void *owner)
+static void gate_arrived(struct thread_message *message, void *owner)
 {
-    (void)letter;
+    (void)message;
     *(bool *)owner = true;
 }
 

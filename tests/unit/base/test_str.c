@@ -34,7 +34,7 @@ static void slices_are_equal_by_bytes(void **state)
     assert_true(str_eq(STR("a\0b"), STR("a\0b")));
     assert_false(str_eq(STR("a\0b"), STR("a\0c")));
     assert_true(str_eq_nocase(STR("Content-TYPE"), STR("content-type")));
-    assert_false(str_eq_nocase(STR("@"), STR("`"))); /* differ by the same bit as letters do */
+    assert_false(str_eq_nocase(STR("@"), STR("`"))); /* differ by the same bit as messages do */
     assert_false(str_eq_nocase(STR("[x"), STR("{x")));
     assert_false(str_eq_nocase(STR("a"), STR("ab")));
     assert_true(str_eq_nocase(null_slice, STR("")));

@@ -102,7 +102,7 @@ static uint64_t model_take(struct model *m, const struct token_bucket_rule *rule
     return 0;
 }
 
-static void random_use_is_judged_as_by_the_model(void **state)
+static void random_use_matches_model(void **state)
 {
     (void)state;
     srand(7);
@@ -179,7 +179,7 @@ int main(void)
         cmocka_unit_test(without_a_count_there_is_no_limit),
         cmocka_unit_test(nothing_is_rounded_away_in_a_year),
         cmocka_unit_test(the_largest_rule_does_not_overflow_in_half_a_century),
-        cmocka_unit_test(random_use_is_judged_as_by_the_model),
+        cmocka_unit_test(random_use_matches_model),
         cmocka_unit_test(threads_together_get_exactly_the_burst),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void wherever_it_is_cut_the_verdict_is_that_of_the_whole(void **state)
 }
 
 /* All first bytes with all second ones. */
-static void every_pair_of_bytes_is_judged_alike(void **state)
+static void every_byte_pair_gets_same_verdict(void **state)
 {
     (void)state;
     for (unsigned a = 0; a < 256; a++) {
@@ -98,7 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_given_up_at_the_byte_that_decides_it),
         cmocka_unit_test(wherever_it_is_cut_the_verdict_is_that_of_the_whole),
-        cmocka_unit_test(every_pair_of_bytes_is_judged_alike),
+        cmocka_unit_test(every_byte_pair_gets_same_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@
 #include "cli/folder.h"
 #include "cli/mirror.h"
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 #include "support/fake_transport.h"
 #include "support/remove_tree.h"
 
@@ -138,7 +138,7 @@ struct fixture {
 static void enter(struct fixture *p, const char *dir, const struct thing *world, struct told *told)
 {
     struct tidings_error err = {0};
-    p->m = (struct mirror){.max_message = 1 << 20, .tell = on_deed, .user = told};
+    p->m = (struct mirror){.max_message = 1 << 20, .report = on_deed, .user = told};
     p->m.client = fake_client(&p->f, serve, (void *)(uintptr_t)world, NULL);
     assert_int_equal(folder_open(dir, &p->m.root), 0);
     assert_int_equal(mirror_state_open(&p->m.state, p->m.root, "w:/", &err), 0);

@@ -55,14 +55,14 @@ static void save(const char *key, int64_t at_s, const char *lines)
     names_cache_save(digest, at_s, tidings_str(lines));
 }
 
-struct heard {
+struct notifications {
     unsigned count;
     char text[200];
 };
 
 static void hear(void *user, struct tidings_str name)
 {
-    struct heard *h = user;
+    struct notifications *h = user;
     size_t len = strlen(h->text);
     h->count++;
     (void)snprintf(h->text + len, sizeof h->text - len, "%.*s ", (int)name.len, name.ptr);
@@ -71,9 +71,9 @@ static void hear(void *user, struct tidings_str name)
 /* "a b ", or NULL: none are remembered. */
 static const char *found(const char *key, int64_t at_s)
 {
-    static struct heard h;
+    static struct notifications h;
     char digest[TIDINGS_DIGEST_MAX];
-    h = (struct heard){0};
+    h = (struct notifications){0};
     (void)snprintf(digest, sizeof digest, "%s", key);
     bool is_found = names_cache_find(digest, at_s, hear, &h);
     assert_true(is_found || h.count == 0);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/part.h"
+#include "cli/range.h"
 
 static int next(struct pages *p, unsigned number, struct tidings_error *err)
 {

@@ -101,7 +101,7 @@ static void modern_server(struct scripted_server *s, const struct scripted_reque
     }
 }
 
-static void a_listen_carries_the_newest_options_of_each_uri(void **state)
+static void listen_carries_newest_options_of_each_uri(void **state)
 {
     (void)state;
     struct sent sent = {.updates = 0};
@@ -340,7 +340,7 @@ static void a_question_about_nothing_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_listen_carries_the_newest_options_of_each_uri),
+        cmocka_unit_test(listen_carries_newest_options_of_each_uri),
         cmocka_unit_test(a_legacy_subscription_carries_its_own),
         cmocka_unit_test(what_a_session_refused_is_asked_for_again),
         cmocka_unit_test(options_must_be_an_object),

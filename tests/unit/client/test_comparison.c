@@ -127,7 +127,7 @@ static struct watch *only_watch(struct world *w)
 static void await_comparison(struct world *w)
 {
     struct watch *watch = only_watch(w);
-    while (!watch->is_judged || !watch->is_accepted ||
+    while (!watch->is_decided || !watch->is_accepted ||
            watch->comparison_reason != COMPARISON_NONE || w->client->event_count > 0) {
         step(w);
     }
@@ -150,7 +150,7 @@ static void lose(struct world *w, bool is_soon)
 {
     struct watch *watch = only_watch(w);
     if (watch->snapshot && !is_soon) {
-        watch->snapshot->read_at -= 2 * COMPARISON_NOTICE_MS;
+        watch->snapshot->read_at -= 2 * COMPARISON_NOTIFY_MS;
     }
     int losses = w->losses;
     fake_say(&w->fake, NULL);

@@ -55,14 +55,14 @@ static void legacy(struct fake *f, const char *method, int64_t id, struct json *
     }
 }
 
-struct heard {
+struct notifications {
     struct tidings_client *client;
     int updates;
 };
 
 static void on_update(void *user, const struct tidings_update *u)
 {
-    struct heard *h = user;
+    struct notifications *h = user;
     h->updates++;
     tidings_free(tidings_client_read(h->client, "x:/a/b", NULL));
     tidings_subscription_end(u->subscription);
@@ -90,7 +90,7 @@ static bool live(fake_fn server, bool is_modern)
     struct tidings_client_options o = {
         .timeout_ms = 50, .probe_ms = 50, .retry_min_ms = 1, .retry_max_ms = 1, .headers = headers};
     struct tidings_subscribe_options on = {.fn = on_update, .options = "{\"windowMs\":0}"};
-    struct heard h = {0};
+    struct notifications h = {0};
     struct tidings_error err = {0};
     struct fake f;
     h.client = fake_client(&f, server, NULL, &o);

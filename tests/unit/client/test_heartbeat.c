@@ -26,8 +26,8 @@ static void nothing(struct fake *f, const char *method, int64_t id, struct json 
 /* It was heard so long after the last time. */
 static void heard_after(struct tidings_client *c, uint64_t ms, bool is_beat)
 {
-    c->heartbeat.heard_at -= ms;
-    heartbeat_heard(c, is_beat);
+    c->heartbeat.received_at -= ms;
+    heartbeat_received(c, is_beat);
 }
 
 /* Time passes while a test runs. */
@@ -62,9 +62,9 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     assert_int_equal(heartbeat_limit(c), 0); /* the next connection has its own */
     heartbeat_begin(c);
     heard_after(c, 1000, true);
-    c->heartbeat.heard_at -= 90000;
+    c->heartbeat.received_at -= 90000;
     transport_streaming(c->transport, true);
-    heartbeat_heard(c, true); /* it begins with a comment */
+    heartbeat_received(c, true); /* it begins with a comment */
     assert_int_equal(c->info.public.beats, 4);
     is_about(c->info.public.beat_ms, 30000);
     heartbeat_end(c);

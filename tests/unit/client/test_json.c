@@ -107,14 +107,14 @@ static void a_text_may_hold_nuls(void **state)
     assert_null(tidings_json_text(tidings_str("{"), "/t", &len));
 }
 
-struct heard {
+struct notifications {
     char text[256];
     int stop_after;
 };
 
 static int hear(void *user, struct tidings_str key, struct tidings_str value)
 {
-    struct heard *h = user;
+    struct notifications *h = user;
     size_t n = strlen(h->text);
     assert_int_equal(strlen(value.ptr), value.len);
     snprintf(h->text + n, sizeof(h->text) - n, "%s=%s;", key.ptr, value.ptr);
@@ -123,7 +123,7 @@ static int hear(void *user, struct tidings_str key, struct tidings_str value)
 
 static void each(const char *json, const char *pointer, int stop_after, int rc, const char *told)
 {
-    struct heard h = {"", stop_after};
+    struct notifications h = {"", stop_after};
     assert_int_equal(tidings_json_each(tidings_str(json), pointer, hear, &h), rc);
     assert_string_equal(h.text, told);
 }

@@ -108,14 +108,14 @@ static void what_cannot_be_launched_is_told(void **state)
     tidings_client_destroy(c);
 }
 
-struct heard {
+struct notifications {
     struct tidings_client *client;
     char text[256];
 };
 
 static void on_stderr(void *user, struct tidings_str bytes)
 {
-    struct heard *h = user;
+    struct notifications *h = user;
     size_t len = strlen(h->text);
     snprintf(h->text + len, sizeof(h->text) - len, "%.*s", (int)bytes.len, bytes.ptr);
     if (strchr(h->text, '\n')) {
@@ -126,7 +126,7 @@ static void on_stderr(void *user, struct tidings_str bytes)
 static void its_standard_error_can_be_heard(void **state)
 {
     (void)state;
-    struct heard h = {.text = ""};
+    struct notifications h = {.text = ""};
     struct tidings_client_options o = {.on_stderr = on_stderr, .stderr_user = &h};
     h.client = launch("echo trouble >&2; read -r line; read -r line", &o);
     assert_int_equal(tidings_client_run(h.client, NULL), 0);
@@ -138,7 +138,7 @@ static void its_standard_error_can_be_heard(void **state)
 static void one_that_will_not_end_is_killed(void **state)
 {
     (void)state;
-    struct heard h = {.text = ""};
+    struct notifications h = {.text = ""};
     struct tidings_client_options o = {.on_stderr = on_stderr, .stderr_user = &h};
     h.client = launch("trap '' TERM; echo $$ >&2; while :; do sleep 1; done", &o);
     while (!strchr(h.text, '\n')) {

@@ -63,7 +63,7 @@ static void serve(struct fake *f, const char *method, int64_t id, struct json *m
         } else {
             int fd = eventfd(1, EFD_CLOEXEC);
             assert_int_equal(loop_poll_init(&s->gate, s->client->loop, fd, on_gate, s, NULL), 0);
-            assert_int_equal(loop_poll_want(&s->gate, LOOP_READ), 0);
+            assert_int_equal(loop_poll_set_events(&s->gate, LOOP_READ), 0);
         }
     }
 }

@@ -157,7 +157,7 @@ static void begin_listen(struct model *m, int64_t id, struct json *params)
     }
 }
 
-static void end_listen(int64_t id)
+static void end_group(int64_t id)
 {
     for (size_t k = 0; k < server.count; k++) {
         if (server.listens[k].id == id) {
@@ -180,7 +180,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
     } else if (strcmp(method, "subscriptions/listen") == 0) {
         begin_listen(m, id, params);
     } else if (strcmp(method, "notifications/cancelled") == 0) {
-        end_listen(jv_int(jv_get(params, "requestId")));
+        end_group(jv_int(jv_get(params, "requestId")));
     } else if (model_put_answer(m, text, method, params)) {
         fake_result(f, id, text);
     }
@@ -206,7 +206,7 @@ static void fault(struct model *m)
     } else if (kind < 13 && l) { /* in order: what it holds back is told before */
         flush_all(m, l);
         fake_result(&server.fake, l->id, "{}");
-        end_listen(l->id);
+        end_group(l->id);
     }
 }
 

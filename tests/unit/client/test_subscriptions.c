@@ -353,7 +353,7 @@ static void step_until(struct told *t, const char *line)
     }
 }
 
-static void another_listen_is_heard_before_the_old_one_ends(void **state)
+static void new_listen_receives_before_old_one_ends(void **state)
 {
     (void)state;
     struct fake f;
@@ -575,7 +575,7 @@ int main(void)
         cmocka_unit_test(a_slim_update_is_that_of_the_very_uri),
         cmocka_unit_test(an_older_version_is_passed_over_and_one_without_an_order_told),
         cmocka_unit_test(a_subscription_may_end_in_its_own_callback),
-        cmocka_unit_test(another_listen_is_heard_before_the_old_one_ends),
+        cmocka_unit_test(new_listen_receives_before_old_one_ends),
         cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),
         cmocka_unit_test(changes_of_lists_are_heard_when_asked_for),
         cmocka_unit_test(what_a_listen_did_not_ask_for_is_not_refused_by_it),

@@ -20,14 +20,14 @@ static struct owner given(uint64_t asked_ms)
     struct owner o = {0};
     assert_true(owner_must_ask(&o, asked_ms));
     owner_answered(&o, true, 0, asked_ms, asked_ms + 10);
-    assert_int_equal(o.stage, OWNER_ARMING);
+    assert_int_equal(o.stage, OWNER_STARTING);
     return o;
 }
 
 static struct owner owning(uint64_t asked_ms)
 {
     struct owner o = given(asked_ms);
-    owner_armed(&o, o.term, asked_ms + 20);
+    owner_started(&o, o.term, asked_ms + 20);
     owner_entered(&o, o.term, asked_ms + 30);
     assert_int_equal(o.stage, OWNER_OWNING);
     return o;
@@ -41,8 +41,8 @@ static void nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_
         owner_may_enter(&o, o.term, 1020)); /* what happens until it is watched is unseen */
     assert_false(owner_may_announce(&o, 1020));
     owner_entered(&o, o.term, 1020);
-    assert_int_equal(o.stage, OWNER_ARMING);
-    owner_armed(&o, o.term, 1030);
+    assert_int_equal(o.stage, OWNER_STARTING);
+    owner_started(&o, o.term, 1030);
     assert_true(owner_may_enter(&o, o.term, 1030));
     assert_false(owner_may_announce(&o, 1030));
     owner_entered(&o, o.term, 1040);
@@ -87,11 +87,11 @@ static void who_gets_it_back_after_it_was_over_begins_anew(void **state)
     uint64_t term = o.term;
     owner_answered(&o, true, 0, 1000 + OVER - 5,
                    1000 + OVER + 1); /* asked in time, answered late */
-    assert_int_equal(o.stage, OWNER_ARMING);
+    assert_int_equal(o.stage, OWNER_STARTING);
     assert_int_equal(o.term, term + 1);
-    owner_armed(&o, term, 1000 + OVER + 2);
-    assert_int_equal(o.stage, OWNER_ARMING); /* of the term before */
-    owner_armed(&o, term + 1, 1000 + OVER + 2);
+    owner_started(&o, term, 1000 + OVER + 2);
+    assert_int_equal(o.stage, OWNER_STARTING); /* of the term before */
+    owner_started(&o, term + 1, 1000 + OVER + 2);
     owner_entered(&o, term, 1000 + OVER + 3);
     assert_int_equal(o.stage, OWNER_ENTERING);
     assert_false(owner_may_enter(&o, term, 1000 + OVER + 3));
@@ -128,18 +128,18 @@ static void who_cannot_watch_leaves_it_to_others(void **state)
     (void)state;
     struct owner o = given(1000);
     owner_give_up(&o, o.term + 1, 1010);
-    assert_int_equal(o.stage, OWNER_ARMING);
+    assert_int_equal(o.stage, OWNER_STARTING);
     owner_give_up(&o, o.term, 1010);
     assert_int_equal(o.stage, OWNER_WAITING);
     assert_false(owner_must_ask(&o, 1009 + OWNER_GIVEN_UP_MS));
     assert_true(owner_must_ask(&o, 1010 + OWNER_GIVEN_UP_MS));
-    owner_armed(&o, o.term, 1020);
+    owner_started(&o, o.term, 1020);
     assert_int_equal(o.stage, OWNER_WAITING);
     owner_answered(&o, true, 0, 1005, 1030); /* asked before it was released */
     assert_int_equal(o.stage, OWNER_WAITING);
     assert_false(owner_must_ask(&o, 1009 + OWNER_GIVEN_UP_MS));
     owner_answered(&o, true, 0, 1010 + OWNER_GIVEN_UP_MS, 1020 + OWNER_GIVEN_UP_MS);
-    assert_int_equal(o.stage, OWNER_ARMING);
+    assert_int_equal(o.stage, OWNER_STARTING);
 }
 
 int main(void)

@@ -24,7 +24,7 @@ static void it_goes_on_without_the_own_one(void **state)
 {
     (void)state;
     struct store_clock c = {0};
-    store_clock_hear(&c, 1000000, 500, 510);
+    store_clock_update(&c, 1000000, 500, 510);
     assert_int_equal(store_clock_now(&c, 505, 0), 1000000);
     assert_int_equal(store_clock_now(&c, 5505, 99), 1005000);
     /* Set by a minute, either way. */
@@ -40,16 +40,16 @@ static void a_slow_answer_does_not_count_beside_a_quick_one(void **state)
 {
     (void)state;
     struct store_clock c = {0};
-    store_clock_hear(&c, 1000000, 500, 510);
-    store_clock_hear(&c, 1001000, 1505, 8505);
+    store_clock_update(&c, 1000000, 500, 510);
+    store_clock_update(&c, 1001000, 1505, 8505);
     assert_int_equal(store_clock_now(&c, 8505, 0), 1008000);
     /* But when there is no other, with what it cannot know. */
     struct store_clock alone = {0};
-    store_clock_hear(&alone, 1001000, 1505, 8505);
+    store_clock_update(&alone, 1001000, 1505, 8505);
     assert_int_equal(store_clock_off(&alone, 8505, 1008000), 0);
     assert_int_equal(store_clock_off(&alone, 8505, 1008000 + 60000), 60000 + 3500);
     /* And when the quick one is old. */
-    store_clock_hear(&c, 1021000, 20505, 21505);
+    store_clock_update(&c, 1021000, 20505, 21505);
     assert_int_equal(store_clock_now(&c, 21005, 0), 1021000);
 }
 
@@ -57,11 +57,11 @@ static void after_doubt_whatever_is_said_is_taken(void **state)
 {
     (void)state;
     struct store_clock c = {0};
-    store_clock_hear(&c, 1000000, 500, 510);
+    store_clock_update(&c, 1000000, 500, 510);
     store_clock_doubt(&c);
     assert_int_equal(store_clock_now(&c, 505, 0), 1000000); /* until then */
     assert_int_equal(store_clock_off(&c, 505, 1000000 + 60000), 60000);
-    store_clock_hear(&c, 400000, 600, 800);
+    store_clock_update(&c, 400000, 600, 800);
     assert_int_equal(store_clock_now(&c, 700, 0), 400000);
 }
 
@@ -69,8 +69,8 @@ static void what_no_clock_says_is_not_believed(void **state)
 {
     (void)state;
     struct store_clock c = {0};
-    store_clock_hear(&c, INT64_MAX, 1, 2);
-    store_clock_hear(&c, -1, 1, 2);
+    store_clock_update(&c, INT64_MAX, 1, 2);
+    store_clock_update(&c, -1, 1, 2);
     assert_int_equal(store_clock_now(&c, 5, 42), 42);
 }
 

@@ -322,7 +322,7 @@ static char *run_session(bool hidden)
     return all;
 }
 
-static void hidden_changes_leave_no_trace_in_a_listen(void **state)
+static void hidden_changes_leave_no_trace_in_listen(void **state)
 {
     (void)state;
     char *without = run_listen(false), *with = run_listen(true);
@@ -441,7 +441,7 @@ int main(void)
         TEST(a_handler_can_ask_who_calls_and_what_it_may),
         TEST(a_pattern_brings_what_one_may_hear_of),
         TEST(where_it_moved_from_is_told_to_those_who_may_know),
-        cmocka_unit_test(hidden_changes_leave_no_trace_in_a_listen),
+        cmocka_unit_test(hidden_changes_leave_no_trace_in_listen),
         cmocka_unit_test(hidden_changes_leave_no_trace_in_a_session),
         TEST(cursors_differ_whether_something_happened_or_not),
         TEST(one_comes_back_with_a_seal_and_not_with_a_number),

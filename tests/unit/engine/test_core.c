@@ -120,7 +120,7 @@ static size_t ended_of(struct client *const *crowd)
     return ended;
 }
 
-static void many_listens_do_not_end_all_at_once(void **state)
+static void many_listens_end_gradually(void **state)
 {
     (void)state;
     struct client *crowd[CROWD];
@@ -274,7 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(stopping_gives_listens_their_result_and_ends_sessions),
-        TEST(many_listens_do_not_end_all_at_once),
+        TEST(many_listens_end_gradually),
         cmocka_unit_test_setup(leaving_while_things_are_under_way_leaks_nothing, setup),
         cmocka_unit_test_setup(a_watch_that_is_answered_after_its_worker_ended_is_dropped, setup),
         TEST(nothing_is_left_of_ten_thousand_who_came_and_went),

@@ -19,7 +19,7 @@
 #define AHEAD "Sun, 09 Sep 2001 01:46:41 GMT"
 #define THEN_MS 999999999700
 
-static enum http_condition judge(const char *method, const char *fields, const char *etag,
+static enum http_condition check(const char *method, const char *fields, const char *etag,
                                  int64_t modified_ms)
 {
     static struct http_request req;
@@ -30,7 +30,7 @@ static enum http_condition judge(const char *method, const char *fields, const c
     int len = snprintf(head, sizeof(head), "%s / HTTP/1.1\r\nHost: x\r\n%s\r\n", method, fields);
     assert_true(http_parse_head(head, (size_t)len, &scanned, &req, &fault) > 0);
     http_conditions_read(&c, &req, NOW_MS);
-    return http_conditions_judge(&c, tidings_str(etag), modified_ms);
+    return http_conditions_decide(&c, tidings_str(etag), modified_ms);
 }
 
 static void conditions_count_in_their_order(void **state)
@@ -67,17 +67,17 @@ static void conditions_count_in_their_order(void **state)
         {"If-Modified-Since: " AHEAD "\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (judge("GET", rows[i].fields, "x", THEN_MS) != rows[i].get ||
-            judge("HEAD", rows[i].fields, "x", THEN_MS) != rows[i].get ||
-            judge("PUT", rows[i].fields, "x", THEN_MS) != rows[i].put) {
+        if (check("GET", rows[i].fields, "x", THEN_MS) != rows[i].get ||
+            check("HEAD", rows[i].fields, "x", THEN_MS) != rows[i].get ||
+            check("PUT", rows[i].fields, "x", THEN_MS) != rows[i].put) {
             fail_msg("row %zu: %s", i, rows[i].fields);
         }
     }
     const char *since = "If-Modified-Since: " THEN "\r\n";
-    assert_int_equal(judge("GET", since, "W/x", THEN_MS), HTTP_CONDITION_HOLDS);
-    assert_int_equal(judge("GET", since, "", THEN_MS), HTTP_CONDITION_UNCHANGED);
-    assert_int_equal(judge("GET", since, "x", 0), HTTP_CONDITION_HOLDS);
-    assert_int_equal(judge("PUT", "If-Unmodified-Since: " EARLIER "\r\n", "x", 0),
+    assert_int_equal(check("GET", since, "W/x", THEN_MS), HTTP_CONDITION_HOLDS);
+    assert_int_equal(check("GET", since, "", THEN_MS), HTTP_CONDITION_UNCHANGED);
+    assert_int_equal(check("GET", since, "x", 0), HTTP_CONDITION_HOLDS);
+    assert_int_equal(check("PUT", "If-Unmodified-Since: " EARLIER "\r\n", "x", 0),
                      HTTP_CONDITION_HOLDS);
 }
 
@@ -91,7 +91,7 @@ static void a_second_change_within_a_second_is_noticed(void **state)
                                            .modified_since = http_last_modified(first, now)};
             assert_true(held.modified_since <= first / 1000);
             for (int64_t second = now; second < now + 1500; second += 100) {
-                assert_int_equal(http_conditions_judge(&held, tidings_str("y"), second),
+                assert_int_equal(http_conditions_decide(&held, tidings_str("y"), second),
                                  HTTP_CONDITION_HOLDS);
             }
         }

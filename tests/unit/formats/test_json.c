@@ -235,7 +235,7 @@ static void members_are_iterated_in_order(void **state)
     jv_unref(v);
 }
 
-static void a_reference_keeps_a_part_alive(void **state)
+static void json_reference_keeps_subtree_alive(void **state)
 {
     (void)state;
     struct json *v = parse("{\"id\":\"abc\"}");
@@ -254,7 +254,7 @@ int main(void)
         cmocka_unit_test(accessors_give_what_was_written),
         cmocka_unit_test(wrong_types_and_null_pointers_are_harmless),
         cmocka_unit_test(members_are_iterated_in_order),
-        cmocka_unit_test(a_reference_keeps_a_part_alive),
+        cmocka_unit_test(json_reference_keeps_subtree_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

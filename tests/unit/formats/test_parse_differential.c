@@ -100,7 +100,7 @@ static size_t compare_all(const char *alphabet, size_t max, const char *before, 
     return accepted;
 }
 
-static void short_texts_are_judged_alike(void **state)
+static void short_texts_get_same_verdict(void **state)
 {
     (void)state;
     static const struct {
@@ -176,7 +176,7 @@ static size_t mutate(char *text, size_t len, uint64_t *state)
     return len;
 }
 
-static void mutated_texts_are_judged_alike(void **state)
+static void mutated_texts_get_same_verdict(void **state)
 {
     (void)state;
     uint64_t random = SEED;
@@ -200,8 +200,8 @@ static void mutated_texts_are_judged_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_texts_are_judged_alike),
-        cmocka_unit_test(mutated_texts_are_judged_alike),
+        cmocka_unit_test(short_texts_get_same_verdict),
+        cmocka_unit_test(mutated_texts_get_same_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void put_step(struct buf *out, const struct plan_step *step)
     buf_putc(out, '(');
     for (size_t i = 0; i < step->text.len; i++) {
         char c = step->text.ptr[i];
-        buf_putc(out, part_is_mark(c) ? (char)('0' + c) : c);
+        buf_putc(out, segment_is_mark(c) ? (char)('0' + c) : c);
     }
     buf_putc(out, ')');
 }
@@ -115,7 +115,7 @@ static void plans_hold_whatever_is_accepted(void **state)
     assert_non_null(strstr(err.text, "segment with wildcards of 2000 bytes, at most 1024"));
 }
 
-static void parts_know_their_literals(void **state)
+static void segments_know_their_literals(void **state)
 {
     (void)state;
     static const struct {
@@ -129,9 +129,9 @@ static void parts_know_their_literals(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct tidings_str part = tidings_str(rows[i].part);
-        assert_int_equal(part_head(part), rows[i].head);
-        assert_int_equal(part_tail(part), rows[i].tail);
-        assert_true(str_eq(part_inner(part), tidings_str(rows[i].inner)));
+        assert_int_equal(segment_head(part), rows[i].head);
+        assert_int_equal(segment_tail(part), rows[i].tail);
+        assert_true(str_eq(segment_inner(part), tidings_str(rows[i].inner)));
     }
 }
 
@@ -141,22 +141,22 @@ static bool naive(const char *p, const char *t)
     if (!*p) {
         return !*t;
     }
-    if (*p == PART_STAR) {
+    if (*p == SEGMENT_STAR) {
         return naive(p + 1, t) || (*t && naive(p, t + 1));
     }
-    if (*p == PART_VALUE) {
+    if (*p == SEGMENT_VALUE) {
         return *t && *t != '?' && (naive(p + 1, t + 1) || naive(p, t + 1));
     }
-    return *t && (*p == PART_ANY || *p == *t) && naive(p + 1, t + 1);
+    return *t && (*p == SEGMENT_ANY || *p == *t) && naive(p + 1, t + 1);
 }
 
-static void random_parts_agree_with_the_definition(void **state)
+static void random_segments_match_definition(void **state)
 {
     (void)state;
     uint64_t random = 2463534242u;
     unsigned matched = 0;
     for (int i = 0; i < 60000; i++) {
-        const char *letters = i % 2 ? "\1\1ab\1ba\4" : "\2\2ab?ba\2";
+        const char *messages = i % 2 ? "\1\1ab\1ba\4" : "\2\2ab?ba\2";
         char part[9] = {0}, text[9] = {0};
         for (size_t k = 0; k < 16; k++) {
             random ^= random << 13;
@@ -165,14 +165,14 @@ static void random_parts_agree_with_the_definition(void **state)
             if (k % 2) {
                 text[k / 2] = "aab?"[random >> 40 & 3];
             } else {
-                part[k / 2] = letters[random >> 40 & 7];
+                part[k / 2] = messages[random >> 40 & 7];
             }
         }
         part[(random >> 20) % 9] = '\0';
         text[(random >> 30) % 9] = '\0';
         bool expected = naive(part, text);
         matched += expected;
-        if (part_matches(tidings_str(part), tidings_str(text)) != expected) {
+        if (segment_matches(tidings_str(part), tidings_str(text)) != expected) {
             fail_msg("part %d on '%s': expected %d", i, text, expected);
         }
     }
@@ -184,8 +184,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_become_steps),
         cmocka_unit_test(plans_hold_whatever_is_accepted),
-        cmocka_unit_test(parts_know_their_literals),
-        cmocka_unit_test(random_parts_agree_with_the_definition),
+        cmocka_unit_test(segments_know_their_literals),
+        cmocka_unit_test(random_segments_match_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

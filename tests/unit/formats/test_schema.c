@@ -25,7 +25,7 @@ static struct json *parse(const char *text)
     return root;
 }
 
-static bool judge(const char *schema, const char *instance, const struct schema_options *options,
+static bool check(const char *schema, const char *instance, const struct schema_options *options,
                   struct schema_error *ret)
 {
     struct json *s = parse(schema), *v = parse(instance);
@@ -74,7 +74,7 @@ static void run_rows(const struct row *rows, size_t count, const struct schema_o
 }
 #define RUN(rows, options) run_rows(rows, sizeof(rows) / sizeof((rows)[0]), options)
 
-static void change_content_are_judged_by_themselves(void **state)
+static void content_keywords_are_checked_separately(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -261,7 +261,7 @@ static void documents_given_are_found_by_their_uri_and_by_their_id(void **state)
     };
     RUN(rows, &options);
     struct schema_error why;
-    assert_false(judge("{\"$ref\":\"http://h/int\"}", "\"\"", &options, &why));
+    assert_false(check("{\"$ref\":\"http://h/int\"}", "\"\"", &options, &why));
     assert_string_equal(why.schema_path, "http://h/int#/type");
     struct json *strange = parse("{\"$schema\":\"http://h/strange\"}");
     struct json_schema *s = NULL;
@@ -300,7 +300,7 @@ static void formats_are_asserted_only_when_asked_for(void **state)
         {"{\"format\":\"color\"}", "[\"anything\"]", "[]"},
     };
     RUN(rows, &(struct schema_options){.assert_format = true});
-    assert_true(judge("{\"format\":\"uuid\"}", "\"x\"", NULL, NULL));
+    assert_true(check("{\"format\":\"uuid\"}", "\"x\"", NULL, NULL));
 }
 
 static void a_refusal_says_where_and_why(void **state)
@@ -345,7 +345,7 @@ static void a_refusal_says_where_and_why(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct schema_error why;
-        assert_false(judge(rows[i].schema, rows[i].instance, NULL, &why));
+        assert_false(check(rows[i].schema, rows[i].instance, NULL, &why));
         assert_string_equal(why.instance_path, rows[i].instance_path);
         assert_string_equal(why.schema_path, rows[i].schema_path);
         assert_string_equal(why.text, rows[i].text);
@@ -355,7 +355,7 @@ static void a_refusal_says_where_and_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(change_content_are_judged_by_themselves),
+        cmocka_unit_test(content_keywords_are_checked_separately),
         cmocka_unit_test(schemas_are_applied_to_the_same_value_and_to_what_is_inside),
         cmocka_unit_test(what_no_schema_evaluated_is_left_for_the_unevaluated_keywords),
         cmocka_unit_test(references_lead_by_pointer_anchor_name_and_scope),

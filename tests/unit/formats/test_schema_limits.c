@@ -201,7 +201,7 @@ static uint64_t steps_of(const char *schema, struct json *instance, enum schema_
 {
     struct json_schema *s = compile(schema, NULL);
     uint64_t steps = UINT64_MAX;
-    assert_int_equal(schema_judge_within(s, instance, NULL, &steps), expected);
+    assert_int_equal(schema_check_within(s, instance, NULL, &steps), expected);
     schema_destroy(s);
     return UINT64_MAX - steps;
 }
@@ -347,7 +347,7 @@ static void elements_that_collide_are_compared_within_the_steps(void **state)
     buf_deinit(&text);
 }
 
-static void a_deep_instance_is_judged_as_far_as_the_depth_allows(void **state)
+static void deep_instance_is_checked_up_to_depth_limit(void **state)
 {
     (void)state;
     char nested[600];
@@ -494,7 +494,7 @@ int main(void)
         cmocka_unit_test(lengths_are_paid_for),
         cmocka_unit_test(what_is_done_often_is_paid_for),
         cmocka_unit_test(elements_that_collide_are_compared_within_the_steps),
-        cmocka_unit_test(a_deep_instance_is_judged_as_far_as_the_depth_allows),
+        cmocka_unit_test(deep_instance_is_checked_up_to_depth_limit),
         cmocka_unit_test(paths_and_words_are_cut_between_characters),
         cmocka_unit_test(whatever_allocation_fails_is_reported_and_nothing_leaks),
         cmocka_unit_test(one_schema_serves_several_threads_at_once),

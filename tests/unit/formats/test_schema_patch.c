@@ -117,7 +117,7 @@ static const struct {
     {ROWS, "{\"self\":[{\"self\":[{\"self\":[{\"z\":1}]}]}]}", false},
 };
 
-static void patches_are_judged_by_the_schema_made_for_them(void **state)
+static void patches_are_checked_by_patch_schema(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -243,7 +243,7 @@ static void more_properties_than_could_be_compiled_are_a_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patches_are_judged_by_the_schema_made_for_them),
+        cmocka_unit_test(patches_are_checked_by_patch_schema),
         cmocka_unit_test(a_refusal_names_the_rule_of_the_full_schema),
         cmocka_unit_test(a_reference_that_cannot_be_followed_is_refused_with_its_place),
         cmocka_unit_test(parts_that_refer_to_one_another_too_often_are_a_limit),

@@ -106,7 +106,7 @@ static void run_group(const char *file, struct json *group)
     schema_destroy(schema);
 }
 
-static void every_mandatory_case_of_the_official_suite_is_judged_right(void **state)
+static void official_suite_mandatory_cases_pass(void **state)
 {
     (void)state;
     const char *data = getenv("TIDINGS_DATA");
@@ -146,7 +146,7 @@ int main(void)
         return 77; /* told apart from passing */
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mandatory_case_of_the_official_suite_is_judged_right),
+        cmocka_unit_test(official_suite_mandatory_cases_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,11 +49,11 @@ static void note_last(struct run *r)
 
 static void note(struct run *r, enum ws_event event, unsigned code)
 {
-    static const char letters[] = {
+    static const char messages[] = {
         [WS_TEXT] = 'T', [WS_PING] = 'P', [WS_PONG] = 'O', [WS_CLOSE] = 'C', [WS_FAILED] = 'F'};
     char text[16];
     r->is_over = event == WS_CLOSE || event == WS_FAILED;
-    (void)snprintf(text, sizeof(text), r->is_over ? "%c%u" : "%c", letters[event], code);
+    (void)snprintf(text, sizeof(text), r->is_over ? "%c%u" : "%c", messages[event], code);
     if (strcmp(text, r->last) != 0) {
         note_last(r);
     }

@@ -258,7 +258,7 @@ static void a_proof_is_used_once_until_it_is_too_old(void **state)
     dpop_destroy(d);
 }
 
-static void where_there_is_no_room_none_is_accepted(void **state)
+static void proofs_are_rejected_without_capacity(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     struct dpop_proof proof = {.until_ms = NOW + 60000};
@@ -294,7 +294,7 @@ static void what_was_used_long_ago_takes_no_room(void **state)
 }
 
 /* However many one principal uses, there is room for those of others. */
-static void one_principal_does_not_take_all_the_room(void **state)
+static void one_principal_cannot_use_all_space(void **state)
 {
     const int64_t begin = (NOW / 128000 + 1) * 128000; /* of a share */
     struct dpop *d = open_dpop(DPOP_ACCEPT);
@@ -387,9 +387,9 @@ int main(void)
         cmocka_unit_test(it_is_signed_with_the_key_it_holds),
         cmocka_unit_test(a_nonce_is_ours_and_young),
         cmocka_unit_test(a_proof_is_used_once_until_it_is_too_old),
-        cmocka_unit_test(where_there_is_no_room_none_is_accepted),
+        cmocka_unit_test(proofs_are_rejected_without_capacity),
         cmocka_unit_test(what_was_used_long_ago_takes_no_room),
-        cmocka_unit_test(one_principal_does_not_take_all_the_room),
+        cmocka_unit_test(one_principal_cannot_use_all_space),
         cmocka_unit_test(of_several_threads_one_uses_it),
         cmocka_unit_test(a_token_is_bound_by_the_name_of_a_key_alone),
     };

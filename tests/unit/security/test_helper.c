@@ -314,7 +314,7 @@ static int runs_all(void)
     return 0;
 }
 
-static void each_command_has_room_however_many_run(void **state)
+static void every_command_can_run_once(void **state)
 {
     (void)state;
     in_child(runs_all);
@@ -450,7 +450,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_of_the_plan_are_run_and_no_others, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_command_is_killed_with_all_it_started, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_command_has_room_however_many_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_command_can_run_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(how_a_command_ended_is_known_whatever_was_sent_to_it,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_its_process_ends_so_do_the_commands, set_up,

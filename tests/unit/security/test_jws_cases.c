@@ -52,7 +52,7 @@ static bool is_taken(struct tidings_str set_text, struct tidings_str token)
     return is_good;
 }
 
-static void judge(const struct subject *s, const char *name, struct tidings_str token, bool wanted)
+static void check(const struct subject *s, const char *name, struct tidings_str token, bool wanted)
 {
     cases++;
     if (is_taken(buf_str(&s->set), token) != wanted) {
@@ -147,7 +147,7 @@ static void judge_text(const struct subject *s)
             }
             buf_puts(&text, str_skip(part, is_other));
         }
-        judge(s, rows[i].name, buf_str(&text), rows[i].is_good);
+        check(s, rows[i].name, buf_str(&text), rows[i].is_good);
         buf_deinit(&text);
     }
 }
@@ -160,7 +160,7 @@ static void judge_unused_bits(const struct subject *s)
     if (s->sig.len % 4 != 0) {
         char *last = s->token.ptr + s->token.len - 1, was = *last;
         *last = alphabet[strchr(alphabet, was) - alphabet + 1];
-        judge(s, "ModifiedUnusedBitsInSignature", buf_str(&s->token), false);
+        check(s, "ModifiedUnusedBitsInSignature", buf_str(&s->token), false);
         *last = was;
     }
 }
@@ -173,7 +173,7 @@ static void judge_header(const struct subject *s, const char *name, const struct
     struct buf token;
     buf_init(&token, 8192);
     jose_put_token(&token, by, header, CLAIMS);
-    judge(s, name, buf_str(&token), wanted);
+    check(s, name, buf_str(&token), wanted);
     buf_deinit(&token);
 }
 
@@ -228,7 +228,7 @@ static void judge_purpose(struct subject *s)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         buf_clear(&s->set);
         jose_put_set(&s->set, s->key, rows[i].about);
-        judge(s, rows[i].name, buf_str(&s->token), rows[i].is_good);
+        check(s, rows[i].name, buf_str(&s->token), rows[i].is_good);
     }
 }
 
@@ -240,7 +240,7 @@ static void judge_bytes(const struct subject *s, const char *name, struct tiding
     buf_init(&token, 8192);
     buf_puts(&token, tidings_strn(s->token.ptr, s->token.len - s->sig.len));
     base64url_put(&token, bytes);
-    judge(s, name, buf_str(&token), false);
+    check(s, name, buf_str(&token), false);
     buf_deinit(&token);
 }
 
@@ -319,7 +319,7 @@ static void judge_padding(const struct subject *s)
     buf_deinit(&signed_block);
 }
 
-static void every_case_is_judged_right_for_every_algorithm(void **state)
+static void every_case_passes_for_every_algorithm(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
@@ -342,7 +342,7 @@ static void every_case_is_judged_right_for_every_algorithm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_is_judged_right_for_every_algorithm),
+        cmocka_unit_test(every_case_passes_for_every_algorithm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -425,7 +425,7 @@ static void read_answer(struct tidings_str answer, struct verdict *ret)
     auth_settings_deinit(&settings);
 }
 
-static void what_is_said_of_a_token_is_judged(void **state)
+static void introspection_answer_is_checked(void **state)
 {
     (void)state;
     static const struct {
@@ -578,7 +578,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_reload_fetches_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(metadata_says_where_keys_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_opaque_token_is_asked_about, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_said_of_a_token_is_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(introspection_answer_is_checked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_issuer_of_an_introspected_token_must_be_known, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_server_that_cannot_be_asked_is_no_verdict, set_up,

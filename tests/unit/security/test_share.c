@@ -13,32 +13,32 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 
 #define MOST 256u
 
 static struct limit_counters counters;
-static struct allowances *all;
+static struct client_accounts *all;
 
 static int setup(void **state)
 {
     (void)state;
     limit_counters_init(&counters);
-    all = allowances_create();
+    all = client_accounts_create();
     return all ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    allowances_destroy(all);
+    client_accounts_destroy(all);
     return 0;
 }
 
 static struct share_taker taker(const char *name, bool is_operator)
 {
-    return (struct share_taker){.account = allowances_find(all, tidings_str(name), 0),
+    return (struct share_taker){.account = client_accounts_find(all, tidings_str(name), 0),
                                 .is_operator = is_operator};
 }
 
@@ -84,15 +84,16 @@ static void a_principal_gets_its_share_and_the_next_one_too(void **state)
     give(&ada, 64);
     give(&bob, 64);
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
-    assert_int_equal(*allowance_held(ada.account, LIMIT_CALLS), 0);
-    allowance_release(ada.account);
-    allowance_release(bob.account);
+    assert_int_equal(*client_account_used(ada.account, LIMIT_CALLS), 0);
+    client_account_release(ada.account);
+    client_account_release(bob.account);
 }
 
 static void the_machine_gets_all_but_the_reserve_and_an_operator_that(void **state)
 {
     (void)state;
-    struct share_taker local = taker(ALLOWANCE_MACHINE, false), ada = taker("token ada", false);
+    struct share_taker local = taker(CLIENT_ACCOUNT_MACHINE, false),
+                       ada = taker("token ada", false);
     struct share_taker root = taker("user uid:0", true);
     struct refusal why;
     assert_int_equal(take_all(&local, &why), 252);
@@ -108,9 +109,9 @@ static void the_machine_gets_all_but_the_reserve_and_an_operator_that(void **sta
     assert_true(why.is_own);
     give(&root, 68);
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
-    allowance_release(local.account);
-    allowance_release(ada.account);
-    allowance_release(root.account);
+    client_account_release(local.account);
+    client_account_release(ada.account);
+    client_account_release(root.account);
 }
 
 static void bytes_are_shared_like_counts(void **state)
@@ -125,7 +126,7 @@ static void bytes_are_shared_like_counts(void **state)
     assert_false(take(&ada, 1, &why));
     share_give(&counters, LIMIT_CALLS, 60, ada.account);
     share_give(&counters, LIMIT_CALLS, 4, ada.account);
-    allowance_release(ada.account);
+    client_account_release(ada.account);
 }
 
 /* What one principal, everybody without a name on this machine, and an operator beside the latter
@@ -133,7 +134,7 @@ static void bytes_are_shared_like_counts(void **state)
 static void assert_divided(uint64_t most, size_t own, size_t local, size_t operators)
 {
     struct share_taker ada = taker("token ada", false), root = taker("user uid:0", true);
-    struct share_taker machine = taker(ALLOWANCE_MACHINE, false);
+    struct share_taker machine = taker(CLIENT_ACCOUNT_MACHINE, false);
     const struct share_taker *const who[] = {&ada, &machine, &root};
     const size_t expected[] = {own, local, operators};
     size_t held[] = {0, 0, 0};
@@ -151,7 +152,7 @@ static void assert_divided(uint64_t most, size_t own, size_t local, size_t opera
         for (; held[i] > 0; held[i]--) {
             share_give(&counters, LIMIT_CALLS, 1, who[i]->account);
         }
-        allowance_release(who[i]->account);
+        client_account_release(who[i]->account);
     }
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
 }
@@ -196,16 +197,16 @@ static void the_part_can_be_set(void **state)
     assert_true(share_take(&counters, LIMIT_CALLS, 0, 1000, &ada, &why)); /* no limit */
     share_give(&counters, LIMIT_CALLS, 1000, ada.account);
     give(&ada, 252);
-    allowance_release(ada.account);
+    client_account_release(ada.account);
 }
 
 static void names_do_not_reach_the_account_of_the_machine(void **state)
 {
     (void)state;
     struct share_taker liar = taker("token machine 127.0.0.1", false);
-    assert_false(allowance_is_whole(liar.account));
-    assert_true(str_eq(allowance_name(liar.account), STR("machine 127.0.0.1")));
-    allowance_release(liar.account);
+    assert_false(client_account_is_whole(liar.account));
+    assert_true(str_eq(client_account_name(liar.account), STR("machine 127.0.0.1")));
+    client_account_release(liar.account);
 }
 
 /* ---- many threads ---------------------------------------------------------------------------- */
@@ -228,7 +229,7 @@ static void *hammer(void *arg)
 static void nothing_stays_booked_whichever_threads_take(void **state)
 {
     (void)state;
-    struct share_taker who[2] = {taker("token ada", false), taker(ALLOWANCE_MACHINE, false)};
+    struct share_taker who[2] = {taker("token ada", false), taker(CLIENT_ACCOUNT_MACHINE, false)};
     pthread_t threads[8];
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, &who[i % 2]), 0);
@@ -240,8 +241,8 @@ static void nothing_stays_booked_whichever_threads_take(void **state)
     }
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(*allowance_held(who[i].account, LIMIT_CALLS), 0);
-        allowance_release(who[i].account);
+        assert_int_equal(*client_account_used(who[i].account, LIMIT_CALLS), 0);
+        client_account_release(who[i].account);
     }
 }
 

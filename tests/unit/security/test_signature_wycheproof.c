@@ -80,7 +80,7 @@ static bool check_line(struct tidings_str line)
     return true;
 }
 
-static void every_vector_is_judged_as_it_says(void **state)
+static void every_vector_gets_expected_verdict(void **state)
 {
     (void)state;
     char line[LINE_BYTES];
@@ -103,7 +103,7 @@ static void every_vector_is_judged_as_it_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_vector_is_judged_as_it_says),
+        cmocka_unit_test(every_vector_gets_expected_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

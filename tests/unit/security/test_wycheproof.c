@@ -167,7 +167,7 @@ static void check_line(struct vectors *v, struct tidings_str line)
     buf_deinit(&token);
 }
 
-static void every_vector_is_judged_as_the_table_says(void **state)
+static void every_vector_matches_table(void **state)
 {
     (void)state;
     static struct vectors v;
@@ -202,7 +202,7 @@ static void every_vector_is_judged_as_the_table_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_vector_is_judged_as_the_table_says),
+        cmocka_unit_test(every_vector_matches_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,7 +282,8 @@ static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
 {
     (void)state;
     struct client *c = begin_wait("\"uris\":[\"mem:///a\",\"mem:///b\"]");
-    struct listen *listen = list_entry(subscriber_that_waits()->listens.next, struct listen, link);
+    struct subscription_group *listen =
+        list_entry(subscriber_that_waits()->groups.next, struct subscription_group, link);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
     harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
@@ -301,17 +302,17 @@ static void change_in_the_log_alone(const char *uri)
     change_unref(change);
 }
 
-static void lost_letters_make_it_look_again(void **state)
+static void watcher_rescans_after_lost_messages(void **state)
 {
     (void)state;
     struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
-    delivery_lose(harness_changes.worker[0]);
+    delivery_overflow(harness_changes.worker[0]);
     harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting); /* the log has nothing */
     change_in_the_log_alone("mem:///a");
     harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
-    delivery_lose(harness_changes.worker[0]);
+    delivery_overflow(harness_changes.worker[0]);
     harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
     assert_count(text, 1);
@@ -373,7 +374,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_application_may_end_a_wait, changes_begin, changes_end),
         cmocka_unit_test_setup_teardown(a_wait_whose_subscriptions_are_taken_away_ends,
                                         changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(lost_letters_make_it_look_again, changes_begin,
+        cmocka_unit_test_setup_teardown(watcher_rescans_after_lost_messages, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(waits_count_as_calls_and_as_broad_subscriptions,
                                         changes_begin, changes_end),

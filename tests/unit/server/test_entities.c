@@ -14,7 +14,7 @@
 
 #include "base/str.h"
 #include "base/time.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "server/server_internal.h"
 #include "support/served.h"
 
@@ -184,30 +184,30 @@ static void schemas_are_at_the_expense_of_whoever_writes(void **state)
     served_set("allow-write", "true");
     served_run();
     uint64_t before = clock_monotonic_ms();
-    struct allowance *a =
-        allowances_find(served()->shared->allowances, STR(ALLOWANCE_MACHINE), before);
+    struct client_account *a = client_accounts_find(served()->shared->client_accounts,
+                                                    STR(CLIENT_ACCOUNT_MACHINE), before);
     call("add-entity-type",
          "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"properties\":{\"s\":{\"pattern\":"
          "\"(a{1,99}){1,20}b\"}}}",
          "\"success\":true");
-    uint64_t left = allowance_left(a, before);
-    assert_in_range(ALLOWANCE_BURST - left, 1000, ALLOWANCE_BURST);
+    uint64_t left = client_account_steps_left(a, before);
+    assert_in_range(CPU_BUDGET_BURST - left, 1000, CPU_BUDGET_BURST);
     char value[400] = "{\"s\":\"";
     memset(value + 6, 'a', 300);
     memcpy(value + 306, "b\"}", 4);
     says(put("a", value), "HTTP/1.1 201 ");
-    assert_true(left - allowance_left(a, before) >= 100000);
+    assert_true(left - client_account_steps_left(a, before) >= 100000);
 
-    allowance_spend(a, 60ull * ALLOWANCE_STEPS, clock_monotonic_ms());
+    client_account_spend(a, 60ull * CPU_BUDGET_STEPS, clock_monotonic_ms());
     says_limited(put("b", "{}"));
     says_limited(served_call("upsert-entity", "\"uri\":\"/entity/T@1/b\",\"value\":{}"));
     says_limited(served_call("add-entity-type", "\"name\":\"U\",\"version\":1,\"jsonSchema\":{}"));
     says(served_http("DELETE /entity/T@1/a HTTP/1.1\r\nIf-Match: *", ""), "HTTP/1.1 204 ");
     says(served_http("GET /entity/T@1/b HTTP/1.1", ""), "HTTP/1.1 404 ");
 
-    allowance_refund(a, 60ull * ALLOWANCE_STEPS);
+    client_account_refund(a, 60ull * CPU_BUDGET_STEPS);
     says(put("b", "{}"), "HTTP/1.1 201 ");
-    allowance_release(a);
+    client_account_release(a);
 }
 
 int main(void)

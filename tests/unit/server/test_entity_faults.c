@@ -31,20 +31,20 @@
 /* ---- a job of our own ------------------------------------------------------------------------ */
 
 struct barrier_job {
-    struct keeper_job job;
+    struct store_job job;
     int64_t limit; /* bytes the file may have; 0: nothing to be done */
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool over;
 };
 
-static int barrier_run(struct keeper_job *job, struct entities *e)
+static int barrier_run(struct store_job *job, struct entities *e)
 {
     const struct barrier_job *x = list_entry(job, struct barrier_job, job);
     return x->limit ? sqlite_store_limit(e->store, x->limit, &job->err) : 0;
 }
 
-static void barrier_over(struct keeper_job *job, int code)
+static void barrier_over(struct store_job *job, int code)
 {
     struct barrier_job *x = list_entry(job, struct barrier_job, job);
     assert_int_equal(code, 0);
@@ -55,13 +55,13 @@ static void barrier_over(struct keeper_job *job, int code)
 }
 
 /* Done when everything before it is, and put away. */
-static void await_keeper(struct tidings_provider *p, int64_t limit)
+static void await_commit_thread(struct tidings_provider *p, int64_t limit)
 {
     struct barrier_job x = {.job.run = barrier_run, .job.done = barrier_over, .limit = limit};
-    list_init(&x.job.letter.link);
+    list_init(&x.job.message.link);
     pthread_mutex_init(&x.lock, NULL);
     pthread_cond_init(&x.cond, NULL);
-    keeper_submit(entity_keeper(p), &x.job);
+    commit_thread_submit(entity_commit_thread(p), &x.job);
     pthread_mutex_lock(&x.lock);
     while (!x.over) {
         pthread_cond_wait(&x.cond, &x.lock);
@@ -73,7 +73,7 @@ static void await_keeper(struct tidings_provider *p, int64_t limit)
 
 static struct harness b;
 static struct tidings_provider *mount;
-static struct keeper *keeper;
+static struct commit_thread *commit_thread;
 
 static void begin(void)
 {
@@ -83,10 +83,10 @@ static void begin(void)
     harness_start(&b);
     if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX), STR_EMPTY, &mount, &err) <
             0 ||
-        keeper_open(memory_store_create(NULL), &keeper, &err) < 0) {
+        commit_thread_open(memory_store_create(NULL), &commit_thread, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    entity_bind(mount, keeper);
+    entity_bind(mount, commit_thread);
     entity_set_writer(mount, entity_http_write);
     const struct {
         const char *name;
@@ -105,7 +105,7 @@ static void begin(void)
 
 static void finish(void)
 {
-    keeper_close(keeper);
+    commit_thread_close(commit_thread);
     harness_stop(&b);
 }
 
@@ -150,7 +150,7 @@ static void begin_with_one(void)
     check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
                "\\\"success\\\":true");
     check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}", "\\\"changed\\\":true");
-    await_keeper(mount, 0);
+    await_commit_thread(mount, 0);
 }
 
 static void fail_each_allocation(const struct fault *f)
@@ -163,7 +163,7 @@ static void fail_each_allocation(const struct fault *f)
         fail_alloc_start(n);
         const char *answer = called(c, f->tool, f->arguments);
         bool is_done = strstr(answer, f->done) != NULL;
-        await_keeper(mount, 0);
+        await_commit_thread(mount, 0);
         reached = fail_alloc_stop();
         if (!is_done && answer[0] && !strstr(answer, "out of memory")) {
             fail_msg("%s", answer);
@@ -225,7 +225,7 @@ static int over_http(enum resource_io_op op, const char *uri, const char *body,
 {
     http.over = false;
     resource_io_init(&http.plain, b.worker[0], on_http, NULL);
-    http.plain.spelled = tidings_str(uri);
+    http.plain.as_requested = tidings_str(uri);
     http.plain.bytes = tidings_str(body);
     http.plain.query = STR("changedBy=%5B%7B%22userId%22%3A%22u%22%7D%5D&origin=me");
     http.plain.if_match = tidings_str(if_match);
@@ -257,7 +257,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
             begin_with_one();
             fail_alloc_start(n);
             int code = over_http(rows[i].op, rows[i].uri, rows[i].body, rows[i].if_match);
-            await_keeper(mount, 0);
+            await_commit_thread(mount, 0);
             reached = fail_alloc_stop();
             if (code != rows[i].code && !(reached && code == TIDINGS_E_NOMEM)) {
                 fail_msg("row %zu, allocation %ld: %s (%s)", i, n, tidings_code_name(code),
@@ -275,10 +275,10 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
 static int tell(void *user, const struct tidings_change *change, uint64_t position)
 {
     if (!change) {
-        hub_lose(user);
+        hub_overflow(user);
         return 0;
     }
-    return hub_announce_kept(user, change, position, NULL);
+    return hub_announce_durable(user, change, position, NULL);
 }
 
 /* Is there a message with this text? */
@@ -305,14 +305,14 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
     for (long n = 2; reached; n++) {
         long before = fail_alloc_live();
         begin_with_one();
-        keeper_on_change(keeper, tell, b.hub);
+        commit_thread_on_change(commit_thread, tell, b.hub);
         struct client *listener = client_http(&b);
         client_modern(listener, "9", "subscriptions/listen",
                       "\"notifications\":{\"resourceSubscriptions\":[\"entity:///T@1/\"]}");
         harness_until(&b, is_acknowledged, listener);
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
         int code = over_http(RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
-        await_keeper(mount, 0);
+        await_commit_thread(mount, 0);
         reached = fail_alloc_stop();
         harness_run_until_idle(&b);
         bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
@@ -381,7 +381,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     served_run();
     add_type();
     assert_non_null(strstr(request("PUT", "/entity/T@1/b", "", "\"here\""), " 201 "));
-    await_keeper(served()->publishing.entities, 40 * 4096);
+    await_commit_thread(served()->publishing.entities, 40 * 4096);
     bool is_full = false;
     for (int i = 0; i < 1000 && !is_full; i++) {
         snprintf(value, sizeof(value), "\"%d%1500s\"", i, "x");
@@ -394,7 +394,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     assert_non_null(strstr(answer, "\"reason\":\"storage\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/b", "", ""), "\"here\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/a", "", ""), " 200 "));
-    await_keeper(served()->publishing.entities, INT64_C(4000) * 4096);
+    await_commit_thread(served()->publishing.entities, INT64_C(4000) * 4096);
     assert_non_null(strstr(request("PUT", "/entity/T@1/a", "\r\nIf-Match: *", value), " 200 "));
     assert_non_null(strstr(upsert("\"small\""), "\"changed\":true"));
 }

@@ -85,7 +85,7 @@ static void cycle(unsigned i)
     close(fd);
 }
 
-static void ten_thousand_listens_that_vanish_leave_nothing(void **state)
+static void ten_thousand_vanished_listens_leak_nothing(void **state)
 {
     (void)state;
     served_set("self", "true");
@@ -114,7 +114,7 @@ int main(void)
                                         served_end),
         cmocka_unit_test_setup_teardown(an_idle_listen_over_websocket_holds_no_more, served_begin,
                                         served_end),
-        cmocka_unit_test_prestate_setup_teardown(ten_thousand_listens_that_vanish_leave_nothing,
+        cmocka_unit_test_prestate_setup_teardown(ten_thousand_vanished_listens_leak_nothing,
                                                  served_begin, served_end, two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,7 +315,7 @@ static void one_may_be_ended_before_it_exists(void **state)
     served_run();
     assert_true(ears_await(&a, 0).ended);
     await_end(&refused, 0);
-    for (int i = 0; i < 20; i++) { /* ended while it is being resolved and armed */
+    for (int i = 0; i < 20; i++) { /* ended while it is being resolved and watched */
         tidings_subscription_end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
     }
     for (size_t i = 0, ended = 0; ended < 20; i++) {

@@ -122,7 +122,7 @@ static void warm_up(void)
     served_await_empty();
 }
 
-static void a_thousand_listens_hear_of_a_thousand_changes(void **state)
+static void thousand_listens_receive_thousand_changes(void **state)
 {
     (void)state;
     struct rlimit limit;
@@ -174,7 +174,7 @@ int main(void)
     }
     counted_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate_setup_teardown(a_thousand_listens_hear_of_a_thousand_changes,
+        cmocka_unit_test_prestate_setup_teardown(thousand_listens_receive_thousand_changes,
                                                  served_begin, served_end, two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ struct wait {
 };
 
 struct writing {
-    struct keeper_job job;
+    struct store_job job;
     struct host *host;
     const char *type, *version; /* a type, when `write` has no id */
     struct entity_write write;
@@ -43,7 +43,7 @@ struct writing {
     struct wait wait;
 };
 
-static int run_write(struct keeper_job *job, struct entities *e)
+static int run_write(struct store_job *job, struct entities *e)
 {
     struct writing *w = list_entry(job, struct writing, job);
     if (w->write.id.len == 0) {
@@ -68,7 +68,7 @@ static int run_write(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void write_over(struct keeper_job *job, int code)
+static void write_over(struct store_job *job, int code)
 {
     struct writing *w = list_entry(job, struct writing, job);
     pthread_mutex_lock(&w->wait.lock);
@@ -78,7 +78,7 @@ static void write_over(struct keeper_job *job, int code)
     pthread_mutex_unlock(&w->wait.lock);
 }
 
-static int run_nothing(struct keeper_job *job, struct entities *e)
+static int run_nothing(struct store_job *job, struct entities *e)
 {
     (void)job;
     (void)e;
@@ -89,11 +89,11 @@ static int submit(struct writing *w)
 {
     w->job.run = w->job.is_write ? run_write : run_nothing;
     w->job.done = write_over;
-    list_init(&w->job.letter.link);
+    list_init(&w->job.message.link);
     pthread_mutex_init(&w->wait.lock, NULL);
     pthread_cond_init(&w->wait.cond, NULL);
     arena_init(&w->arena, 1u << 20);
-    keeper_submit(entity_keeper(host_provider(w->host)), &w->job);
+    commit_thread_submit(entity_commit_thread(host_provider(w->host)), &w->job);
     pthread_mutex_lock(&w->wait.lock);
     while (!w->wait.over) {
         pthread_cond_wait(&w->wait.cond, &w->wait.lock);
@@ -103,8 +103,8 @@ static int submit(struct writing *w)
     return w->wait.code;
 }
 
-/* Wait until the keeper has put away what it answered. */
-static void await_keeper(struct host *h)
+/* Wait until the commit thread has put away what it answered. */
+static void await_commit_thread(struct host *h)
 {
     struct writing w = {.host = h};
     assert_int_equal(submit(&w), 0);
@@ -150,11 +150,11 @@ static int begin(void **state)
 {
     struct tidings_error err = {0};
     struct host *h = host_open(&provider_entity_ops, ENTITY_URI_PREFIX, "", &err);
-    struct keeper *keeper = NULL;
-    if (!h || keeper_open(memory_store_create(NULL), &keeper, &err) < 0) {
+    struct commit_thread *commit_thread = NULL;
+    if (!h || commit_thread_open(memory_store_create(NULL), &commit_thread, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    entity_bind(host_provider(h), keeper);
+    entity_bind(host_provider(h), commit_thread);
     add_type(h, "User", "1.0");
     add_type(h, "User", "1");
     add_type(h, "Team", "1");
@@ -164,9 +164,9 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    struct keeper *keeper = entity_keeper(host_provider(*state));
+    struct commit_thread *commit_thread = entity_commit_thread(host_provider(*state));
     host_close(*state);
-    keeper_close(keeper);
+    commit_thread_close(commit_thread);
     return 0;
 }
 
@@ -474,11 +474,11 @@ static void whatever_allocation_fails_the_answer_says_so(void **state)
     for (long n = 1;; n++) {
         fail_alloc_start(n);
         struct host_answer *a = host_read(h, "entity:///User@1.0/u1");
-        await_keeper(h); /* the allocator that fails is for one thread at a time */
+        await_commit_thread(h); /* the allocator that fails is for one thread at a time */
         struct host_answer *b = host_list(h, "", 10);
-        await_keeper(h);
+        await_commit_thread(h);
         struct host_answer *c = host_stat(h, "entity:///User@1.0/");
-        await_keeper(h);
+        await_commit_thread(h);
         bool reached = fail_alloc_stop();
         bool whole = a->code == 0 && b->code == 0 && c->code == 0;
         assert_true(whole ? a->count == 1 && b->count == 2 : reached);

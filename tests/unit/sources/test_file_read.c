@@ -84,7 +84,7 @@ static void ranges_of_bytes_and_lines_are_read(void **state)
     }
 }
 
-static void a_part_has_the_margins_that_characters_need(void **state)
+static void range_includes_margins_of_characters(void **state)
 {
     struct fixture *f = *state;
     put_long(f, "a", "\xe2\x82\xac\xe2\x82\xac"); /* two of three bytes each */
@@ -358,7 +358,7 @@ int main(void)
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         FILE_TEST(ranges_of_bytes_and_lines_are_read),
-        FILE_TEST(a_part_has_the_margins_that_characters_need),
+        FILE_TEST(range_includes_margins_of_characters),
         FILE_TEST(a_small_file_is_given_whole_for_the_core_to_cut),
         FILE_TEST(an_empty_file_has_no_lines_and_is_given_whole),
         FILE_TEST(the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest),

@@ -21,25 +21,25 @@
 
 struct state_store {
     struct file_keeping keeping; /* first */
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     char path[100];
     unsigned known;  /* atomic: scopes */
     unsigned parts;  /* atomic */
     unsigned resets; /* atomic: those that begin anew */
 };
 
-static int write_run(struct keeper_job *job, struct entities *e)
+static int write_run(struct store_job *job, struct entities *e)
 {
-    const struct file_part *part = list_entry(job, struct file_part, job);
-    int rc = sqlite_files_write(entities_store(e), part, &job->err);
-    job->is_lost = rc < 0;
+    const struct file_chunk *chunk = list_entry(job, struct file_chunk, job);
+    int rc = sqlite_files_write(entities_store(e), chunk, &job->err);
+    job->is_fatal = rc < 0;
     return rc;
 }
 
-static void write_done(struct keeper_job *job, int code)
+static void write_done(struct store_job *job, int code)
 {
-    struct file_part *part = list_entry(job, struct file_part, job);
-    part->done(part, code);
+    struct file_chunk *chunk = list_entry(job, struct file_chunk, job);
+    chunk->done(chunk, code);
 }
 
 static void keep_known(struct file_keeping *k, struct tidings_str prefix, struct tidings_str uri)
@@ -48,16 +48,16 @@ static void keep_known(struct file_keeping *k, struct tidings_str prefix, struct
     __atomic_add_fetch(&((struct state_store *)(void *)k)->known, 1, __ATOMIC_RELAXED);
 }
 
-static void keep_save(struct file_keeping *k, struct file_part *part)
+static void keep_save(struct file_keeping *k, struct file_chunk *chunk)
 {
     __atomic_add_fetch(&((struct state_store *)(void *)k)->parts, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&((struct state_store *)(void *)k)->resets, part->is_reset,
+    __atomic_add_fetch(&((struct state_store *)(void *)k)->resets, chunk->is_reset,
                        __ATOMIC_RELAXED);
-    part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
-    keeper_submit(k->keeper, &part->job);
+    chunk->job = (struct store_job){.is_write = true, .run = write_run, .done = write_done};
+    commit_thread_submit(k->commit_thread, &chunk->job);
 }
 
-static int set_mounts(struct keeper_job *job, struct entities *e)
+static int set_mounts(struct store_job *job, struct entities *e)
 {
     const struct file_mount_row mount = {STR(MOUNT), STR("settings")};
     return sqlite_files_set_mounts(entities_store(e), &mount, 1, &job->err);
@@ -67,13 +67,13 @@ static void store_open(struct state_store *s, const struct fixture *f)
 {
     struct tidings_error err = {0};
     struct store *store = NULL;
-    struct keeper_job job = {.is_write = true, .run = set_mounts};
+    struct store_job job = {.is_write = true, .run = set_mounts};
     *s = (struct state_store){.keeping = {.known = keep_known, .save = keep_save}};
     (void)snprintf(s->path, sizeof s->path, "%s/store", f->base);
     assert_int_equal(sqlite_store_open(s->path, &store, &err), 0);
-    assert_int_equal(keeper_open(store, &s->keeper, &err), 0);
-    s->keeping.keeper = s->keeper;
-    assert_int_equal(keeper_run(s->keeper, &job), 0);
+    assert_int_equal(commit_thread_open(store, &s->commit_thread, &err), 0);
+    s->keeping.commit_thread = s->commit_thread;
+    assert_int_equal(commit_thread_run(s->commit_thread, &job), 0);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -96,19 +96,19 @@ static void begin_run(struct fixture *f, struct state_store *s)
 static unsigned end_run(struct fixture *f, struct state_store *s)
 {
     struct tidings_provider *p = host_provider(f->host);
-    struct keeper_job nothing = {.is_write = true, .run = set_mounts};
-    struct file_part *part;
+    struct store_job nothing = {.is_write = true, .run = set_mounts};
+    struct file_chunk *chunk;
     provider_file_drain(p);
-    assert_int_equal(keeper_run(s->keeper, &nothing), 0);
-    while ((part = provider_file_unsaved(p))) {
+    assert_int_equal(commit_thread_run(s->commit_thread, &nothing), 0);
+    while ((chunk = provider_file_unsaved(p))) {
         s->parts++;
-        s->resets += part->is_reset;
-        part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
-        assert_int_equal(keeper_run(s->keeper, &part->job), 0);
+        s->resets += chunk->is_reset;
+        chunk->job = (struct store_job){.is_write = true, .run = write_run, .done = write_done};
+        assert_int_equal(commit_thread_run(s->commit_thread, &chunk->job), 0);
     }
     host_close(f->host);
     f->host = NULL;
-    keeper_close(s->keeper);
+    commit_thread_close(s->commit_thread);
     return s->parts;
 }
 
@@ -219,8 +219,8 @@ static void another_root_is_compared_name_by_name(void **state)
     (void)end_run(f, &s);
 }
 
-/* A scope of a run before, and one below it that is armed alone now: the rest stays as it was. */
-static void what_is_not_armed_now_is_compared_when_it_is(void **state)
+/* A scope of a run before, and one below it that is watched alone now: the rest stays as it was. */
+static void unwatched_scope_is_compared_when_watched_again(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -294,7 +294,7 @@ static void a_file_that_was_awaited_is_created_later(void **state)
     (void)end_run(f, &s);
 }
 
-static void a_large_tree_goes_in_parts(void **state)
+static void large_tree_is_saved_in_chunks(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -452,11 +452,11 @@ static void what_cannot_be_saved_for_want_of_memory_is_saved_anew(void **state)
         provider_file_drain(host_provider(f->host));
         put(f, "a", "2");
         fail_alloc_start(n);
-        struct file_part *part = provider_file_unsaved(host_provider(f->host));
+        struct file_chunk *chunk = provider_file_unsaved(host_provider(f->host));
         reached = fail_alloc_stop();
-        if (part) {
-            part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
-            assert_int_equal(keeper_run(s.keeper, &part->job), 0);
+        if (chunk) {
+            chunk->job = (struct store_job){.is_write = true, .run = write_run, .done = write_done};
+            assert_int_equal(commit_thread_run(s.commit_thread, &chunk->job), 0);
         }
         (void)end_run(f, &s);
         begin_run(f, &s);
@@ -480,10 +480,10 @@ int main(void)
         TEST(what_was_written_moments_before_the_end_is_announced_before_it),
         TEST(a_link_that_leads_elsewhere_is_another_thing),
         TEST(another_root_is_compared_name_by_name),
-        TEST(what_is_not_armed_now_is_compared_when_it_is),
+        TEST(unwatched_scope_is_compared_when_watched_again),
         TEST(what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew),
         TEST(a_file_that_was_awaited_is_created_later),
-        TEST(a_large_tree_goes_in_parts),
+        TEST(large_tree_is_saved_in_chunks),
         TEST(a_damaged_record_is_said_and_what_is_there_is_known_from_then_on),
         TEST(a_record_of_nothing_that_is_known_is_removed),
         TEST(another_number_of_the_device_changes_nothing),

@@ -29,11 +29,11 @@ static void on_line(void *user, enum tidings_log_level level, struct tidings_str
 }
 
 /* Lines of the log with this in them. */
-static size_t logged(const char *part)
+static size_t logged(const char *chunk)
 {
     size_t n = 0;
     (void)pthread_mutex_lock(&mutex);
-    for (const char *at = lines; (at = strstr(at, part)) != NULL; at++) {
+    for (const char *at = lines; (at = strstr(at, chunk)) != NULL; at++) {
         n++;
     }
     (void)pthread_mutex_unlock(&mutex);

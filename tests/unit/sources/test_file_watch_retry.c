@@ -53,7 +53,7 @@ static void what_was_missed_is_said_and_found_later(void **state)
     close(file);
 }
 
-static void a_watch_that_cannot_be_armed_is_refused(void **state)
+static void watch_is_refused_if_it_cannot_start(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -121,7 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_missed_is_said_and_found_later, fixture_open,
                                         close_unlimited),
-        cmocka_unit_test_setup_teardown(a_watch_that_cannot_be_armed_is_refused, fixture_open,
+        cmocka_unit_test_setup_teardown(watch_is_refused_if_it_cannot_start, fixture_open,
                                         close_unlimited),
         cmocka_unit_test_setup_teardown(listings_and_reads_say_that_they_are_to_be_tried_again,
                                         fixture_open, close_unlimited),

@@ -136,7 +136,7 @@ static void a_baseline_is_silent(void **state)
     expect_no_more(f);
 }
 
-static void after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed(void **state)
+static void new_watch_after_lingering_announces_changes(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -420,7 +420,7 @@ int main(void)
         WATCH_TEST(overlapping_scopes_are_one_and_part_independently),
         WATCH_TEST(what_is_new_is_told_though_it_is_watched_by_name_first),
         WATCH_TEST(a_baseline_is_silent),
-        WATCH_TEST(after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed),
+        WATCH_TEST(new_watch_after_lingering_announces_changes),
         WATCH_TEST(announced_changes_add_up_to_what_exists),
         WATCH_TEST(announced_changes_add_up_also_when_polled),
         WATCH_TEST(an_overflow_loses_nothing),

@@ -33,10 +33,10 @@ static uint64_t max_count, max_bytes;
 struct fixture {
     struct published *store;
     struct host *host;
-    struct keeper *keeper;
-    struct store *rows; /* the keeper's */
+    struct commit_thread *commit_thread;
+    struct store *rows; /* the commit thread's */
     size_t unseen;
-    struct buf told; /* on the keeper's thread */
+    struct buf told; /* on the commit thread */
 };
 static struct fixture f;
 
@@ -70,10 +70,10 @@ static void open_store(void)
 static int keep(struct tidings_error *err)
 {
     int rc = sqlite_store_open(path, &f.rows, err);
-    rc = rc == 0 ? keeper_open(f.rows, &f.keeper, err) : rc;
-    rc = rc == 0 ? published_keep(f.store, f.keeper, may_be, NULL, &f.unseen, err) : rc;
+    rc = rc == 0 ? commit_thread_open(f.rows, &f.commit_thread, err) : rc;
+    rc = rc == 0 ? published_keep(f.store, f.commit_thread, may_be, NULL, &f.unseen, err) : rc;
     if (rc == 0) {
-        keeper_on_change(f.keeper, tell, NULL);
+        commit_thread_on_change(f.commit_thread, tell, NULL);
     }
     return rc;
 }
@@ -88,8 +88,8 @@ static void keep_store(void)
 
 static void close_store(void)
 {
-    keeper_close(f.keeper);
-    f.keeper = NULL;
+    commit_thread_close(f.commit_thread);
+    f.commit_thread = NULL;
     published_unkeep(f.store, false);
     host_close(f.host);
     published_destroy(f.store);
@@ -158,7 +158,7 @@ static void check_read(const char *uri, const char *content)
     host_answer_free(a);
 }
 
-static int run_nothing(struct keeper_job *job, struct entities *e)
+static int run_nothing(struct store_job *job, struct entities *e)
 {
     (void)job;
     (void)e;
@@ -167,22 +167,22 @@ static int run_nothing(struct keeper_job *job, struct entities *e)
 
 static void check_told(const char *expected)
 {
-    struct keeper_job job = {.run = run_nothing};
-    assert_int_equal(keeper_run(f.keeper, &job), 0); /* what came before is through */
+    struct store_job job = {.run = run_nothing};
+    assert_int_equal(commit_thread_run(f.commit_thread, &job), 0); /* what came before is through */
     assert_string_equal(f.told.len > 0 ? f.told.ptr : "", expected);
     buf_clear(&f.told);
 }
 
-/* Several changes in one batch: the keeper is held up until all of them are submitted, which then
- * come in one turn. */
+/* Several changes in one batch: the commit thread is held up until all of them are submitted, which
+ * then come in one turn. */
 struct gate {
-    struct keeper_job job;
+    struct store_job job;
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool begun, open;
 };
 
-static int run_gate(struct keeper_job *job, struct entities *e)
+static int run_gate(struct store_job *job, struct entities *e)
 {
     struct gate *g = list_entry(job, struct gate, job);
     (void)e;
@@ -196,7 +196,7 @@ static int run_gate(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static void gate_done(struct keeper_job *job, int code)
+static void gate_done(struct store_job *job, int code)
 {
     (void)job;
     assert_int_equal(code, 0);
@@ -207,8 +207,8 @@ static void gate_shut(struct gate *g)
     *g = (struct gate){.job = {.run = run_gate, .done = gate_done}};
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->cond, NULL);
-    list_init(&g->job.letter.link);
-    keeper_submit(f.keeper, &g->job);
+    list_init(&g->job.message.link);
+    commit_thread_submit(f.commit_thread, &g->job);
     pthread_mutex_lock(&g->lock);
     while (!g->begun) {
         pthread_cond_wait(&g->cond, &g->lock);
@@ -222,8 +222,8 @@ static void gate_open(struct gate *g)
     g->open = true;
     pthread_cond_broadcast(&g->cond);
     pthread_mutex_unlock(&g->lock);
-    struct keeper_job job = {.run = run_nothing};
-    assert_int_equal(keeper_run(f.keeper, &job), 0);
+    struct store_job job = {.run = run_nothing};
+    assert_int_equal(commit_thread_run(f.commit_thread, &job), 0);
 }
 
 /* The outcomes of what does not wait, in order. */
@@ -296,7 +296,7 @@ static void what_is_published_is_there_after_a_restart(void **state)
     check_told("6 deleted " AT "a\n");
 }
 
-static void in_one_batch_each_is_judged_by_those_before_it(void **state)
+static void batch_jobs_see_earlier_jobs(void **state)
 {
     (void)state;
     struct gate g;
@@ -363,11 +363,11 @@ static void limits_count_what_is_on_its_way(void **state)
 
 /* A job that reserves a URI while its publication is still in the batch. */
 struct standing {
-    struct keeper_job job;
+    struct store_job job;
     int reserved;
 };
 
-static int run_reserve(struct keeper_job *job, struct entities *e)
+static int run_reserve(struct store_job *job, struct entities *e)
 {
     struct standing *s = list_entry(job, struct standing, job);
     (void)e;
@@ -375,7 +375,7 @@ static int run_reserve(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static void gate_done_quietly(struct keeper_job *job, int code)
+static void gate_done_quietly(struct store_job *job, int code)
 {
     (void)job;
     (void)code;
@@ -389,8 +389,8 @@ static void a_uri_whose_commit_may_fail_is_busy(void **state)
     keep_store();
     gate_shut(&g);
     put_later(AT "coming", "1", false);
-    list_init(&s.job.letter.link);
-    keeper_submit(f.keeper, &s.job);
+    list_init(&s.job.message.link);
+    commit_thread_submit(f.commit_thread, &s.job);
     gate_open(&g);
     assert_int_equal(s.reserved, TIDINGS_E_BUSY);
     check_outcomes((int[]){1}, 1);
@@ -471,8 +471,8 @@ static void a_start_that_fails_leaves_what_the_program_published(void **state)
     assert_int_equal(put(AT "own", "2"), 1);
     keep_store();
     check_read(AT "file", "1");
-    keeper_close(f.keeper);
-    f.keeper = NULL;
+    commit_thread_close(f.commit_thread);
+    f.commit_thread = NULL;
     published_unkeep(f.store, true);
     check_read(AT "file", NULL);
     check_read(AT "own", "2");
@@ -506,7 +506,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_published_is_there_after_a_restart, begin, end),
-        cmocka_unit_test_setup_teardown(in_one_batch_each_is_judged_by_those_before_it, begin, end),
+        cmocka_unit_test_setup_teardown(batch_jobs_see_earlier_jobs, begin, end),
         cmocka_unit_test_setup_teardown(a_uri_on_its_way_cannot_be_reserved_and_the_other_way_round,
                                         begin, end),
         cmocka_unit_test_setup_teardown(limits_count_what_is_on_its_way, begin, end),

@@ -82,7 +82,7 @@ static void who_is_led_along_is_told_where_it_is(void **state)
 static void a_record_without_a_resource_is_list_changed(void **state)
 {
     (void)state;
-    struct change *c = change_create_notice(CHANGE_LIST, 1, 2);
+    struct change *c = change_create_list_event(CHANGE_LIST, 1, 2);
     assert_non_null(c);
     assert_int_equal(c->lists, LIST_RESOURCES);
     assert_int_equal(c->uri.len, 0);
@@ -108,7 +108,7 @@ static void keys_of_the_application_win(void **state)
                        STR("\"version\":\"v7\",\"size\":1,\"updated_at\":2,\"timestamp\":3,"
                            "\"checksum\":\"c\"")));
     assert_true(str_eq(change_metadata_plain(c), c->metadata_json));
-    assert_true(str_eq(c->given_type_json, STR("\"lie\"")));
+    assert_true(str_eq(c->own_type_json, STR("\"lie\"")));
     change_unref(c);
 }
 
@@ -121,7 +121,7 @@ static void without_metadata_the_plain_form_has_time_size_and_checksum(void **st
     assert_non_null(c);
     assert_true(
         str_eq(change_metadata_plain(c), STR("\"updated_at\":5,\"size\":9,\"checksum\":\"c\"")));
-    assert_int_equal(c->given_type_json.len, 0);
+    assert_int_equal(c->own_type_json.len, 0);
     change_unref(c);
 }
 

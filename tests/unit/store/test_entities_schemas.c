@@ -129,7 +129,7 @@ static struct json *too_large(void)
     return root;
 }
 
-static void a_value_that_is_too_large_is_not_judged(void **state)
+static void too_large_value_is_not_checked(void **state)
 {
     (void)state;
     assert_true(write_it(ENTITY_UPSERT, too_large(), NULL) < 0);
@@ -139,7 +139,7 @@ static void a_value_that_is_too_large_is_not_judged(void **state)
     assert_int_equal(problem.reason, ENTITY_BAD_VALUE);
 }
 
-static void a_patch_that_is_too_large_is_not_judged(void **state)
+static void too_large_patch_is_not_checked(void **state)
 {
     (void)state;
     assert_int_equal(upsert("{\"text\":\"one\"}"), 0);
@@ -198,7 +198,7 @@ static void an_ordinary_write_costs_next_to_nothing(void **state)
 #define COSTLY "{\"properties\":{\"text\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}"
 #define TEXT "{\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"}"
 
-static void a_write_is_judged_within_the_steps_it_is_given(void **state)
+static void write_is_checked_within_its_steps(void **state)
 {
     (void)state;
     assert_int_equal(add_type("2", COSTLY), 0);
@@ -315,11 +315,11 @@ static void another_version_of_the_type_makes_it_writable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_value_that_is_too_large_is_not_judged),
-        CASE(a_patch_that_is_too_large_is_not_judged),
+        CASE(too_large_value_is_not_checked),
+        CASE(too_large_patch_is_not_checked),
         CASE(both_schemas_of_a_type_are_compiled_within_one_bound),
         CASE(an_ordinary_write_costs_next_to_nothing),
-        CASE(a_write_is_judged_within_the_steps_it_is_given),
+        CASE(write_is_checked_within_its_steps),
         CASE(a_type_is_compiled_within_the_steps_it_is_given),
         OLD_CASE(what_has_a_type_that_cannot_be_used_is_read_and_not_written),
         OLD_CASE(another_version_of_the_type_makes_it_writable),

@@ -74,30 +74,30 @@ static void save(struct fixture *f, const char *uri, enum tidings_change_kind ki
                  const char *scope, uint64_t scope_number)
 {
     struct tidings_error err = {0};
-    struct file_part *part = file_part_create(STR(MOUNT));
+    struct file_chunk *chunk = file_chunk_create(STR(MOUNT));
     struct tidings_change told = {.uri = tidings_str(uri ? uri : ""), .kind = kind};
     told.not_subscribable = strstr(told.uri.ptr, "dark") != NULL;
-    part->is_whole = true;
-    part->epoch = f->epoch;
-    part->number = number;
-    part->change_max = limits.max_entries;
-    part->root_print = 1;
+    chunk->is_whole = true;
+    chunk->epoch = f->epoch;
+    chunk->number = number;
+    chunk->change_max = limits.max_entries;
+    chunk->root_print = 1;
     if (uri) {
-        part->changes = mem_zalloc(sizeof *part->changes);
-        part->changes[0].change = change_create(&told, f->epoch, number);
-        part->changes[0].kind = kind;
-        part->change_count = 1;
+        chunk->changes = mem_zalloc(sizeof *chunk->changes);
+        chunk->changes[0].change = change_create(&told, f->epoch, number);
+        chunk->changes[0].kind = kind;
+        chunk->change_count = 1;
     }
     if (scope) {
-        part->scopes = mem_zalloc(sizeof *part->scopes);
-        part->scopes[0].uri = tidings_strn(str_dup(tidings_str(scope)), strlen(scope));
-        part->scopes[0].number = scope_number;
-        part->scope_count = 1;
+        chunk->scopes = mem_zalloc(sizeof *chunk->scopes);
+        chunk->scopes[0].uri = tidings_strn(str_dup(tidings_str(scope)), strlen(scope));
+        chunk->scopes[0].number = scope_number;
+        chunk->scope_count = 1;
     }
     assert_int_equal(f->rows->ops->begin(f->rows, &err), 0);
-    assert_int_equal(sqlite_files_write(f->rows, part, &err), 0);
+    assert_int_equal(sqlite_files_write(f->rows, chunk, &err), 0);
     assert_int_equal(f->rows->ops->commit(f->rows, &err), 0);
-    file_part_free(part);
+    file_chunk_free(chunk);
 }
 
 #define UNKNOWN UINT64_MAX
@@ -114,12 +114,12 @@ struct seen {
     uint64_t after;
 };
 
-static bool see(void *user, const struct kept_change *k)
+static bool see(void *user, const struct log_entry *k)
 {
     struct seen *s = user;
     static const char *const kinds[] = {"~", "+", "-"};
     size_t len = strlen(s->text);
-    if (k->kind == KEPT_FILE && k->position > s->after) {
+    if (k->kind == LOG_ENTRY_FILE && k->position > s->after) {
         (void)snprintf(
             s->text + len, sizeof s->text - len, "%s%.*s%s ", kinds[k->removed ? 2 : k->created],
             STR_ARG(str_skip(k->uri, sizeof MOUNT - 1)), k->not_subscribable ? "(mute)" : "");

@@ -119,10 +119,10 @@ static void who_asks_too_much_at_once_goes_on_in_the_next_turn(void **state)
         strncat(text, PING, sizeof(text) - strlen(text) - 1);
     }
     assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-    for (int i = 0; i < 100 && wire_state(&w, 0) != CONN_YIELDED; i++) {
+    for (int i = 0; i < 100 && wire_state(&w, 0) != CONN_THROTTLED; i++) {
         loop_turn(w.b.loop);
     }
-    assert_int_equal(wire_state(&w, 0), CONN_YIELDED);
+    assert_int_equal(wire_state(&w, 0), CONN_THROTTLED);
     assert_true(w.b.worker[0]->stats.pauses > 0);
     wire_turn(&w);
     assert_int_equal(wire_count(wire_heard(c), "pong"), 2 * CHANNEL_QUANTUM);

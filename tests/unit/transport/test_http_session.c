@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"

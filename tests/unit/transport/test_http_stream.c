@@ -37,7 +37,7 @@ static int teardown(void **state)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void a_listen_is_a_stream_until_its_client_goes(void **state)
+static void listen_stays_open_until_client_leaves(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -204,7 +204,7 @@ static void draining_ends_who_asks_nothing_and_answers_who_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_listen_is_a_stream_until_its_client_goes),
+        CASE(listen_stays_open_until_client_leaves),
         CASE(a_long_poll_ends_with_what_there_is_to_say),
         CASE(a_legacy_stream_answers_what_is_posted_elsewhere),
         CASE(a_connection_moves_to_the_worker_of_its_session),

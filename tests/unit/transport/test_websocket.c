@@ -183,7 +183,7 @@ static void who_goes_with_the_upgrade_is_gone(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void a_message_in_parts_is_midway_until_it_is_whole(void **state)
+static void fragmented_message_stays_partial_until_complete(void **state)
 {
     (void)state;
     char frame[256];
@@ -191,14 +191,14 @@ static void a_message_in_parts_is_midway_until_it_is_whole(void **state)
     size_t len = wire_frame(frame, TEXT, ASK, strlen(ASK));
     for (size_t i = 0; i < len; i++) {
         wire_say_bytes(c, frame + i, 1);
-        assert_int_equal(state_now(), i + 1 < len ? WEBSOCKET_MIDWAY : WEBSOCKET_OPEN);
+        assert_int_equal(state_now(), i + 1 < len ? WEBSOCKET_PARTIAL : WEBSOCKET_OPEN);
         assert_true((find()->reader != NULL) == (i + 1 < len)); /* an idle one has none */
     }
     wire_assert_has(wire_heard(c), "\"id\":7");
     say_frame(c, FIRST_PART, "{\"jsonrpc\":\"2.0\",");
-    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
+    assert_int_equal(state_now(), WEBSOCKET_PARTIAL);
     say_frame(c, PING, "?"); /* between two parts */
-    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
+    assert_int_equal(state_now(), WEBSOCKET_PARTIAL);
     wire_assert_has(wire_heard(c), "?");
     say_frame(c, LAST_PART, "\"id\":8,\"method\":\"ping\"}");
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
@@ -215,16 +215,16 @@ static void who_says_too_much_at_once_goes_on_in_the_next_turn(void **state)
         len += wire_frame(text + len, TEXT, ASK, strlen(ASK));
     }
     assert_int_equal(send(c->fd, text, len, MSG_NOSIGNAL), len);
-    for (int i = 0; i < 100 && state_now() != WEBSOCKET_YIELDED; i++) {
+    for (int i = 0; i < 100 && state_now() != WEBSOCKET_THROTTLED; i++) {
         loop_turn(w.b.loop);
     }
-    assert_int_equal(state_now(), WEBSOCKET_YIELDED);
+    assert_int_equal(state_now(), WEBSOCKET_THROTTLED);
     wire_turn(&w);
     assert_int_equal(wire_count(wire_heard(c), "\"id\":7"), 2 * CHANNEL_QUANTUM);
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
 }
 
-static void a_listen_ends_with_its_client(void **state)
+static void listen_ends_with_its_client(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -279,10 +279,10 @@ static void a_message_that_drips_is_refused_in_time(void **state)
     (void)state;
     struct wire_client *c = open_one();
     say_frame(c, FIRST_PART, "{\"jsonrpc\"");
-    age(WEBSOCKET_MIDWAY, w.config.body_timeout_ms / 2);
+    age(WEBSOCKET_PARTIAL, w.config.body_timeout_ms / 2);
     say_frame(c, 0, ":"); /* another part, and no progress that counts */
-    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
-    age(WEBSOCKET_MIDWAY, w.config.body_timeout_ms / 2);
+    assert_int_equal(state_now(), WEBSOCKET_PARTIAL);
+    age(WEBSOCKET_PARTIAL, w.config.body_timeout_ms / 2);
     assert_close(c, WS_POLICY);
     assert_lingers(c);
 }
@@ -423,9 +423,9 @@ int main(void)
         CASE(answers_that_are_not_written_yet_go_with_the_socket),
         CASE(an_upgrade_that_cannot_be_is_refused_over_http),
         CASE(who_goes_with_the_upgrade_is_gone),
-        CASE(a_message_in_parts_is_midway_until_it_is_whole),
+        CASE(fragmented_message_stays_partial_until_complete),
         CASE(who_says_too_much_at_once_goes_on_in_the_next_turn),
-        CASE(a_listen_ends_with_its_client),
+        CASE(listen_ends_with_its_client),
         CASE(a_silent_one_is_asked_and_stays_when_it_answers),
         CASE(a_message_that_drips_is_refused_in_time),
         CASE(half_a_message_goes_when_all_hold_too_much),

@@ -39,9 +39,9 @@ static void a_turns_output_is_one_write(void **state)
     char got[4096];
     wire_open(&w, path, SOCK_SEQPACKET); /* one packet per system call */
     assert_int_equal(sendq_puts(&w.q, STR("id: 1\n")), 0);
-    char *room = sendq_room(&w.q, 6);
+    char *room = sendq_reserve(&w.q, 6);
     memcpy(room, "data: ", 6);
-    assert_non_null(sendq_room(&w.q, 0));
+    assert_non_null(sendq_reserve(&w.q, 0));
     assert_int_equal(sendq_take(&w.q, pattern(10, 'a'), 10), 0); /* small: copied */
     assert_int_equal(sendq_take(&w.q, pattern(3000, 'A'), 3000), 0);
     assert_int_equal(sendq_put(&w.q, "\n\n", 2), 0);
@@ -151,7 +151,7 @@ static void put_random(struct sendq *q, struct buf *want, unsigned random)
         assert_int_equal(sendq_put(q, bytes, len), 0);
         break;
     default:
-        memcpy(sendq_room(q, len), bytes, len);
+        memcpy(sendq_reserve(q, len), bytes, len);
         break;
     }
     mem_free(bytes);
@@ -244,7 +244,7 @@ static void a_closed_reader_breaks_the_queue(void **state)
         assert_int_equal(w.q.pending, 0);
         assert_int_equal(sendq_puts(&w.q, STR("x")), TIDINGS_E_CLOSED);
         assert_int_equal(sendq_take(&w.q, pattern(5000, 'a'), 5000), TIDINGS_E_CLOSED);
-        assert_null(sendq_room(&w.q, 1));
+        assert_null(sendq_reserve(&w.q, 1));
         turn(&w);
         assert_int_equal(w.calls, 1);
         assert_int_equal(sendq_flush(&w.q), SENDQ_BROKEN);
@@ -268,7 +268,7 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
         int first = sendq_take(&w.q, b, 3000);
         rc = rc < 0 ? rc : first;
         rc = rc < 0 ? rc : sendq_puts(&w.q, STR("x"));
-        char *room = rc < 0 ? NULL : sendq_room(&w.q, 4000);
+        char *room = rc < 0 ? NULL : sendq_reserve(&w.q, 4000);
         if (room) {
             memset(room, 'r', 4000);
         }

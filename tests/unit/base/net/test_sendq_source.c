@@ -133,7 +133,7 @@ static void a_queue_waits_for_a_source_that_has_no_bytes_yet(void **state)
     sendq_put(&w.q, ">", 1);
     for (size_t left = 2000;; left -= 1000) {
         turn(&w);
-        while (w.last == SENDQ_WAITING && sendq_awaits_room(&w.q)) {
+        while (w.last == SENDQ_WAITING && sendq_awaits_space(&w.q)) {
             w.last = sendq_flush(&w.q); /* one turn of a source is a piece */
         }
         assert_int_equal(w.last, SENDQ_WAITING);
@@ -143,7 +143,7 @@ static void a_queue_waits_for_a_source_that_has_no_bytes_yet(void **state)
         turn(&w); /* nothing of it is tried until there are bytes */
         assert_int_equal(w.calls, calls);
         assert_int_equal(sendq_flush(&w.q), SENDQ_WAITING);
-        assert_false(sendq_awaits_room(&w.q));
+        assert_false(sendq_awaits_space(&w.q));
         c->dry = left;
         sendq_move(&from, &w.q, NULL); /* … and it knows where it is */
         sendq_deinit(&w.q);

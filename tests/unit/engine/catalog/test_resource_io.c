@@ -181,7 +181,7 @@ static void begin(struct resource_io *p, const char *uri)
 {
     finished = 0;
     resource_io_init(p, &worker, on_done, NULL);
-    p->spelled = tidings_str(uri);
+    p->as_requested = tidings_str(uri);
 }
 
 static void check_content(struct resource_io *p, const char *content)
@@ -216,7 +216,7 @@ static void the_first_format_comes_unless_another_is_asked_for(void **state)
     resource_io_deinit(&p);
 }
 
-static void a_part_is_exact_to_the_byte(void **state)
+static void range_is_exact_to_the_byte(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -415,7 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_first_format_comes_unless_another_is_asked_for),
-        TEST(a_part_is_exact_to_the_byte),
+        TEST(range_is_exact_to_the_byte),
         TEST(what_is_held_is_not_given),
         TEST(content_handed_over_is_not_copied),
         TEST(what_is_not_there_is_said_at_once),

@@ -14,7 +14,7 @@
 
 #include "base/str.h"
 #include "engine/delivery/hub_internal.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"
@@ -106,10 +106,11 @@ static int announce_as(const char *name, struct refusal *why)
     snprintf(uri, sizeof(uri), "mem://x/elsewhere/%u", ++count);
     struct tidings_change change = {.uri = tidings_str(uri)};
     struct tidings_error err;
-    struct allowance *account = allowances_find(b.shared->allowances, tidings_str(name), 0);
+    struct client_account *account =
+        client_accounts_find(b.shared->client_accounts, tidings_str(name), 0);
     const struct share_taker who = {.account = account};
     int rc = hub_announce_by(b.hub, &change, &who, NULL, why, &err);
-    allowance_release(account);
+    client_account_release(account);
     return rc;
 }
 
@@ -131,9 +132,10 @@ static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **s
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_no_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED);
-    struct allowance *ada = allowances_find(b.shared->allowances, STR("token ada"), 0);
-    assert_int_equal(*allowance_held(ada, LIMIT_ANNOUNCED), 0);
-    allowance_release(ada);
+    struct client_account *ada =
+        client_accounts_find(b.shared->client_accounts, STR("token ada"), 0);
+    assert_int_equal(*client_account_used(ada, LIMIT_ANNOUNCED), 0);
+    client_account_release(ada);
     client_free(c);
 }
 
@@ -144,10 +146,10 @@ static void what_the_store_has_and_is_refused_has_its_place(void **state)
     struct tidings_change change = {.uri = STR("mem://x/elsewhere")};
     uint64_t position = 100;
     struct client *c = listener();
-    while (hub_announce_kept(b.hub, &change, ++position, NULL) == 0) {
+    while (hub_announce_durable(b.hub, &change, ++position, NULL) == 0) {
         assert_true(position < BOUND);
     }
-    assert_int_equal(hub_announce_kept(b.hub, &change, ++position, NULL), TIDINGS_E_BUSY);
+    assert_int_equal(hub_announce_durable(b.hub, &change, ++position, NULL), TIDINGS_E_BUSY);
     harness_until(&b, has_numbered_all, NULL);
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");

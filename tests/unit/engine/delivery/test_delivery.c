@@ -226,9 +226,10 @@ static void a_cursor_is_never_above_what_is_held(void **state)
     struct subscription *sub = NULL;
     list_each (it, next, &b.worker[0]->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
+        struct subscription_group *listen =
+            list_entry(subscriber->groups.next, struct subscription_group, link);
         sub = list_entry(listen->subs.prev, struct subscription, link);
-        resync_mark(sub, b.worker[0]->last_seq);
+        resync_flag(sub, b.worker[0]->last_seq);
     }
     harness_run_until_idle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");

@@ -81,7 +81,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         snprintf(id, sizeof(id), "%d", i);
         streams[i] = (struct stream){.sink = {.ops = &ops}};
         struct subscriber *subscriber = subscriber_create(worker, NULL);
-        struct listen *listen = listen_create(subscriber, tidings_str(id));
+        struct subscription_group *listen = subscription_group_create(subscriber, tidings_str(id));
         subscriber_set_sink(subscriber, &streams[i].sink);
         listen->is_open = true;
         assert_non_null(subscription_create(listen, STR("mem://r/"), STR("mem://r/"),

@@ -198,13 +198,13 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
     }
     harness_run_until_idle(&b);
     assert_int_equal(filters->by_text.count, 2);
-    assert_int_equal(filters->judged, 0);
+    assert_int_equal(filters->decided, 0);
     for (unsigned n = 1; n <= 3; n++) {
         announce("mem://x/a", n == 2 ? "{\"level\":\"error\"}" : "{}");
-        assert_int_equal(filters->judged, 2 * n);
+        assert_int_equal(filters->decided, 2 * n);
     }
     announce("mem://x/b", "{}"); /* nobody's */
-    assert_int_equal(filters->judged, 6);
+    assert_int_equal(filters->decided, 6);
     for (size_t i = 0; i < CLIENTS; i++) {
         assert_int_equal(update_count(clients[i], NULL), i % 2 ? 1 : 3);
         client_free(clients[i]);
@@ -243,7 +243,7 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
         client_free(c);
     }
     assert_int_equal(b.worker[0]->delivery->filters.by_text.count, 0);
-    assert_int_equal(stub_watched_all(&stub), 0); /* nothing was armed for it */
+    assert_int_equal(stub_watched_all(&stub), 0); /* nothing was watched for it */
 }
 
 static void length_and_number_of_filters_are_bounded(void **state)
@@ -306,11 +306,11 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
     assert_json(update_nth(c, NULL, FILTER_GIVE_UPS - 1), SUSPENDED, "true");
     assert_json(update_nth(pipe, NULL, FILTER_GIVE_UPS - 1), SUSPENDED, "true");
     assert_int_equal(client_count(pipe, SAID_LOG), 1);
-    uint64_t judged = b.worker[0]->delivery->filters.judged;
+    uint64_t judged = b.worker[0]->delivery->filters.decided;
     assert_int_equal(judged, FILTER_GIVE_UPS);
     announce("mem://x/a", metadata);
     assert_int_equal(update_count(c, NULL), FILTER_GIVE_UPS);
-    assert_int_equal(b.worker[0]->delivery->filters.judged, judged);
+    assert_int_equal(b.worker[0]->delivery->filters.decided, judged);
     assert_int_equal(update_count(other, NULL), FILTER_GIVE_UPS + 1);
     /* That is this client's affair: whoever comes with the same begins anew. */
     struct client *late = client_http(&b);

@@ -16,7 +16,7 @@
 #include "base/time.h"
 #include "engine/delivery/subscriber.h"
 #include "engine/delivery/subscription.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"
@@ -271,7 +271,7 @@ static void each_subscription_has_a_past_of_its_own(void **state)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-static void subscriptions_with_the_same_past_are_judged_once(void **state)
+static void subscriptions_with_same_past_are_filtered_once(void **state)
 {
     (void)state;
     enum { CLIENTS = 200 };
@@ -282,7 +282,7 @@ static void subscriptions_with_the_same_past_are_judged_once(void **state)
     }
     announce("{\"t\":20}");
     for (unsigned n = 1; n <= 10; n++) {
-        assert_int_equal(filters->judged, n);
+        assert_int_equal(filters->decided, n);
         announce(n % 2 ? "{\"t\":41}" : "{\"t\":40}");
     }
     for (size_t i = 0; i < CLIENTS; i++) {
@@ -304,9 +304,9 @@ static void what_is_compared_is_paid_for(void **state)
     announce(metadata);
     now.monotonic_ns = clock_monotonic_ns(); /* so that nothing comes back meanwhile */
     now.only_wall = false;
-    uint64_t full = allowance_left(s->allowance, clock_monotonic_ms());
+    uint64_t full = client_account_steps_left(s->account, clock_monotonic_ms());
     announce(metadata);
-    assert_true(allowance_left(s->allowance, clock_monotonic_ms()) + 3000 <= full);
+    assert_true(client_account_steps_left(s->account, clock_monotonic_ms()) + 3000 <= full);
     now.only_wall = true;
     assert_int_equal(update_count(c, NULL), 1);
     client_free(c);
@@ -322,8 +322,8 @@ who_has_used_up_its_steps_is_told_unfiltered_and_what_was_told_is_remembered(voi
     announce("{\"t\":20}");
     now.monotonic_ns = clock_monotonic_ns();
     now.only_wall = false;
-    allowance_spend(s->allowance, allowance_left(s->allowance, clock_monotonic_ms()),
-                    clock_monotonic_ms());
+    client_account_spend(s->account, client_account_steps_left(s->account, clock_monotonic_ms()),
+                         clock_monotonic_ms());
     announce("{\"t\":21}");
     assert_int_equal(update_count(c, NULL), 2);
     now.monotonic_ns += UINT64_C(1000000000);
@@ -369,16 +369,16 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     (void)state;
     enum { LISTENS = 5 }; /* more than it may have remembered */
     struct client *greedy[LISTENS];
-    struct allowance *others =
-        allowances_find(b.worker[0]->allowances, STR("somebody else"), clock_monotonic_ms());
+    struct client_account *others = client_accounts_find(
+        b.worker[0]->client_accounts, STR("somebody else"), clock_monotonic_ms());
     for (size_t i = 0; i < LISTENS; i++) {
         greedy[i] = listen_to("[\"mem://x/\"]", BY_A_TENTH);
     }
     struct client *modest = listen_to(ON_A, BY_A_TENTH);
     struct subscriber *s =
         list_entry(b.worker[0]->delivery->subscribers.prev, struct subscriber, link);
-    struct allowance *own = s->allowance;
-    s->allowance = others;
+    struct client_account *own = s->account;
+    s->account = others;
     struct limit_counters *counters = b.worker[0]->limit_counters;
     share_give(counters, LIMIT_ALL_SUBSCRIPTIONS, 1, own);
     share_add(counters, LIMIT_ALL_SUBSCRIPTIONS, 1, others);
@@ -391,7 +391,7 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     for (size_t i = 0; i < LISTENS; i++) {
         told += update_count(greedy[i], NULL);
     }
-    assert_int_equal(told, 2 * LISTENS * FILTER_PAST_URIS - ALLOWANCE_MAX_FILTER_PAST);
+    assert_int_equal(told, 2 * LISTENS * FILTER_PAST_URIS - CLIENT_ACCOUNT_MAX_FILTER_PAST);
     announce("{\"t\":20}");
     announce("{\"t\":20}");
     assert_int_equal(update_count(modest, NULL), 1);
@@ -402,9 +402,10 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     }
     harness_run_until_idle(&b);
     assert_int_equal(past_bytes(), 0);
-    assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1)); /* all was given back */
-    allowance_give_back(own, ALLOWANCE_FILTER_PAST);
-    allowance_release(own);
+    assert_true(
+        client_account_take_within(own, CLIENT_ACCOUNT_FILTER_PAST, 1)); /* all was given back */
+    client_account_give_back(own, CLIENT_ACCOUNT_FILTER_PAST);
+    client_account_release(own);
 }
 
 /* As if others had filled the rest: one that fits to the byte is remembered, one byte more is not.
@@ -437,12 +438,11 @@ static void all_of_a_worker_share_a_bound(void **state)
 static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **state)
 {
     (void)state;
-    struct allowance *own = NULL;
+    struct client_account *own = NULL;
     bool reached = true;
     for (long n = 1; reached && n < 400; n++) {
         struct client *c = listen_to(ON_A, BY_A_TENTH);
-        own =
-            list_entry(b.worker[0]->delivery->subscribers.prev, struct subscriber, link)->allowance;
+        own = list_entry(b.worker[0]->delivery->subscribers.prev, struct subscriber, link)->account;
         struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":40}")};
         harness_announce(&b, &change);
         fail_alloc_start(n);
@@ -450,8 +450,8 @@ static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **stat
         reached = fail_alloc_stop();
         harness_run_until_idle(&b);
         if (past_bytes() == 0) {
-            assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1));
-            allowance_give_back(own, ALLOWANCE_FILTER_PAST);
+            assert_true(client_account_take_within(own, CLIENT_ACCOUNT_FILTER_PAST, 1));
+            client_account_give_back(own, CLIENT_ACCOUNT_FILTER_PAST);
         }
         client_free(c);
         harness_run_until_idle(&b);
@@ -493,7 +493,7 @@ int main(void)
         TEST(members_that_changed_and_versions_are_known),
         TEST(a_deleted_resource_begins_anew),
         TEST(each_subscription_has_a_past_of_its_own),
-        TEST(subscriptions_with_the_same_past_are_judged_once),
+        TEST(subscriptions_with_same_past_are_filtered_once),
         TEST(what_is_compared_is_paid_for),
         TEST(who_has_used_up_its_steps_is_told_unfiltered_and_what_was_told_is_remembered),
         TEST(what_is_remembered_is_bounded),

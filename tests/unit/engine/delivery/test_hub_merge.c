@@ -19,12 +19,12 @@
 static struct hub_merge merge;
 
 /* One that was sent. */
-static struct hub_merge_mark sent;
+static struct hub_merge_key sent;
 
 /* false: it is one with another that waits. */
 static bool announce(struct tidings_change change)
 {
-    struct hub_merge_mark mark = hub_merge_mark(&merge, &change);
+    struct hub_merge_key mark = hub_merge_key(&merge, &change);
     if (hub_merge_find(&mark) || !hub_merge_begin(&merge, &mark, &change)) {
         return false;
     }
@@ -65,7 +65,7 @@ static void two_at_once_are_one(void **state)
 {
     (void)state;
     struct tidings_change change = {.uri = STR(X)};
-    struct hub_merge_mark a = hub_merge_mark(&merge, &change), b = a;
+    struct hub_merge_key a = hub_merge_key(&merge, &change), b = a;
     assert_false(hub_merge_find(&a));
     assert_false(hub_merge_find(&b));
     assert_true(hub_merge_begin(&merge, &a, &change));
@@ -104,7 +104,7 @@ static void nothing_is_merged_into_what_something_else_follows(void **state)
 {
     (void)state;
     assert_true(update(X));
-    struct hub_merge_mark before = sent;
+    struct hub_merge_key before = sent;
     assert_true(announce((struct tidings_change){.uri = STR(X), .kind = TIDINGS_CHANGE_DELETED}));
     assert_true(update(X)); /* else it would be told before the deletion */
     assert_false(update(X));

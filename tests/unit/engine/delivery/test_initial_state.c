@@ -471,7 +471,7 @@ static void the_acknowledgement_does_not_claim_what_is_still_owed(void **state)
 static void what_changes_while_the_log_is_asked_is_told_once(void **state)
 {
     (void)state;
-    /* However the change falls between the request, the arming, the question and its answer. */
+    /* However the change falls between the request, the watching, the question and its answer. */
     for (unsigned turns = 0; turns < 12; turns++) {
         update("mem://x/a");
         uint64_t before = b.worker[0]->last_seq;

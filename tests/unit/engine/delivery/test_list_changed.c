@@ -68,7 +68,7 @@ static bool has_two(void *client)
     return client_count(client, SAID_TOOLS) == 2;
 }
 
-static void a_listen_hears_of_the_lists_it_asked_for(void **state)
+static void listen_receives_requested_list_changes(void **state)
 {
     (void)state;
     let_the_period_pass();
@@ -200,7 +200,7 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(a_listen_hears_of_the_lists_it_asked_for),
+        WITH_BENCH(listen_receives_requested_list_changes),
         WITH_BENCH(what_was_missed_may_have_changed_the_list),
         WITH_BENCH(many_changes_are_told_as_two),
         WITH_BENCH(a_session_hears_on_its_stream_and_catches_up),

@@ -146,7 +146,7 @@ static void who_has_not_listed_has_nothing_that_could_have_changed(void **state)
     go(c);
 }
 
-static void a_stream_that_goes_while_it_is_armed_leaves_nothing(void **state)
+static void stream_closed_while_watch_starts_leaves_nothing(void **state)
 {
     (void)state;
     client_free(session_stream(&s, NULL));
@@ -165,7 +165,7 @@ static void a_session_that_ends_leaves_nothing(void **state)
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void a_listen_for_the_list_needs_no_more(void **state)
+static void list_changed_listen_needs_no_uri(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -188,9 +188,9 @@ int main(void)
         TEST(without_a_stream_it_ends),
         TEST(who_has_listed_hears_that_it_may_have_changed),
         TEST(who_has_not_listed_has_nothing_that_could_have_changed),
-        TEST(a_stream_that_goes_while_it_is_armed_leaves_nothing),
+        TEST(stream_closed_while_watch_starts_leaves_nothing),
         TEST(a_session_that_ends_leaves_nothing),
-        TEST(a_listen_for_the_list_needs_no_more),
+        TEST(list_changed_listen_needs_no_uri),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

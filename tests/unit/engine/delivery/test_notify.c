@@ -86,11 +86,11 @@ static const char *reason_of(const struct principal *principal, const char *uri)
     char text[512];
     snprintf(text, sizeof(text), "{\"changes\":[{\"uri\":\"%s\"}]}", uri);
     assert_int_equal(say(principal, text), 0);
-    assert_int_equal(outcome.told + outcome.refused, 1);
+    assert_int_equal(outcome.notified + outcome.refused, 1);
     assert_int_equal(jv_parse(buf_str(&answer), JSON_MAX_DEPTH, &root, NULL), 0);
     struct json *row = jv_at(jv_get(root, "results"), 0);
     struct tidings_str why = jv_str(jv_get(row, "reason"));
-    assert_int_equal(jv_is_true(jv_get(row, "told")), outcome.told == 1);
+    assert_int_equal(jv_is_true(jv_get(row, "told")), outcome.notified == 1);
     assert_true(str_eq(why, jv_str(jv_get(root, "reason"))));
     snprintf(reason, sizeof(reason), "%.*s", STR_ARG(why));
     jv_unref(root);
@@ -157,7 +157,7 @@ static void what_is_said_is_told_with_kind_and_metadata(void **state)
                                   "{\"uri\":\"API:///events/%32\",\"kind\":\"deleted\","
                                   "\"metadata\":{\"type\":\"error\"}}]}"),
                      0);
-    assert_int_equal(outcome.told, 2);
+    assert_int_equal(outcome.notified, 2);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     const char *text = client_nth(c, SAID_UPDATED, 0);
     assert_json(text, "params|uri", "api:///events/2");
@@ -253,7 +253,7 @@ static void each_change_counts_as_a_request_until_there_are_no_more(void **state
                  "{\"uri\":\"api:///3\"},{\"uri\":\"api:///4\"},{\"uri\":\"api:///5\"},"
                  "{\"uri\":\"api:///6\"},{\"uri\":\"api:///7\"}]}"),
         0);
-    assert_int_equal(outcome.told, 4); /* the first was paid for already */
+    assert_int_equal(outcome.notified, 4); /* the first was paid for already */
     assert_int_equal(outcome.refused, 3);
     assert_int_equal(outcome.limit.limit, LIMIT_REQUEST_RATE);
     assert_string_equal(refused, "api:///5");
@@ -280,7 +280,7 @@ static void without_memory_it_is_said(void **state)
         int rc = notify_begin(&n, said, answered, NULL, &err);
         failed = fail_alloc_stop();
         assert_true(rc == 0 || (failed && rc == TIDINGS_E_NOMEM));
-        assert_true(failed || outcome.told == 1);
+        assert_true(failed || outcome.notified == 1);
         assert_true(outcome.refused == 0 || outcome.err.code == TIDINGS_E_NOMEM);
         harness_run_until_idle(&b);
     }

@@ -412,7 +412,7 @@ static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **st
     }
 }
 
-static void a_rule_is_judged_field_by_field(void **state)
+static void access_rule_is_checked_field_by_field(void **state)
 {
     (void)state;
     static const struct {
@@ -492,7 +492,7 @@ int main(void)
         cmocka_unit_test_teardown(what_the_client_says_wins_over_defaults, forget_rules),
         cmocka_unit_test_teardown(ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it,
                                   forget_rules),
-        cmocka_unit_test_teardown(a_rule_is_judged_field_by_field, forget_rules),
+        cmocka_unit_test_teardown(access_rule_is_checked_field_by_field, forget_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

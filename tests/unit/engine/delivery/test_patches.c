@@ -281,7 +281,7 @@ static void as_many_patches_as_there_are_versions_told(void **state)
 
 #define MINE PATCH_WITH("\"windowMs\":0,\"origin\":\"me\",\"echo\":false")
 
-static void after_a_write_of_ones_own_the_chain_goes_on_from_it(void **state)
+static void own_write_becomes_patch_base(void **state)
 {
     struct client *c = listen_with(&b, ON_A, MINE);
     put_by(A, "{\"n\":2}", "me");
@@ -330,7 +330,7 @@ static const char *padded(unsigned n)
     return text;
 }
 
-static void what_is_too_large_is_told_without_and_the_chain_goes_on_behind_it(void **state)
+static void too_large_patch_is_omitted_and_patch_base_moves_on(void **state)
 {
     b.limits.max_value_bytes = 150;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -346,7 +346,7 @@ static void what_is_too_large_is_told_without_and_the_chain_goes_on_behind_it(vo
     client_free(c);
 }
 
-static void a_provider_that_fails_leaves_the_chain_where_it_was(void **state)
+static void failed_provider_leaves_patch_base_unchanged(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -379,7 +379,7 @@ static void a_version_that_is_forgotten_is_told_whole(void **state)
     client_free(c);
 }
 
-static void a_chain_remembers_so_many_resources_and_no_more(void **state)
+static void patch_base_remembers_at_most_its_maximum(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"doc:///*\"]", "{\"include\":\"patch\",\"windowMs\":0}");
@@ -563,12 +563,12 @@ int main(void)
         BOTH(nothing_is_told_twice_or_backwards),
         BOTH(one_patch_serves_all_who_are_at_the_same_version),
         BOTH(as_many_patches_as_there_are_versions_told),
-        BOTH(after_a_write_of_ones_own_the_chain_goes_on_from_it),
+        BOTH(own_write_becomes_patch_base),
         WITH(one_s_own_write_never_leads_back, patching),
-        BOTH(what_is_too_large_is_told_without_and_the_chain_goes_on_behind_it),
-        WITH(a_provider_that_fails_leaves_the_chain_where_it_was, patching),
+        BOTH(too_large_patch_is_omitted_and_patch_base_moves_on),
+        WITH(failed_provider_leaves_patch_base_unchanged, patching),
         WITH(a_version_that_is_forgotten_is_told_whole, patching),
-        BOTH(a_chain_remembers_so_many_resources_and_no_more),
+        BOTH(patch_base_remembers_at_most_its_maximum),
         WITH(what_is_no_json_comes_as_it_is, text),
         BOTH(a_session_that_was_away_goes_on_from_what_it_was_told),
         WITH(a_provider_that_takes_its_time_keeps_the_order, patching),

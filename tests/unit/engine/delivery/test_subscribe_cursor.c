@@ -120,7 +120,7 @@ static int begin(void **state)
     worker.delivery = &delivery;
     worker.hub = hub;
     worker.epoch = hub_epoch(hub);
-    worker.delivery->marks.first = FIRST;
+    worker.delivery->positions.first = FIRST;
     worker.catalog = hub_catalog(hub);
     /* From here on only `resume` is asked. */
     ops = *real;

@@ -127,7 +127,7 @@ static void what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_tu
     client_free(w.c);
 }
 
-static void an_overflow_becomes_one_mark_per_subscription(void **state)
+static void overflow_flags_each_subscription_once(void **state)
 {
     (void)state;
     struct client *c = listener("[\"mem://x/\",\"mem://x/0\",\"mem://x/5\"]");
@@ -199,7 +199,7 @@ static void unsubscribing_forgets_what_waits(void **state)
     client_free(c);
 }
 
-static void a_stream_without_room_is_not_written_to_in_part(void **state)
+static void full_stream_receives_no_partial_message(void **state)
 {
     (void)state;
     struct client *c = listener("[\"mem://x/\"]");
@@ -394,10 +394,10 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_stream_that_is_backed_up_gets_merged_updates_when_it_drains),
         TEST(what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_turn),
-        TEST(an_overflow_becomes_one_mark_per_subscription),
+        TEST(overflow_flags_each_subscription_once),
         TEST(one_slow_peer_does_not_delay_another),
         TEST(unsubscribing_forgets_what_waits),
-        TEST(a_stream_without_room_is_not_written_to_in_part),
+        TEST(full_stream_receives_no_partial_message),
         TEST(peers_of_two_workers_hear_the_same),
         TEST(a_lost_change_makes_modern_clients_re_read_without_log_messages),
         TEST(a_lost_change_is_explained_to_legacy_clients),

@@ -47,7 +47,7 @@ static enum window_result offer_max(struct subscription *sub, uint64_t now, cons
     struct tidings_change from = {.uri = tidings_str(uri)};
     struct change *c = change_create(&from, 1, ++seq);
     assert_non_null(c);
-    enum window_result r = window_offer(&all, &sub->window, now, sub, c, updated, max);
+    enum window_result r = window_enqueue(&all, &sub->window, now, sub, c, updated, max);
     change_unref(c);
     return r;
 }
@@ -60,10 +60,10 @@ static enum window_result offer(struct subscription *sub, uint64_t now, const ch
 /* What a due window held, forgotten. */
 static size_t take(struct window *w)
 {
-    struct outbox *held = w->held;
+    struct outbox *held = w->deferred;
     assert_non_null(held);
     size_t n = held->count;
-    w->held = NULL;
+    w->deferred = NULL;
     outbox_deinit(held);
     fail_alloc_release(held);
     return n;
@@ -86,15 +86,15 @@ static void the_first_passes_and_the_rest_waits_for_the_end(void **state)
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_PASS);
-    assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_HELD);
-    assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_HELD);
-    assert_int_equal(offer(&sub, 1099, "x:2"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_DEFERRED);
+    assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_DEFERRED);
+    assert_int_equal(offer(&sub, 1099, "x:2"), WINDOW_DEFERRED);
     assert_int_equal(windows_next(&all), 1100);
     assert_int_equal(window_first_seq(&sub.window), 2);
     assert_null(windows_due(&all, 1099));
     struct window *w = windows_due(&all, 1100);
     assert_ptr_equal(w, &sub.window);
-    const struct outbox_item *first = outbox_first(w->held);
+    const struct outbox_item *first = outbox_first(w->deferred);
     assert_int_equal(first->merged, 2); /* the newest of x:1 stands for both */
     assert_int_equal(first->change->seq, 3);
     assert_int_equal(first->first_seq, 2);
@@ -109,10 +109,10 @@ static void a_quiet_stream_is_told_at_once_again(void **state)
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1100, "x:1"), WINDOW_PASS);
-    assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1200)), 1);
     /* What was handed over at 1200 began a period. */
-    assert_int_equal(offer(&sub, 1299, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1299, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1300)), 1);
     assert_int_equal(offer(&sub, 1400, "x:1"), WINDOW_PASS);
 }
@@ -125,7 +125,7 @@ static void a_busy_stream_is_told_every_period(void **state)
     for (uint64_t now = 0; now <= 1000; now++) { /* a change every millisecond: never quiet */
         struct window *w = windows_due(&all, now);
         if (w) {
-            merged += outbox_first(w->held)->merged;
+            merged += outbox_first(w->deferred)->merged;
             told += (unsigned)take(w);
         }
         bool passed = offer(&sub, now, "x:1") == WINDOW_PASS;
@@ -133,7 +133,7 @@ static void a_busy_stream_is_told_every_period(void **state)
         merged += passed;
     }
     assert_int_equal(told, 11); /* at 0, 100, …, 1000 */
-    assert_int_equal(merged + outbox_first(sub.window.held)->merged, 1001);
+    assert_int_equal(merged + outbox_first(sub.window.deferred)->merged, 1001);
     window_clear(&all, &sub.window);
 }
 
@@ -142,9 +142,9 @@ static void a_late_timer_still_hands_over_before_anything_newer(void **state)
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 0, "x:1"), WINDOW_PASS);
-    assert_int_equal(offer(&sub, 50, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 50, "x:1"), WINDOW_DEFERRED);
     /* The period is over but nobody came yet: passing would overtake. */
-    assert_int_equal(offer(&sub, 150, "x:2"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 150, "x:2"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 160)), 2);
 }
 
@@ -153,9 +153,9 @@ static void a_period_that_ends_early_does_not_let_anything_overtake(void **state
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 0, "x:1"), WINDOW_PASS);
-    assert_int_equal(offer(&sub, 1, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1, "x:1"), WINDOW_DEFERRED);
     sub.window.period_ms = 0; /* the application lifted the limit */
-    assert_int_equal(offer(&sub, 2, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 2, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1000)), 1);
     assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_PASS);
 }
@@ -164,13 +164,13 @@ static void a_gathering_window_delays_the_first_change_too(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}, .gather_ms = 100};
-    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_HELD);
-    assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_HELD); /* does not prolong the wait */
+    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_DEFERRED);
+    assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_DEFERRED); /* does not prolong the wait */
     assert_null(windows_due(&all, 1099));
-    assert_int_equal(outbox_first(sub.window.held)->merged, 2);
+    assert_int_equal(outbox_first(sub.window.deferred)->merged, 2);
     assert_int_equal(take(windows_due(&all, 1100)), 1);
     /* After a quiet time the next one waits again. */
-    assert_int_equal(offer(&sub, 5000, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 5000, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 5100)), 1);
     assert_null(windows_due(&all, 9999));
 }
@@ -179,15 +179,15 @@ static void gathering_and_a_rate_wait_for_the_later_of_both(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 1000}, .gather_ms = 100};
-    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1100)), 1);
-    assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_HELD); /* the rate: not before 2100 */
+    assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_DEFERRED); /* the rate: not before 2100 */
     assert_null(windows_due(&all, 2099));
     assert_int_equal(take(windows_due(&all, 2100)), 1);
-    assert_int_equal(offer(&sub, 3050, "x:1"), WINDOW_HELD); /* gathering: not before 3150 */
+    assert_int_equal(offer(&sub, 3050, "x:1"), WINDOW_DEFERRED); /* gathering: not before 3150 */
     assert_null(windows_due(&all, 3149));
     assert_int_equal(take(windows_due(&all, 3150)), 1);
-    assert_int_equal(offer(&sub, 9000, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 9000, "x:1"), WINDOW_DEFERRED);
     window_clear(&all, &sub.window);
 }
 
@@ -214,7 +214,7 @@ static void those_due_come_in_the_order_of_their_ends(void **state)
         random = random * 6364136223846793005ull + 1442695040888963407ull;
         subs[i]->window.period_ms = 1 + (uint32_t)(random >> 33) % 500;
         assert_int_equal(offer(subs[i], 1000, "x:1"), WINDOW_PASS);
-        assert_int_equal(offer(subs[i], 1000, "x:1"), WINDOW_HELD);
+        assert_int_equal(offer(subs[i], 1000, "x:1"), WINDOW_DEFERRED);
     }
     /* Some leave from the middle. */
     for (unsigned i = 0; i < MANY; i += 3) {
@@ -269,7 +269,7 @@ static void random_comings_and_goings_keep_the_order(void **state)
         }
         uint64_t least = UINT64_MAX;
         for (unsigned i = 0; i < MANY; i++) {
-            if (subs[i]->window.held && subs[i]->window.open_ms < least) {
+            if (subs[i]->window.deferred && subs[i]->window.open_ms < least) {
                 least = subs[i]->window.open_ms;
             }
         }
@@ -285,10 +285,10 @@ static void what_does_not_fit_is_said(void **state)
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer_max(&sub, 0, "x:1", 2), WINDOW_PASS);
-    assert_int_equal(offer_max(&sub, 0, "x:1", 2), WINDOW_HELD);
-    assert_int_equal(offer_max(&sub, 0, "x:2", 2), WINDOW_HELD);
+    assert_int_equal(offer_max(&sub, 0, "x:1", 2), WINDOW_DEFERRED);
+    assert_int_equal(offer_max(&sub, 0, "x:2", 2), WINDOW_DEFERRED);
     assert_int_equal(offer_max(&sub, 0, "x:3", 2), WINDOW_FULL);
-    assert_int_equal(offer_max(&sub, 0, "x:2", 2), WINDOW_HELD); /* merges */
+    assert_int_equal(offer_max(&sub, 0, "x:2", 2), WINDOW_DEFERRED); /* merges */
     window_clear(&all, &sub.window);
     assert_int_equal(sub.queued, 0);
 }
@@ -303,9 +303,9 @@ static void out_of_memory_is_full_and_leaves_nothing_behind(void **state)
         struct change *c = change_create(&from, 1, ++seq);
         assert_non_null(c);
         fail_alloc_start(n);
-        enum window_result r = window_offer(&all, &sub.window, 10, &sub, c, updated, MAX);
+        enum window_result r = window_enqueue(&all, &sub.window, 10, &sub, c, updated, MAX);
         bool reached = fail_alloc_stop();
-        assert_int_equal(r, reached ? WINDOW_FULL : WINDOW_HELD);
+        assert_int_equal(r, reached ? WINDOW_FULL : WINDOW_DEFERRED);
         failures += reached;
         window_clear(&all, &sub.window);
         assert_int_equal(sub.queued, 0);

@@ -294,7 +294,7 @@ static void a_handler_may_finish_inside_the_callback(void **state)
     client_free(c);
 }
 
-static void whoever_listens_too_late_is_told_at_once(void **state)
+static void late_listener_is_notified_at_once(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -539,7 +539,7 @@ int main(void)
         WITH_BENCH(the_servers_deadline_holds_where_a_tool_has_none),
         WITH_BENCH(a_modern_client_cancels_by_going),
         WITH_BENCH(a_handler_may_finish_inside_the_callback),
-        WITH_BENCH(whoever_listens_too_late_is_told_at_once),
+        WITH_BENCH(late_listener_is_notified_at_once),
         WITH_BENCH(a_legacy_client_that_loses_its_connection_has_not_cancelled),
         WITH_BENCH(a_legacy_client_cancels_with_a_notification),
         WITH_BENCH(a_core_that_ends_tells_every_handler),

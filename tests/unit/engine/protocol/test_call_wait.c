@@ -495,12 +495,12 @@ static void an_answer_is_kept_for_who_comes_back(void **state)
             c = client_http(&b);
             client_notify(c, s.id, "notifications/cancelled", "\"requestId\":7");
             client_free(c);
-            assert_int_equal(b.worker[0]->requests->kept_bytes, 0);
+            assert_int_equal(b.worker[0]->requests->retained_bytes, 0);
         }
     }
-    assert_true(b.worker[0]->requests->kept_bytes > 0);
+    assert_true(b.worker[0]->requests->retained_bytes > 0);
     assert_int_equal(session_delete(&s), 204);
-    assert_int_equal(b.worker[0]->requests->kept_bytes, 0);
+    assert_int_equal(b.worker[0]->requests->retained_bytes, 0);
 }
 
 static void an_answer_that_nobody_fetches_is_dropped_in_time(void **state)
@@ -514,15 +514,15 @@ static void an_answer_that_nobody_fetches_is_dropped_in_time(void **state)
     client_vanish(c);
     assert_int_equal(respond(&s, NULL, "1", "\"result\":" ACCEPT), 202);
     client_free(c);
-    struct request *kept = list_entry(all->kept.next, struct request, job_link);
+    struct request *kept = list_entry(all->retained.next, struct request, job_link);
     uint64_t begun = kept->job_begun_ms;
-    kept->job_begun_ms = begun - REQUEST_KEPT_MS / 2;
-    requests_drop_kept(b.worker[0]);
-    assert_true(all->kept_bytes > 0);
-    kept->job_begun_ms = begun - REQUEST_KEPT_MS;
-    requests_drop_kept(b.worker[0]);
-    assert_int_equal(all->kept_bytes, 0);
-    assert_true(list_empty(&all->kept));
+    kept->job_begun_ms = begun - REQUEST_RETAINED_MS / 2;
+    requests_drop_retained(b.worker[0]);
+    assert_true(all->retained_bytes > 0);
+    kept->job_begun_ms = begun - REQUEST_RETAINED_MS;
+    requests_drop_retained(b.worker[0]);
+    assert_int_equal(all->retained_bytes, 0);
+    assert_true(list_empty(&all->retained));
     c = session_stream(&s, event);
     assert_int_equal(client_answer(c)->status, 400);
     client_free(c);

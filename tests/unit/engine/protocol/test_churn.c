@@ -111,7 +111,7 @@ static void nothing_is_left(long before)
     }
 }
 
-static void ten_thousand_listens_leave_nothing(void **state)
+static void ten_thousand_listens_leak_nothing(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < WARM; i++) {
@@ -144,7 +144,7 @@ static void nor_do_sessions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ten_thousand_listens_leave_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(ten_thousand_listens_leak_nothing, begin, end),
         cmocka_unit_test_setup_teardown(nor_do_sessions, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

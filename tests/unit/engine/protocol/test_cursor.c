@@ -22,7 +22,7 @@ static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
         const char *text;
         bool good;
         uint64_t epoch, seq, position;
-        uint32_t lost;
+        uint32_t gap;
     } rows[] = {
         {"0.0", true, 0, 0, 0, 0},
         {"ff.10", true, 255, 10, 0, 0},
@@ -69,7 +69,7 @@ static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
         bool good = cursor_parse(tidings_str(rows[i].text), &c);
         if (good != rows[i].good ||
             (good && (c.epoch != rows[i].epoch || c.seq != rows[i].seq ||
-                      c.position != rows[i].position || c.lost != rows[i].lost))) {
+                      c.position != rows[i].position || c.gap != rows[i].gap))) {
             fail_msg("'%s' is %s", rows[i].text, good ? "good" : "bad");
         }
         assert_true(good || c.seq == 77);
@@ -83,7 +83,7 @@ static void what_is_written_is_read_again(void **state)
         {0xab, 12, 0, false, 0, 0},
         {0xab, 12, 0, true, 0, 0},
         {0xab, 12, 0, false, 1, 0},
-        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, CURSOR_ALL_TOLD, 0},
+        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, CURSOR_ALL_NOTIFIED, 0},
         {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, 0xfffffffe, 0xffffffff},
         {0xab, 12, 7, true, 0x12345678, 0x1234ffff},
     };
@@ -95,29 +95,29 @@ static void what_is_written_is_read_again(void **state)
         assert_int_equal(c.seq, rows[i].seq);
         assert_int_equal(c.position, rows[i].position);
         assert_int_equal(c.has_position, rows[i].has_position);
-        assert_int_equal(c.lost, rows[i].lost);
-        assert_int_equal(c.lost_to, rows[i].lost_to);
+        assert_int_equal(c.gap, rows[i].gap);
+        assert_int_equal(c.gap_to, rows[i].gap_to);
     }
 }
 
 static void those_who_have_yet_to_be_told_are_a_range(void **state)
 {
     (void)state;
-    struct log_cursor a = {.lost = 10, .lost_to = 20}, b = {.lost = 5, .lost_to = 12}, none = {0};
-    assert_true(cursor_has_lost(&a, 10) && cursor_has_lost(&a, 20));
-    assert_false(cursor_has_lost(&a, 9) || cursor_has_lost(&a, 21) || cursor_has_lost(&none, 1));
-    cursor_join_lost(&a, &b);
-    assert_true(a.lost == 5 && a.lost_to == 20);
-    cursor_join_lost(&a, &none);
-    cursor_join_lost(&a, &(struct log_cursor){.lost = CURSOR_ALL_TOLD});
-    assert_true(a.lost == 5 && a.lost_to == 20);
-    cursor_join_lost(&none, &a);
-    assert_true(none.lost == 5 && none.lost_to == 20);
-    cursor_join_lost(&a, &(struct log_cursor){.lost = 7}); /* from there on */
-    assert_true(a.lost == 5 && a.lost_to == 0 && cursor_has_lost(&a, UINT32_MAX));
-    a = (struct log_cursor){.lost = CURSOR_ALL_TOLD};
-    cursor_join_lost(&a, &b);
-    assert_true(a.lost == 5 && a.lost_to == 12);
+    struct log_cursor a = {.gap = 10, .gap_to = 20}, b = {.gap = 5, .gap_to = 12}, none = {0};
+    assert_true(cursor_has_gap(&a, 10) && cursor_has_gap(&a, 20));
+    assert_false(cursor_has_gap(&a, 9) || cursor_has_gap(&a, 21) || cursor_has_gap(&none, 1));
+    cursor_join_gap(&a, &b);
+    assert_true(a.gap == 5 && a.gap_to == 20);
+    cursor_join_gap(&a, &none);
+    cursor_join_gap(&a, &(struct log_cursor){.gap = CURSOR_ALL_NOTIFIED});
+    assert_true(a.gap == 5 && a.gap_to == 20);
+    cursor_join_gap(&none, &a);
+    assert_true(none.gap == 5 && none.gap_to == 20);
+    cursor_join_gap(&a, &(struct log_cursor){.gap = 7}); /* from there on */
+    assert_true(a.gap == 5 && a.gap_to == 0 && cursor_has_gap(&a, UINT32_MAX));
+    a = (struct log_cursor){.gap = CURSOR_ALL_NOTIFIED};
+    cursor_join_gap(&a, &b);
+    assert_true(a.gap == 5 && a.gap_to == 12);
 }
 
 /* Every 3rd change is durable; positions skip some. */
@@ -134,49 +134,49 @@ static uint64_t position_of(uint64_t n)
 static void the_position_of_a_number_is_that_of_the_last_durable_change_up_to_it(void **state)
 {
     (void)state;
-    struct cursor_marks m;
-    assert_true(cursor_marks_init(&m, 100));
-    assert_int_equal(cursor_marks_find(&m, 7), 7);
-    assert_int_equal(cursor_marks_find(&m, 100), 100);
-    assert_int_equal(cursor_marks_find(&m, 5000), 100);
+    struct position_map m;
+    assert_true(position_map_init(&m, 100));
+    assert_int_equal(position_map_find(&m, 7), 7);
+    assert_int_equal(position_map_find(&m, 100), 100);
+    assert_int_equal(position_map_find(&m, 5000), 100);
     for (uint64_t n = 1; n <= 1000; n++) {
-        cursor_marks_add(&m, seq_of(n), position_of(n));
+        position_map_add(&m, seq_of(n), position_of(n));
     }
     for (uint64_t seq = 0; seq < seq_of(1000) + 50; seq++) {
         uint64_t n = seq < 100 ? 0 : (seq - 100) / 3;
         n = n > 1000 ? 1000 : n;
-        assert_int_equal(cursor_marks_find(&m, seq), seq < 100 ? seq : position_of(n));
+        assert_int_equal(position_map_find(&m, seq), seq < 100 ? seq : position_of(n));
     }
-    cursor_marks_deinit(&m);
+    position_map_deinit(&m);
 }
 
 static void of_numbers_long_ago_a_lower_position_is_given_never_a_higher(void **state)
 {
     (void)state;
-    struct cursor_marks m;
+    struct position_map m;
     uint64_t last = 0;
-    assert_true(cursor_marks_init(&m, 100));
+    assert_true(position_map_init(&m, 100));
     for (uint64_t n = 1; n <= 20000; n++) {
-        cursor_marks_add(&m, seq_of(n), position_of(n));
+        position_map_add(&m, seq_of(n), position_of(n));
     }
     for (uint64_t n = 1; n <= 20000; n++) {
-        uint64_t found = cursor_marks_find(&m, seq_of(n) + 1);
+        uint64_t found = position_map_find(&m, seq_of(n) + 1);
         assert_true(found <= position_of(n) && found >= last);
         assert_true(n <= 16000 || found == position_of(n));
         last = found;
     }
-    cursor_marks_deinit(&m);
+    position_map_deinit(&m);
 }
 
 static void without_memory_there_are_no_marks(void **state)
 {
     (void)state;
-    struct cursor_marks m;
+    struct position_map m;
     fail_alloc_start(1);
-    assert_false(cursor_marks_init(&m, 0));
+    assert_false(position_map_init(&m, 0));
     assert_true(fail_alloc_stop());
     fail_alloc_end();
-    cursor_marks_deinit(&m);
+    position_map_deinit(&m);
 }
 
 int main(void)

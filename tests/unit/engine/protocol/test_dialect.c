@@ -43,7 +43,7 @@ static struct tidings_str header(const char *s)
     return s ? tidings_str(s) : tidings_strn(NULL, 0);
 }
 
-static void judge(const struct row *row, const struct dialect_context *ctx,
+static void check(const struct row *row, const struct dialect_context *ctx,
                   struct dialect_verdict *v)
 {
     struct json *root = NULL;
@@ -51,7 +51,7 @@ static void judge(const struct row *row, const struct dialect_context *ctx,
     struct tidings_error err = {0};
     assert_int_equal(jv_parse(tidings_str(row->text), 32, &root, &err), 0);
     assert_int_equal(rpc_read(root, &msg, &err), 0);
-    dialect_judge(ctx, &msg, v);
+    dialect_check(ctx, &msg, v);
     if (v->era != row->era || v->code != row->code || (v->code && v->status != row->status)) {
         fail_msg("era %d code %d status %d (%s), expected %d %d %d: %s", (int)v->era, v->code,
                  v->status, v->text.text, (int)row->era, row->code, row->status, row->text);
@@ -79,7 +79,7 @@ static void judge_http(const struct row *row, struct dialect_verdict *v)
         .headers = &headers,
         .ceiling = tidings_str(row->ceiling),
     };
-    judge(row, &ctx, v);
+    check(row, &ctx, v);
 }
 
 static void check_http(const struct row *rows, size_t count)
@@ -327,7 +327,7 @@ static void the_refused_version_is_the_one_that_was_sent(void **state)
     assert_int_equal(rpc_read(root, &msg, NULL), 0);
     struct dialect_context ctx = {.ceiling = STR_EMPTY};
     struct dialect_verdict v;
-    dialect_judge(&ctx, &msg, &v);
+    dialect_check(&ctx, &msg, &v);
     assert_int_equal(v.code, RPC_UNSUPPORTED_VERSION);
     assert_true(str_eq(v.requested, STR("v9")));
     jv_unref(root);
@@ -372,7 +372,7 @@ static void pipe_messages_get_the_era_of_the_table(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct dialect_context ctx = {.handshaken = rows[i].handshaken, .ceiling = STR_EMPTY};
         struct dialect_verdict v;
-        judge(&rows[i].row, &ctx, &v);
+        check(&rows[i].row, &ctx, &v);
     }
 }
 
@@ -435,7 +435,7 @@ static void streams_are_for_legacy_revisions_below_the_ceiling(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_int_equal(
-            dialect_judge_stream(header(rows[i].version), tidings_str(rows[i].ceiling), NULL),
+            dialect_check_stream(header(rows[i].version), tidings_str(rows[i].ceiling), NULL),
             rows[i].status);
     }
 }

@@ -297,8 +297,8 @@ static void the_draft_revision_exists_in_its_profile_alone(void **state)
     assert_string_equal(dialect_negotiate(draft, STR("2025-06-18"), lu)->name.ptr, "DRAFT-2025-v2");
     assert_string_equal(dialect_negotiate(draft, none, NULL)->name.ptr, "2025-11-25");
     assert_string_equal(dialect_negotiate(STR("x"), none, lu)->name.ptr, "2025-11-25");
-    assert_int_equal(dialect_judge_stream(draft, none, lu), 0);
-    assert_int_equal(dialect_judge_stream(draft, none, NULL), 400);
+    assert_int_equal(dialect_check_stream(draft, none, lu), 0);
+    assert_int_equal(dialect_check_stream(draft, none, NULL), 400);
     struct buf text;
     buf_init(&text, 4096);
     struct jw w;

@@ -158,9 +158,10 @@ static void check_listen(const struct client *c)
     if (b.worker[0]->stats.subscribers > 0 && !is_over) {
         list_each (it, next, &b.worker[0]->delivery->subscribers) {
             const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-            if (subscriber->listen_count > 0 && client_count(c, SAID_ACK) == 0 &&
+            if (subscriber->group_count > 0 && client_count(c, SAID_ACK) == 0 &&
                 subscriber->sink == &c->sink) {
-                const struct listen *l = list_entry(subscriber->listens.next, struct listen, link);
+                const struct subscription_group *l =
+                    list_entry(subscriber->groups.next, struct subscription_group, link);
                 assert_int_equal(l->id_len, 0); /* what is not acknowledged is legacy */
             }
         }

@@ -369,7 +369,7 @@ static void play_part(void *user, struct tidings_read *read, struct tidings_str 
     tidings_read_done(read, 0, NULL);
 }
 
-static void a_part_must_be_asked_for_and_say_where_it_lies(void **state)
+static void range_is_returned_only_on_request_with_offset(void **state)
 {
     (void)state;
     struct partial p = {.offset = 100, .size = 200, .is_known = true};
@@ -525,7 +525,7 @@ int main(void)
         READ_TEST(rules_of_contents_are_kept_and_named),
         READ_TEST(a_listable_resource_gives_its_children_or_nothing),
         READ_TEST(text_that_is_none_is_a_blob),
-        READ_TEST(a_part_must_be_asked_for_and_say_where_it_lies),
+        READ_TEST(range_is_returned_only_on_request_with_offset),
         READ_TEST(a_provider_keeps_the_rules_too),
         READ_TEST(what_is_written_as_json_must_be_json),
         cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),

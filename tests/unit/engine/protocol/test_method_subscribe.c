@@ -60,7 +60,7 @@ static void update(const char *uri)
 
 /* ---- listens --------------------------------------------------------------------------------- */
 
-static void a_listen_is_acknowledged_only_when_the_watch_is_armed(void **state)
+static void listen_is_acknowledged_after_watch_starts(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -99,14 +99,14 @@ static void nothing_is_heard_before_the_acknowledgement(void **state)
     client_free(c);
 }
 
-static void a_change_between_arming_and_acknowledgement_is_heard_after_it(void **state)
+static void change_before_acknowledgement_is_delivered_after_it(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\"]");
     harness_run_until_idle(&b);
-    /* Armed; then, before the hub has so much as looked at it, a change. */
+    /* Watched; then, before the hub has so much as looked at it, a change. */
     fake_finish_watches(&fake, 0, NULL);
     harness_update(&b, "mem://x/a");
     harness_run_until_idle(&b);
@@ -117,7 +117,7 @@ static void a_change_between_arming_and_acknowledgement_is_heard_after_it(void *
     client_free(c);
 }
 
-static void a_change_before_arming_is_not_heard(void **state)
+static void change_before_watch_starts_is_not_announced(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -164,7 +164,7 @@ static void what_is_refused_is_left_out_and_explained(void **state)
     client_free(c);
 }
 
-static void an_empty_listen_is_acknowledged_and_stays_open(void **state)
+static void empty_listen_is_acknowledged_and_stays_open(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -198,7 +198,7 @@ static void malformed_listens_are_refused_before_they_become_streams(void **stat
     }
 }
 
-static void a_listen_closed_while_arming_releases_its_watches(void **state)
+static void group_closed_while_watches_start_releases_them(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -217,7 +217,7 @@ static void a_listen_closed_while_arming_releases_its_watches(void **state)
     client_free(c);
 }
 
-static void a_listen_closed_while_its_uris_are_resolved_releases_its_watches(void **state)
+static void group_closed_while_uris_resolve_releases_watches(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -241,12 +241,12 @@ static void two_peers_share_one_watch(void **state)
     fake.holds_watches = true;
     client_listen(one, "1", "[\"mem://x/a\"]");
     harness_run_until_idle(&b);
-    client_listen(two, "2", "[\"mem://x/a\"]"); /* while the first is arming */
+    client_listen(two, "2", "[\"mem://x/a\"]"); /* while the first is watching */
     harness_run_until_idle(&b);
     fake_finish_watches(&fake, 0, NULL);
     harness_run_until_idle(&b);
     struct client *three = client_http(&b);
-    client_listen(three, "3", "[\"mem://x/a\"]"); /* and when it is armed */
+    client_listen(three, "3", "[\"mem://x/a\"]"); /* and when it is watched */
     harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     update("mem://x/a");
@@ -399,15 +399,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(a_listen_is_acknowledged_only_when_the_watch_is_armed),
+        TEST(listen_is_acknowledged_after_watch_starts),
         TEST(nothing_is_heard_before_the_acknowledgement),
-        TEST(a_change_between_arming_and_acknowledgement_is_heard_after_it),
-        TEST(a_change_before_arming_is_not_heard),
+        TEST(change_before_acknowledgement_is_delivered_after_it),
+        TEST(change_before_watch_starts_is_not_announced),
         TEST(what_is_refused_is_left_out_and_explained),
-        TEST(an_empty_listen_is_acknowledged_and_stays_open),
+        TEST(empty_listen_is_acknowledged_and_stays_open),
         TEST(malformed_listens_are_refused_before_they_become_streams),
-        TEST(a_listen_closed_while_arming_releases_its_watches),
-        TEST(a_listen_closed_while_its_uris_are_resolved_releases_its_watches),
+        TEST(group_closed_while_watches_start_releases_them),
+        TEST(group_closed_while_uris_resolve_releases_watches),
         TEST(two_peers_share_one_watch),
         TEST(everybody_who_waited_for_a_refused_watch_is_told),
         TEST(a_container_and_a_literal_inside_it_give_one_notification_each),

@@ -326,7 +326,8 @@ static void step(void)
         if (b.worker[0]->delivery->windows.count > 0) { /* the next period ends */
             struct windows *all = &b.worker[0]->delivery->windows;
             struct window *due = windows_due(all, windows_next(all));
-            subscriber_release_held(list_entry(due, struct subscription, window), lag_due_now());
+            subscriber_release_deferred(list_entry(due, struct subscription, window),
+                                        lag_due_now());
         }
         break;
     case 12:

@@ -248,7 +248,7 @@ static void listen_by_name(void)
 
 /* ---- listens --------------------------------------------------------------------------------- */
 
-static void a_listen_goes_on_from_each_message(void **state)
+static void listen_resumes_from_each_message(void **state)
 {
     (void)state;
     static const char *const options[] = {"", ",\"windowMs\":0", ",\"windowMs\":5000"};
@@ -541,7 +541,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define PLAIN(name) cmocka_unit_test_setup_teardown(name, begin_plain, end)
-        PLAIN(a_listen_goes_on_from_each_message),
+        PLAIN(listen_resumes_from_each_message),
         PLAIN(also_with_a_subscription_for_each),
         PLAIN(also_with_sealed_cursors),
         PLAIN(those_who_must_look_again_hear_it_one_after_the_other),

@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/protocol/session_move_adopt.h"
+#include "engine/protocol/session_migration_import.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
@@ -104,7 +104,7 @@ static void taken_by_one_that_dies_it_can_be_taken_again(void **state)
     struct session_memory_row *row = nodes_row(&all, &s);
     row->generation++;
     row->node = B;
-    session_moved(all.at[A].b.worker[0], tidings_str(row->key));
+    session_migrated(all.at[A].b.worker[0], tidings_str(row->key));
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 1);
@@ -117,7 +117,7 @@ static void requests_for_one_that_comes_wait_together(void **state)
     all.is_stuck = true;
     struct client *c = client_http(&all.at[B].b);
     struct refusal why;
-    const struct session_asked asked = {.id = tidings_str(s.id)};
+    const struct session_lookup asked = {.id = tidings_str(s.id)};
     struct session_wait one = {.done = NULL}, two = {.done = NULL};
     assert_int_equal(session_await(&one, &c->channel, &asked, &why), SESSION_AWAITED);
     assert_int_equal(session_await(&two, &c->channel, &asked, &why), SESSION_AWAITED);

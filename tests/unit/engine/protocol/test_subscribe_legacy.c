@@ -82,7 +82,7 @@ static void update(const char *uri)
     harness_run_until_idle(&b);
 }
 
-static void subscribing_is_answered_when_armed_and_heard_until_unsubscribed(void **state)
+static void subscribe_is_answered_after_watch_starts(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -278,7 +278,7 @@ static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
     client_free(c);
 }
 
-static void a_listen_has_at_most_so_many_uris(void **state)
+static void listen_rejects_too_many_uris(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -288,7 +288,7 @@ static void a_listen_has_at_most_so_many_uris(void **state)
     client_free(c);
 }
 
-static void a_pipe_has_at_most_so_many_listens(void **state)
+static void pipe_rejects_too_many_listens(void **state)
 {
     (void)state;
     for (int with_handshake = 0; with_handshake < 2; with_handshake++) {
@@ -480,7 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(who_subscribes_again_is_still_told_to_read),
-        TEST(subscribing_is_answered_when_armed_and_heard_until_unsubscribed),
+        TEST(subscribe_is_answered_after_watch_starts),
         TEST(refusals_are_errors_with_the_uri),
         TEST(subscribing_twice_is_subscribing_once),
         TEST(subscribing_twice_at_once_is_subscribing_once),
@@ -488,8 +488,8 @@ int main(void)
         TEST(two_spellings_of_one_uri_are_two_subscriptions),
         TEST(a_watch_is_not_taken_from_another_by_one_who_never_had_it),
         TEST(a_subscriber_has_at_most_so_many_subscriptions),
-        TEST(a_listen_has_at_most_so_many_uris),
-        TEST(a_pipe_has_at_most_so_many_listens),
+        TEST(listen_rejects_too_many_uris),
+        TEST(pipe_rejects_too_many_listens),
         TEST(uris_that_are_too_long_are_refused_as_such),
         TEST(one_id_opens_one_listen_at_a_time),
         TEST(list_changes_are_coalesced_and_the_last_one_is_told),

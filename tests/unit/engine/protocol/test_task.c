@@ -185,7 +185,7 @@ static void a_task_is_not_found_before_it_is_published(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void a_client_has_so_many_and_others_have_room(void **state)
+static void client_limit_leaves_space_for_others(void **state)
 {
     (void)state;
     struct task *t[4] = {NULL};
@@ -230,7 +230,7 @@ static void all_together_have_so_many(void **state)
     }
 }
 
-static void a_result_without_room_becomes_an_error(void **state)
+static void result_over_budget_becomes_error(void **state)
 {
     (void)state;
     size_t len = TASKS_BYTES - TASKS_BYTES / SHARE_RESERVE - 100; /* all but the reserve */
@@ -574,9 +574,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_task_is_found_by_its_owner_alone),
         TEST(a_task_is_not_found_before_it_is_published),
-        TEST(a_client_has_so_many_and_others_have_room),
+        TEST(client_limit_leaves_space_for_others),
         TEST(all_together_have_so_many),
-        TEST(a_result_without_room_becomes_an_error),
+        TEST(result_over_budget_becomes_error),
         TEST(whichever_end_comes_first_stays),
         TEST(it_is_kept_for_its_time_to_live),
         TEST(one_that_ends_late_can_be_read_for_a_minute),

@@ -11,12 +11,12 @@
 
 #include "base/thread.h"
 #include "engine/protocol/tasks.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "security/limits.h"
 #include "security/principal.h"
 
 static struct limit_counters counters;
-static struct allowances *allowances;
+static struct client_accounts *client_accounts;
 static struct tasks *all;
 static struct loop *loop;
 static struct mailbox *home;
@@ -25,7 +25,7 @@ static int setup(void **state)
 {
     (void)state;
     limit_counters_init(&counters);
-    allowances = allowances_create();
+    client_accounts = client_accounts_create();
     loop = loop_create(NULL);
     home = mailbox_create(loop, &all, NULL);
     all = tasks_create(&counters);
@@ -36,7 +36,7 @@ static int teardown(void **state)
 {
     (void)state;
     tasks_destroy(all);
-    allowances_destroy(allowances);
+    client_accounts_destroy(client_accounts);
     mailbox_close(home);
     mailbox_unref(home);
     loop_destroy(loop);
@@ -46,7 +46,7 @@ static int teardown(void **state)
 static int try_open(const char *client, size_t bytes, struct task **ret, struct refusal *why)
 {
     static const struct task_ops ops = {0};
-    struct allowance *account = allowances_find(allowances, tidings_str(client), 0);
+    struct client_account *account = client_accounts_find(client_accounts, tidings_str(client), 0);
     const struct principal *nobody = &(const struct principal){.kind = PRINCIPAL_ANONYMOUS};
     const struct task_spec spec = {.principal = nobody,
                                    .client = tidings_str(client),
@@ -56,7 +56,7 @@ static int try_open(const char *client, size_t bytes, struct task **ret, struct 
                                    .bytes = bytes,
                                    .home = home};
     int rc = tasks_open(all, &spec, &ops, ret, why);
-    allowance_release(account);
+    client_account_release(account);
     return rc;
 }
 

@@ -169,8 +169,8 @@ static void change_in_this_turn(const char *uri)
     struct tidings_change change = {.uri = tidings_str(uri), .kind = TIDINGS_CHANGE_UPDATED};
     all.position++;
     for (size_t i = 0; i < NODES; i++) {
-        assert_int_equal(hub_announce_kept(all.at[i].b.hub, &change, all.position, NULL), 0);
-        hub_announce_reached(all.at[i].b.hub, all.position);
+        assert_int_equal(hub_announce_durable(all.at[i].b.hub, &change, all.position, NULL), 0);
+        hub_announce_applied(all.at[i].b.hub, all.position);
     }
     (void)mailbox_drain(hub_mailbox(all.at[A].b.hub));
     (void)mailbox_drain(all.at[A].b.worker[0]->mailbox);
@@ -213,7 +213,7 @@ static void who_has_gone_elsewhere_is_told_nothing_more_here(void **state)
     all.at[A].is_deaf = true;
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     change_in_this_turn("kept://x/a");
-    session_moved(all.at[A].b.worker[0], tidings_str(nodes_row(&all, &s)->key));
+    session_migrated(all.at[A].b.worker[0], tidings_str(nodes_row(&all, &s)->key));
     nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(first, SAID_END), 1);
     assert_int_equal(update_count(first, "kept://x/a"), 1);
@@ -303,7 +303,7 @@ static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **s
     nodes_update(&all, "kept://x/a");
     struct event_name id = last_id(first);
     assert_int_equal(nodes_bring(&all, B, &s), 0);
-    assert_int_equal(hub_announce_kept(all.at[B].b.hub, &change, all.position, NULL), 0);
+    assert_int_equal(hub_announce_durable(all.at[B].b.hub, &change, all.position, NULL), 0);
     (void)mailbox_drain(hub_mailbox(all.at[B].b.hub));
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 0);

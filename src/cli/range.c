@@ -2,7 +2,7 @@
  *
  * Asks for a part of a resource and reads what the answer says of it.
  */
-#include "cli/part.h"
+#include "cli/range.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ void pages_deinit(struct pages *p)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define PART_BYTES_MIN 1024
+#define RANGE_BYTES_MIN 1024
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
@@ -65,10 +65,10 @@ static bool take_number(const char **text, int64_t *ret)
     return errno == 0 && *ret < INT64_MAX;
 }
 
-bool part_range_parse(const char *text, bool is_lines, struct part_range *ret)
+bool range_spec_parse(const char *text, bool is_lines, struct range_spec *ret)
 {
     int64_t first = is_lines ? 1 : 0, a = 0, b = 0;
-    *ret = (struct part_range){.is_lines = is_lines, .to = -1};
+    *ret = (struct range_spec){.is_lines = is_lines, .to = -1};
     if (*text == '-') {
         text++;
         return take_number(&text, &ret->last) && *text == '\0' && ret->last > 0;
@@ -107,7 +107,7 @@ static size_t line_start(const char *bytes, size_t len, int64_t number, int64_t 
     return at;
 }
 
-size_t part_behind_feed(struct tidings_str bytes, int64_t *feeds)
+size_t range_behind_feed(struct tidings_str bytes, int64_t *feeds)
 {
     size_t at = bytes.len;
     while (at > 0 && *feeds > 0) {
@@ -121,12 +121,12 @@ size_t part_behind_feed(struct tidings_str bytes, int64_t *feeds)
     return at;
 }
 
-int64_t part_feeds_of(struct tidings_str bytes, int64_t lines)
+int64_t range_feeds_of(struct tidings_str bytes, int64_t lines)
 {
     return lines + (bytes.len > 0 && bytes.ptr[bytes.len - 1] == '\n' ? 1 : 0);
 }
 
-static size_t part_character_start(const struct part *p, size_t at)
+static size_t range_character_start(const struct range *p, size_t at)
 {
     while (!p->is_blob && at > 0 && at < p->len && ((unsigned char)p->bytes[at] & 0xc0) == 0x80) {
         at--;
@@ -134,14 +134,14 @@ static size_t part_character_start(const struct part *p, size_t at)
     return at;
 }
 
-int part_cut(struct part *p, const struct part_range *range, struct tidings_error *err)
+int range_cut(struct range *p, const struct range_spec *range, struct tidings_error *err)
 {
     size_t from = 0, to = p->len;
     int64_t there = (int64_t)p->len;
     if (range->last > 0 && range->is_lines) {
         struct tidings_str all = tidings_strn(p->bytes, p->len);
-        int64_t feeds = part_feeds_of(all, range->last);
-        from = part_behind_feed(all, &feeds);
+        int64_t feeds = range_feeds_of(all, range->last);
+        from = range_behind_feed(all, &feeds);
     } else if (range->last > 0) {
         from = range->last < there ? p->len - (size_t)range->last : 0;
     } else if (range->is_lines) {
@@ -159,8 +159,8 @@ int part_cut(struct part *p, const struct part_range *range, struct tidings_erro
                             "the range begins behind its end: it has %lld %s", (long long)there,
                             range->is_lines ? "lines" : "bytes");
     }
-    from = part_character_start(p, from);
-    to = part_character_start(p, to);
+    from = range_character_start(p, from);
+    to = range_character_start(p, to);
     p->from = (int64_t)from;
     p->to = (int64_t)to;
     p->len = to - from;
@@ -171,7 +171,7 @@ int part_cut(struct part *p, const struct part_range *range, struct tidings_erro
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void part_put_range(FILE *out, const struct part_range *range)
+static void range_put_range(FILE *out, const struct range_spec *range)
 {
     fprintf(out, "\"dev.tidings/range\":{\"unit\":\"%s\"", range->is_lines ? "lines" : "bytes");
     if (range->last > 0) {
@@ -185,8 +185,8 @@ static void part_put_range(FILE *out, const struct part_range *range)
     fputs("}", out);
 }
 
-char *part_ask(struct tidings_client *client, const char *uri, const struct part_range *range,
-               const char *at_least, struct tidings_error *err)
+char *range_ask(struct tidings_client *client, const char *uri, const struct range_spec *range,
+                const char *at_least, struct tidings_error *err)
 {
     struct json_text t;
     char *params = NULL;
@@ -195,7 +195,7 @@ char *part_ask(struct tidings_client *client, const char *uri, const struct part
         put_quoted(t.out, tidings_str(uri));
         fputs(",\"_meta\":{", t.out);
         if (range) {
-            part_put_range(t.out, range);
+            range_put_range(t.out, range);
         }
         if (at_least) {
             fputs(range ? ",\"dev.tidings/atLeast\":" : "\"dev.tidings/atLeast\":", t.out);
@@ -225,11 +225,11 @@ static bool number_at(struct tidings_str json, const char *pointer, int64_t *ret
     return is_good;
 }
 
-int part_parse(struct part *p, struct tidings_str content, struct tidings_error *err)
+int range_parse(struct range *p, struct tidings_str content, struct tidings_error *err)
 {
-    *p = (struct part){0};
-    char *range = tidings_json_get(content, PART_RANGE);
-    p->is_part = range != NULL;
+    *p = (struct range){0};
+    char *range = tidings_json_get(content, RANGE_MEMBER);
+    p->is_range = range != NULL;
     tidings_free(range);
     p->etag = tidings_json_string(content, "/_meta/dev.tidings~1etag");
     p->bytes = tidings_json_text(content, "/text", &p->len);
@@ -240,50 +240,50 @@ int part_parse(struct part *p, struct tidings_str content, struct tidings_error 
     if (!p->bytes) {
         return tidings_fail(err, TIDINGS_E_PARSE, "the server gave no content");
     }
-    if (!p->is_part) {
+    if (!p->is_range) {
         p->to = p->total = (int64_t)p->len;
         return 0;
     }
-    bool is_good = number_at(content, PART_RANGE "/from", &p->from) &&
-                   number_at(content, PART_RANGE "/to", &p->to) &&
-                   number_at(content, PART_RANGE "/total", &p->total) && p->from <= p->to &&
+    bool is_good = number_at(content, RANGE_MEMBER "/from", &p->from) &&
+                   number_at(content, RANGE_MEMBER "/to", &p->to) &&
+                   number_at(content, RANGE_MEMBER "/total", &p->total) && p->from <= p->to &&
                    p->to <= p->total && (uint64_t)(p->to - p->from) == p->len;
     return is_good ? 0
                    : tidings_fail(err, TIDINGS_E_PARSE, "a part is not as long as the server says");
 }
 
-void part_release(struct part *p)
+void range_release(struct range *p)
 {
     tidings_free(p->etag);
     tidings_free(p->bytes);
-    *p = (struct part){0};
+    *p = (struct range){0};
 }
 
-int part_get(struct tidings_client *client, const char *uri, int64_t from, int64_t *bytes,
-             struct part *ret, struct tidings_error *err)
+int range_get(struct tidings_client *client, const char *uri, int64_t from, int64_t *bytes,
+              struct range *ret, struct tidings_error *err)
 {
-    *ret = (struct part){0};
+    *ret = (struct range){0};
     for (;;) {
-        struct part_range range = {
+        struct range_spec range = {
             .from = from, .to = from + *bytes, .last = from < 0 ? *bytes : 0};
-        char *result = part_ask(client, uri, &range, NULL, err);
+        char *result = range_ask(client, uri, &range, NULL, err);
         if (result) {
             char *content = tidings_json_get(tidings_str(result), "/contents/0");
             tidings_free(result);
-            int rc = part_parse(ret, tidings_str(content), err);
+            int rc = range_parse(ret, tidings_str(content), err);
             tidings_free(content);
             return rc;
         }
         /* The server's own limit may be lower than ours. */
         if (err->code != TIDINGS_E_LIMIT || !tidings_client_last_error(client) ||
-            *bytes <= PART_BYTES_MIN) {
+            *bytes <= RANGE_BYTES_MIN) {
             return err->code;
         }
         *bytes /= 2;
     }
 }
 
-bool part_is_offered(const struct tidings_client *client)
+bool range_is_offered(const struct tidings_client *client)
 {
     const struct tidings_client_info *info = tidings_client_info(client);
     char *ours = info ? tidings_json_get(tidings_str(info->capabilities),

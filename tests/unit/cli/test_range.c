@@ -13,7 +13,7 @@
 #include <tidings/json.h>
 
 #include "cli/output.h"
-#include "cli/part.h"
+#include "cli/range.h"
 
 static void ranges_are_as_written(void **state)
 {
@@ -41,8 +41,8 @@ static void ranges_are_as_written(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct part_range r;
-        assert_int_equal(part_range_parse(rows[i].text, rows[i].is_lines, &r), rows[i].is_good);
+        struct range_spec r;
+        assert_int_equal(range_spec_parse(rows[i].text, rows[i].is_lines, &r), rows[i].is_good);
         if (rows[i].is_good) {
             assert_int_equal(r.from, rows[i].from);
             assert_int_equal(r.to, rows[i].to);
@@ -79,31 +79,31 @@ static void a_whole_is_cut(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct part_range range;
-        struct part p;
+        struct range_spec range;
+        struct range p;
         struct tidings_error err = {0};
         char *quoted = tidings_json_quote(tidings_str(rows[i].whole)), json[128];
         snprintf(json, sizeof(json), "{\"text\":%s}", quoted);
         tidings_free(quoted);
-        assert_true(part_range_parse(rows[i].range, rows[i].is_lines, &range));
-        assert_int_equal(part_parse(&p, tidings_str(json), &err), 0);
-        int rc = part_cut(&p, &range, &err);
+        assert_true(range_spec_parse(rows[i].range, rows[i].is_lines, &range));
+        assert_int_equal(range_parse(&p, tidings_str(json), &err), 0);
+        int rc = range_cut(&p, &range, &err);
         assert_int_equal(rc, rows[i].cut ? 0 : TIDINGS_E_INVALID);
         if (rows[i].cut) {
             assert_string_equal(p.bytes, rows[i].cut);
         }
-        part_release(&p);
+        range_release(&p);
     }
 }
 
 static void line_feeds_are_counted_across_pieces(void **state)
 {
     (void)state;
-    int64_t feeds = part_feeds_of(TIDINGS_STR("y\nz\n"), 3);
+    int64_t feeds = range_feeds_of(TIDINGS_STR("y\nz\n"), 3);
     assert_int_equal(feeds, 4);
-    assert_int_equal(part_behind_feed(TIDINGS_STR("y\nz\n"), &feeds), 0);
+    assert_int_equal(range_behind_feed(TIDINGS_STR("y\nz\n"), &feeds), 0);
     assert_int_equal(feeds, 2);
-    assert_int_equal(part_behind_feed(TIDINGS_STR("v\nw\nx"), &feeds), 2);
+    assert_int_equal(range_behind_feed(TIDINGS_STR("v\nw\nx"), &feeds), 2);
     assert_int_equal(feeds, 0);
 }
 

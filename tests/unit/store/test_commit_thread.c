@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The keeper: writes share commits, are answered after theirs, and fail together when it fails,
- * with the refusals that rest on them; reads see what was answered. Meant to run under the thread
- * sanitizer too.
+ * The commit thread: writes share commits, are answered after theirs, and fail together when it
+ * fails, with the refusals that rest on them; reads see what was answered. Meant to run under the
+ * thread sanitizer too.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -109,7 +109,7 @@ static struct store *counted_rows(void)
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 struct job {
-    struct keeper_job base;
+    struct store_job base;
     char id[32], value[24];
     bool must_be_new;
     int64_t found; /* a read: the value of the entity; -1: there is none */
@@ -119,7 +119,7 @@ struct job {
     int code;
 };
 
-static void ended(struct keeper_job *base, int code)
+static void ended(struct store_job *base, int code)
 {
     struct job *j = (struct job *)(void *)base;
     pthread_mutex_lock(&j->lock);
@@ -148,7 +148,7 @@ static int await(struct job *j)
     return j->code;
 }
 
-static int run_type(struct keeper_job *base, struct entities *e)
+static int run_type(struct store_job *base, struct entities *e)
 {
     struct json *schema = NULL;
     assert_int_equal(jv_parse(STR("{\"type\":\"integer\"}"), 8, &schema, NULL), 0);
@@ -158,7 +158,7 @@ static int run_type(struct keeper_job *base, struct entities *e)
     return rc;
 }
 
-static int run_put(struct keeper_job *base, struct entities *e)
+static int run_put(struct store_job *base, struct entities *e)
 {
     struct job *j = (struct job *)(void *)base;
     struct entity_write w = {
@@ -177,13 +177,13 @@ static int run_put(struct keeper_job *base, struct entities *e)
     int rc = jv_parse(tidings_str(j->value), 8, &w.value, &base->err);
     const struct entity_transaction t = {.writes = &w, .count = 1, .key = STR(""), .now = 1};
     rc = rc == 0 ? entities_transact(e, &t, &arena, &done, &problem, &base->err) : rc;
-    base->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
+    base->is_fatal = rc < 0 && problem.reason == ENTITY_MEDIUM;
     jv_unref(w.value);
     arena_deinit(&arena);
     return rc;
 }
 
-static int run_find(struct keeper_job *base, struct entities *e)
+static int run_find(struct store_job *base, struct entities *e)
 {
     struct job *j = (struct job *)(void *)base;
     struct arena arena;
@@ -195,30 +195,30 @@ static int run_find(struct keeper_job *base, struct entities *e)
     return rc < 0 ? rc : 0;
 }
 
-static struct keeper *open_keeper(void)
+static struct commit_thread *open_commit_thread(void)
 {
     struct tidings_error err = {0};
-    struct keeper *k = NULL;
+    struct commit_thread *k = NULL;
     commits = fail_commit = 0;
     fail_code = TIDINGS_E_IO;
     sem_init(&at_gate, 0, 0);
-    if (keeper_open(counted_rows(), &k, &err) < 0) {
+    if (commit_thread_open(counted_rows(), &k, &err) < 0) {
         fail_msg("%s", err.text);
     }
     struct job type;
     job_init(&type, "", 0, true);
     type.base.run = run_type;
-    keeper_submit(k, &type.base);
+    commit_thread_submit(k, &type.base);
     assert_int_equal(await(&type), 0);
     return k;
 }
 
-static int64_t find(struct keeper *k, const char *id)
+static int64_t find(struct commit_thread *k, const char *id)
 {
     struct job j;
     job_init(&j, id, 0, false);
     j.base.run = run_find;
-    keeper_submit(k, &j.base);
+    commit_thread_submit(k, &j.base);
     assert_int_equal(await(&j), 0);
     return j.found;
 }
@@ -227,7 +227,7 @@ static int64_t find(struct keeper *k, const char *id)
 
 enum { THREADS = 4, EACH = 200 };
 
-static struct keeper *shared;
+static struct commit_thread *shared;
 
 static void *write_and_look(void *arg)
 {
@@ -237,7 +237,7 @@ static void *write_and_look(void *arg)
         struct job j;
         job_init(&j, id, i, true);
         j.base.run = run_put;
-        keeper_submit(shared, &j.base);
+        commit_thread_submit(shared, &j.base);
         if (await(&j) != 0 || find(shared, id) != i) {
             return arg;
         }
@@ -248,7 +248,7 @@ static void *write_and_look(void *arg)
 static void what_was_answered_is_seen_by_the_next_read(void **state)
 {
     (void)state;
-    shared = open_keeper();
+    shared = open_commit_thread();
     pthread_t threads[THREADS];
     int numbers[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -260,11 +260,11 @@ static void what_was_answered_is_seen_by_the_next_read(void **state)
         pthread_join(threads[i], &failed);
         assert_null(failed);
     }
-    keeper_close(shared);
+    commit_thread_close(shared);
 }
 
 /* The first commit waits at the gate while the others are submitted: they share the next ones. */
-static void submit_together(struct keeper *k, struct job *jobs, size_t count)
+static void submit_together(struct commit_thread *k, struct job *jobs, size_t count)
 {
     pthread_mutex_lock(&gate);
     for (size_t i = 0; i < count; i++) {
@@ -272,7 +272,7 @@ static void submit_together(struct keeper *k, struct job *jobs, size_t count)
         (void)snprintf(id, sizeof id, "t%zu", i);
         job_init(&jobs[i], id, (int)i, true);
         jobs[i].base.run = run_put;
-        keeper_submit(k, &jobs[i].base);
+        commit_thread_submit(k, &jobs[i].base);
     }
     pthread_mutex_unlock(&gate);
 }
@@ -281,12 +281,12 @@ static void writes_that_come_together_share_a_commit(void **state)
 {
     (void)state;
     static struct job jobs[200];
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     submit_together(k, jobs, 200);
     for (size_t i = 0; i < 200; i++) {
         assert_int_equal(await(&jobs[i]), 0);
     }
-    keeper_close(k);
+    commit_thread_close(k);
     assert_in_range(commits, 2, 6); /* one for the type; the loop delivers so many a turn */
 }
 
@@ -294,14 +294,14 @@ static void a_failed_commit_fails_all_that_shared_it_and_no_other(void **state)
 {
     (void)state;
     static struct job jobs[100];
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     fail_commit = 2; /* after that of the type: the first of these at least */
     submit_together(k, jobs, 100);
     unsigned failed = 0;
     for (size_t i = 0; i < 100; i++) {
         int rc = await(&jobs[i]);
         assert_true(rc == 0 || rc == TIDINGS_E_IO);
-        assert_true(rc == 0 || jobs[i].base.is_lost);
+        assert_true(rc == 0 || jobs[i].base.is_fatal);
         failed += rc < 0;
     }
     for (size_t i = 0; i < 100; i++) {
@@ -311,15 +311,15 @@ static void a_failed_commit_fails_all_that_shared_it_and_no_other(void **state)
     struct job after;
     job_init(&after, "after", 7, true);
     after.base.run = run_put;
-    keeper_submit(k, &after.base);
+    commit_thread_submit(k, &after.base);
     assert_int_equal(await(&after), 0);
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
 static void a_refused_write_leaves_the_others_alone(void **state)
 {
     (void)state;
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     struct job good, bad, also;
     pthread_mutex_lock(&gate);
     job_init(&good, "a", 1, true);
@@ -327,24 +327,25 @@ static void a_refused_write_leaves_the_others_alone(void **state)
     (void)snprintf(bad.value, sizeof bad.value, "\"text\"");
     job_init(&also, "c", 3, true);
     good.base.run = bad.base.run = also.base.run = run_put;
-    keeper_submit(k, &good.base);
-    keeper_submit(k, &bad.base);
-    keeper_submit(k, &also.base);
+    commit_thread_submit(k, &good.base);
+    commit_thread_submit(k, &bad.base);
+    commit_thread_submit(k, &also.base);
     pthread_mutex_unlock(&gate);
     assert_int_equal(await(&good), 0);
     assert_int_equal(await(&bad), TIDINGS_E_INVALID);
     assert_int_equal(await(&also), 0);
     assert_int_equal(find(k, "b"), -1);
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
-/* A read that blocks the keeper until the test has submitted all jobs, so they share a batch. */
+/* A read that blocks the commit thread until the test has submitted all jobs, so they share a
+ * batch. */
 struct stop {
     struct job job;
     sem_t begun, go;
 };
 
-static int run_stop(struct keeper_job *base, struct entities *e)
+static int run_stop(struct store_job *base, struct entities *e)
 {
     struct stop *s = (struct stop *)(void *)base;
     (void)e;
@@ -353,18 +354,18 @@ static int run_stop(struct keeper_job *base, struct entities *e)
     return 0;
 }
 
-static void run_in_one_batch(struct keeper *k, struct job *const *jobs, size_t count)
+static void run_in_one_batch(struct commit_thread *k, struct job *const *jobs, size_t count)
 {
     struct stop s;
     job_init(&s.job, "", 0, false);
     s.job.base.run = run_stop;
     sem_init(&s.begun, 0, 0);
     sem_init(&s.go, 0, 0);
-    keeper_submit(k, &s.job.base);
+    commit_thread_submit(k, &s.job.base);
     sem_wait(&s.begun);
     for (size_t i = 0; i < count; i++) {
         jobs[i]->base.run = run_put;
-        keeper_submit(k, &jobs[i]->base);
+        commit_thread_submit(k, &jobs[i]->base);
     }
     sem_post(&s.go);
     assert_int_equal(await(&s.job), 0);
@@ -379,7 +380,7 @@ static void job_create(struct job *j, const char *id, int value)
 static void a_refusal_fails_with_the_write_that_it_rests_on(void **state)
 {
     (void)state;
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     struct job first, second;
     for (int round = 0; round < 2; round++) { /* the second time the commit works */
         job_create(&first, "x", 1);
@@ -388,17 +389,17 @@ static void a_refusal_fails_with_the_write_that_it_rests_on(void **state)
         run_in_one_batch(k, (struct job *const[]){&first, &second}, 2);
         assert_int_equal(await(&first), round == 0 ? TIDINGS_E_IO : 0);
         assert_int_equal(await(&second), round == 0 ? TIDINGS_E_IO : TIDINGS_E_EXISTS);
-        assert_int_equal(second.base.is_lost, round == 0);
+        assert_int_equal(second.base.is_fatal, round == 0);
         assert_int_equal(find(k, "x"), round == 0 ? -1 : 1);
     }
     assert_int_equal(commits, 3); /* that of the type, and one for both each time */
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
 static void a_refusal_before_the_first_write_is_answered_at_once(void **state)
 {
     (void)state;
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     struct job there, refused, good;
     job_create(&there, "there", 1);
     run_in_one_batch(k, (struct job *const[]){&there}, 1);
@@ -409,7 +410,7 @@ static void a_refusal_before_the_first_write_is_answered_at_once(void **state)
     run_in_one_batch(k, (struct job *const[]){&refused, &good}, 2);
     assert_int_equal(await(&refused), TIDINGS_E_EXISTS);
     assert_int_equal(await(&good), TIDINGS_E_IO);
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
 static bool is_done(struct job *j)
@@ -423,7 +424,7 @@ static bool is_done(struct job *j)
 static void a_refusal_waits_for_the_write_that_it_rests_on(void **state)
 {
     (void)state;
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     struct job first, second;
     sem_wait(&at_gate); /* the commit of the type */
     job_create(&first, "x", 1);
@@ -436,7 +437,7 @@ static void a_refusal_waits_for_the_write_that_it_rests_on(void **state)
     pthread_mutex_unlock(&gate);
     assert_int_equal(await(&first), 0);
     assert_int_equal(await(&second), TIDINGS_E_EXISTS);
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
 static void a_store_error_never_reads_as_a_refusal(void **state)
@@ -450,7 +451,7 @@ static void a_store_error_never_reads_as_a_refusal(void **state)
                  {TIDINGS_E_FULL, TIDINGS_E_FULL},    {TIDINGS_E_BUSY, TIDINGS_E_BUSY},
                  {TIDINGS_E_NOMEM, TIDINGS_E_NOMEM},  {TIDINGS_E_UNKNOWN, TIDINGS_E_UNKNOWN},
                  {TIDINGS_E_CLOSED, TIDINGS_E_CLOSED}};
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         struct job j;
         job_init(&j, "x", (int)i, true);
@@ -461,21 +462,21 @@ static void a_store_error_never_reads_as_a_refusal(void **state)
         assert_int_equal(j.base.err.code, codes[i].answered);
         assert_string_equal(j.base.err.text, "the disk is gone");
     }
-    keeper_close(k);
+    commit_thread_close(k);
 }
 
 static void what_was_submitted_is_done_before_the_end(void **state)
 {
     (void)state;
     static struct job jobs[100];
-    struct keeper *k = open_keeper();
+    struct commit_thread *k = open_commit_thread();
     submit_together(k, jobs, 100);
-    keeper_close(k);
+    commit_thread_close(k);
     for (size_t i = 0; i < 100; i++) {
         assert_true(jobs[i].is_done);
         assert_int_equal(jobs[i].code, 0);
     }
-    keeper_close(NULL);
+    commit_thread_close(NULL);
 }
 
 int main(void)

@@ -27,7 +27,7 @@ static void who_hears_the_rows_does_not_ask(void **state)
     (void)state;
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = hearer_open(url);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     hearer_follows(b, "1 entity x\n", 1, 0, 0, &before);
@@ -58,7 +58,7 @@ static void who_hears_the_rows_does_not_ask(void **state)
     hearer_await(b);
     hearer_follows(b, "7 announced n:///dark e o 7 mute\n", 5, 0, 0, &before);
     /* Nobody was woken by its own. */
-    assert_int_equal(hearer_heard(a).told, 0);
+    assert_int_equal(hearer_heard(a).applied, 0);
     store_close(a);
     store_close(b);
 }
@@ -70,7 +70,7 @@ static void what_came_together_is_followed_together(void **state)
     struct store *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     stranger_open(&w, server, postgres_url_schema(url));
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     for (int i = 1; i <= 20; i++) {
         store_put_alone(a, "x", i, "1");
         stranger_hears(&w); /* now it has arrived there too, or is about to */
@@ -88,16 +88,16 @@ static void what_came_together_is_followed_together(void **state)
     }
     assert_string_equal(told.ptr, expected.ptr);
     assert_int_equal(hearer_heard(b).asked, before.asked);
-    assert_int_equal(hearer_heard(b).told - before.told, 20);
+    assert_int_equal(hearer_heard(b).applied - before.applied, 20);
     /* More at a time than are kept: asked for. */
-    for (int i = 21; i <= 20 + (int)HEARD_MAX + 5; i++) {
+    for (int i = 21; i <= 20 + (int)NOTIFICATIONS_MAX + 5; i++) {
         store_put_alone(a, "x", i, "1");
     }
-    while (b->ops->followed(b) < 20 + HEARD_MAX + 5) {
+    while (b->ops->followed(b) < 20 + NOTIFICATIONS_MAX + 5) {
         hearer_await(b);
         store_followed(b, true);
     }
-    assert_int_equal(hearer_heard(b).changes, hearer_heard(b).told);
+    assert_int_equal(hearer_heard(b).changes, hearer_heard(b).applied);
     buf_deinit(&told);
     buf_deinit(&expected);
     stranger_close(&w);
@@ -110,7 +110,7 @@ static void who_missed_something_asks(void **state)
     (void)state;
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = hearer_open(url);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b); /* and does not follow */
     store_put_alone(a, "y", 1, "1");
@@ -124,7 +124,7 @@ static void who_missed_something_asks(void **state)
     store_publish_alone(a, "p:///1", "x");
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "3 published p:///1=x\n");
-    assert_true(hearer_heard(b).asked > before.asked && hearer_heard(b).told == before.told);
+    assert_true(hearer_heard(b).asked > before.asked && hearer_heard(b).applied == before.applied);
     store_put_alone(a, "x", 2, "2");
     hearer_await(b);
     before = hearer_heard(b);
@@ -142,7 +142,7 @@ static void what_is_too_large_is_asked_for(void **state)
     memset(large, '0', 7000); /* digits: a number in JSON, if it need be one */
     large[6999] = '7';
     large[7000] = '\0';
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     hearer_follows(b, "1 entity x\n", 1, 0, 0, &before);
@@ -161,7 +161,7 @@ static void what_is_too_large_is_asked_for(void **state)
     hearer_await(b);
     before = hearer_heard(b);
     assert_non_null(strstr(store_followed(b, true), "\n302 entity e299\n"));
-    assert_int_equal(hearer_heard(b).told, before.told);
+    assert_int_equal(hearer_heard(b).applied, before.applied);
     mem_free(large);
     store_close(a);
     store_close(b);
@@ -199,7 +199,7 @@ static void what_was_not_committed_is_not_told(void **state)
     assert_true(str_starts(payload, STR("2 2 ")));
     assert_int_equal(str_find(payload, '\n'), -1); /* nothing else */
     hearer_await(b);
-    struct shared_heard before = hearer_heard(b);
+    struct notification_counts before = hearer_heard(b);
     hearer_follows(b, "2 entity good\n", 1, 0, 0, &before);
     assert_int_equal(store_value(b, "bad"), -1);
     stranger_close(&w);
@@ -214,7 +214,7 @@ static void what_was_overtaken_is_not_told(void **state)
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = store_open(url), *c = hearer_open(url);
     struct tidings_error err = {0};
-    struct shared_heard before = hearer_heard(c);
+    struct notification_counts before = hearer_heard(c);
     store_put_alone(a, "x", 1, "1");
     hearer_await(c);
     hearer_follows(c, "1 entity x\n", 1, 0, 0, &before);

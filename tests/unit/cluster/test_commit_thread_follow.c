@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The keeper of a store that others write to. What it watches to be woken by them: when a
+ * The commit thread of a store that others write to. What it watches to be woken by them: when a
  * connection is lost and made again, nothing of the old one stays in its loop, whoever else still
  * holds that open. Which writes share a commit; and that those of a batch that somebody else
  * overtook run again.
@@ -25,7 +25,7 @@
 #define JOBS_MAX 10000u
 
 struct looking {
-    struct keeper_job job;
+    struct store_job job;
     struct store *rows; /* is to be connected anew */
     int held;
     unsigned watched;
@@ -52,8 +52,8 @@ static unsigned count_watched(void)
     return count;
 }
 
-/* On the keeper's thread: no turn of its loop is half done elsewhere. */
-static int look(struct keeper_job *job, struct entities *e)
+/* On the commit thread: no turn of its loop is half done elsewhere. */
+static int look(struct store_job *job, struct entities *e)
 {
     struct looking *l = (struct looking *)(void *)job;
     (void)e;
@@ -62,15 +62,15 @@ static int look(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static struct looking look_now(struct keeper *k, struct store *reconnect)
+static struct looking look_now(struct commit_thread *k, struct store *reconnect)
 {
     struct looking l = {.job = {.run = look}, .rows = reconnect};
-    assert_int_equal(keeper_run(k, &l.job), 0);
+    assert_int_equal(commit_thread_run(k, &l.job), 0);
     return l;
 }
 
 /* It is woken, by the connection that it has now. */
-static void await_woken(struct keeper *k, struct store *store)
+static void await_woken(struct commit_thread *k, struct store *store)
 {
     shared_memory_wake(store);
     for (unsigned i = 0; !shared_memory_is_awake(store); i++) {
@@ -83,12 +83,12 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
-    struct keeper_follower follower = {0};
-    struct keeper *k = NULL;
+    struct commit_thread_follower follower = {0};
+    struct commit_thread *k = NULL;
     struct shared_memory *db = shared_memory_create();
     struct store *store = shared_memory_connect(db);
-    assert_int_equal(keeper_open(store, &k, &err), 0);
-    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    assert_int_equal(commit_thread_open(store, &k, &err), 0);
+    assert_int_equal(commit_thread_on_follow(k, &follower, &err), 0);
     await_woken(k, store);
     unsigned watched = look_now(k, NULL).watched;
     for (int i = 0; i < 3; i++) {
@@ -101,28 +101,28 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
         await_woken(k, store);
         close(held);
     }
-    keeper_close(k);
+    commit_thread_close(k);
     shared_memory_destroy(db);
 }
 
 struct writing {
-    struct keeper_job job;
-    struct keeper *keeper;
+    struct store_job job;
+    struct commit_thread *commit_thread;
     struct writing *next; /* comes while this one is under way, as while a lock is waited for */
     bool is_done;
 };
 
-static int write_nothing(struct keeper_job *job, struct entities *e)
+static int write_nothing(struct store_job *job, struct entities *e)
 {
     struct writing *w = (struct writing *)(void *)job;
     (void)e;
     if (w->next) {
-        keeper_submit(w->keeper, &w->next->job);
+        commit_thread_submit(w->commit_thread, &w->next->job);
     }
     return 0;
 }
 
-static void note_done(struct keeper_job *job, int code)
+static void note_done(struct store_job *job, int code)
 {
     assert_int_equal(code, 0);
     ((struct writing *)(void *)job)->is_done = true;
@@ -132,22 +132,22 @@ static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
-    struct keeper *k = NULL;
+    struct commit_thread *k = NULL;
     struct durations commits;
     uint64_t lost = 0;
     struct shared_memory *db = shared_memory_create();
-    assert_int_equal(keeper_open(shared_memory_connect(db), &k, &err), 0);
+    assert_int_equal(commit_thread_open(shared_memory_connect(db), &k, &err), 0);
     struct writing second = {.job = {.is_write = true, .run = write_nothing, .done = note_done}};
     struct writing first = {.job = {.is_write = true, .run = write_nothing, .done = note_done},
-                            .keeper = k,
+                            .commit_thread = k,
                             .next = &second};
-    assert_int_equal(keeper_run(k, &first.job), 0);
+    assert_int_equal(commit_thread_run(k, &first.job), 0);
     (void)look_now(k, NULL); /* after it */
     assert_true(first.is_done && second.is_done);
-    keeper_get_commits(k, &commits, &lost);
+    commit_thread_get_commits(k, &commits, &lost);
     assert_int_equal(durations_total(&commits), 1);
     assert_int_equal(lost, 0);
-    keeper_close(k);
+    commit_thread_close(k);
     shared_memory_destroy(db);
 }
 
@@ -156,11 +156,11 @@ static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
 static struct buf trace;
 
 struct traced {
-    struct keeper_job job;
+    struct store_job job;
     char name;
-    int codes[2]; /* of the first run, and the second */
+    int codes[2]; /* of the first incarnation, and the second */
     unsigned runs;
-    struct keeper *keeper;
+    struct commit_thread *commit_thread;
     struct traced *next;
     bool is_first; /* the next ones come while it is under way */
     struct shared_memory *db;
@@ -169,18 +169,18 @@ struct traced {
     bool loses;   /* … or the commit after that is lost */
 };
 
-static int run_traced(struct keeper_job *job, struct entities *e)
+static int run_traced(struct store_job *job, struct entities *e)
 {
     struct traced *t = (struct traced *)(void *)job;
     (void)e;
     buf_putf(&trace, "run %c\n", t->name);
     for (struct traced *n = t->is_first && t->runs == 0 ? t->next : NULL; n; n = n->next) {
-        keeper_submit(t->keeper, &n->job);
+        commit_thread_submit(t->commit_thread, &n->job);
     }
     return t->codes[t->runs++];
 }
 
-static void undo_traced(struct keeper_job *job)
+static void undo_traced(struct store_job *job)
 {
     struct traced *t = (struct traced *)(void *)job;
     buf_putf(&trace, "undo %c\n", t->name);
@@ -192,7 +192,7 @@ static void undo_traced(struct keeper_job *job)
     }
 }
 
-static void traced_done(struct keeper_job *job, int code)
+static void traced_done(struct store_job *job, int code)
 {
     buf_putf(&trace, "done %c %s\n", ((struct traced *)(void *)job)->name,
              code == 0 ? "ok" : tidings_code_name(code));
@@ -210,24 +210,24 @@ static struct traced traced(char name, int first, int second)
 static const char *run_overtaken(struct traced *first, bool is_in_doubt)
 {
     struct tidings_error err = {0, ""};
-    struct keeper_follower follower = {0};
-    struct keeper *k = NULL;
+    struct commit_thread_follower follower = {0};
+    struct commit_thread *k = NULL;
     struct shared_memory *db = shared_memory_create();
     struct store *store = shared_memory_connect(db);
     shared_memory_overtake(store, is_in_doubt);
-    assert_int_equal(keeper_open(store, &k, &err), 0);
-    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    assert_int_equal(commit_thread_open(store, &k, &err), 0);
+    assert_int_equal(commit_thread_on_follow(k, &follower, &err), 0);
     for (struct traced *t = first; t; t = t->next) {
-        t->keeper = k;
+        t->commit_thread = k;
         t->db = db;
         t->rows = store;
     }
     first->is_first = true;
     buf_deinit(&trace);
     buf_init(&trace, 4096);
-    (void)keeper_run(k, &first->job);
+    (void)commit_thread_run(k, &first->job);
     (void)look_now(k, NULL); /* after all of them */
-    keeper_close(k);
+    commit_thread_close(k);
     shared_memory_destroy(db);
     return trace.ptr;
 }
@@ -302,48 +302,48 @@ static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
-    struct keeper_follower follower = {0};
-    struct keeper *k = NULL;
+    struct commit_thread_follower follower = {0};
+    struct commit_thread *k = NULL;
     struct shared_memory *db = shared_memory_create();
     struct store *store = shared_memory_connect(db);
     struct traced many[8], x = traced('x', 0, 0), y = traced('y', 0, 0);
-    assert_int_equal(keeper_open(store, &k, &err), 0);
-    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    assert_int_equal(commit_thread_open(store, &k, &err), 0);
+    assert_int_equal(commit_thread_on_follow(k, &follower, &err), 0);
     for (int i = 7; i >= 0; i--) {
         many[i] = traced('m', 0, 0);
-        many[i].keeper = k;
+        many[i].commit_thread = k;
         many[i].next = i < 7 ? &many[i + 1] : NULL;
     }
     many[0].is_first = true;
     buf_init(&trace, 4096);
-    assert_int_equal(keeper_run(k, &many[0].job), 0);
+    assert_int_equal(commit_thread_run(k, &many[0].job), 0);
     (void)look_now(k, NULL);
     shared_memory_overtake(store, false);
     buf_clear(&trace);
-    assert_int_equal(keeper_run(k, &x.job), 0);
-    assert_int_equal(keeper_run(k, &y.job), 0); /* after one alone it does without */
+    assert_int_equal(commit_thread_run(k, &x.job), 0);
+    assert_int_equal(commit_thread_run(k, &y.job), 0); /* after one alone it does without */
     assert_string_equal(trace.ptr, "run x\ndone x ok\nrun y\nundo y\nrun y\ndone y ok\n");
     buf_deinit(&trace);
-    keeper_close(k);
+    commit_thread_close(k);
     shared_memory_destroy(db);
 }
 
-/* What is followed, on the keeper's thread. */
+/* What is followed, on the commit thread. */
 struct forgetful {
     struct buf said;
     bool has_forgotten;
     unsigned failures; /* of reading again */
 };
 
-static bool forget_first(void *user, const struct kept_change *c)
+static bool forget_first(void *user, const struct log_entry *c)
 {
     struct forgetful *f = user;
-    bool is_first = !f->has_forgotten && c->kind == KEPT_ANNOUNCED;
+    bool is_first = !f->has_forgotten && c->kind == LOG_ENTRY_ANNOUNCED;
     f->has_forgotten = f->has_forgotten || is_first;
     buf_putf(&f->said, "%s %llu\n",
-             is_first                 ? "forgets"
-             : c->kind == KEPT_BROKEN ? "everybody looks again at"
-                                      : "follows",
+             is_first                         ? "forgets"
+             : c->kind == LOG_ENTRY_DATA_LOSS ? "everybody looks again at"
+                                              : "follows",
              (unsigned long long)c->position);
     return !is_first;
 }
@@ -364,20 +364,20 @@ static void what_could_not_be_remembered_is_read_again_before_anything_is_writte
     (void)state;
     struct tidings_error err = {0, ""};
     struct forgetful f = {.failures = 1};
-    struct keeper_follower follower = {.user = &f, .change = forget_first, .reread = reread};
-    struct keeper *k = NULL;
+    struct commit_thread_follower follower = {.user = &f, .change = forget_first, .reread = reread};
+    struct commit_thread *k = NULL;
     struct shared_memory *db = shared_memory_create();
     struct store *store = shared_memory_connect(db), *other = shared_memory_connect(db);
     struct traced x = traced('x', 0, 0), y = traced('y', 0, 0);
     buf_init(&f.said, 4096);
     buf_init(&trace, 4096);
     shared_memory_set_quiet(db, true);
-    assert_int_equal(keeper_open(store, &k, &err), 0);
-    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    assert_int_equal(commit_thread_open(store, &k, &err), 0);
+    assert_int_equal(commit_thread_on_follow(k, &follower, &err), 0);
     uint64_t first = store_announce_alone(other, "n:///1");
     (void)store_announce_alone(other, "n:///2");
-    assert_int_equal(keeper_run(k, &x.job), TIDINGS_E_NOMEM);
-    assert_int_equal(keeper_run(k, &y.job), 0);
+    assert_int_equal(commit_thread_run(k, &x.job), TIDINGS_E_NOMEM);
+    assert_int_equal(commit_thread_run(k, &y.job), 0);
     char expected[256];
     snprintf(expected, sizeof(expected),
              "forgets %llu\ncannot read\nreads everything\neverybody looks again at %llu\n"
@@ -386,7 +386,7 @@ static void what_could_not_be_remembered_is_read_again_before_anything_is_writte
     assert_string_equal(f.said.ptr, expected);
     assert_string_equal(trace.ptr, "done x TIDINGS_E_NOMEM\nrun y\ndone y ok\n");
     buf_deinit(&trace);
-    keeper_close(k);
+    commit_thread_close(k);
     store_close(other);
     shared_memory_destroy(db);
     buf_deinit(&f.said);

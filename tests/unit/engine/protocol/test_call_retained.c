@@ -125,9 +125,9 @@ static bool fetches(const struct owner *o, unsigned n)
 static void assert_nothing_is_kept(void)
 {
     const struct requests *all = b.worker[0]->requests;
-    assert_int_equal(all->kept_bytes, 0);
-    assert_true(list_empty(&all->kept));
-    assert_true(list_empty(&all->kept_clients));
+    assert_int_equal(all->retained_bytes, 0);
+    assert_true(list_empty(&all->retained));
+    assert_true(list_empty(&all->retained_clients));
 }
 
 static void who_has_most_loses_its_oldest(void **state)
@@ -138,13 +138,13 @@ static void who_has_most_loses_its_oldest(void **state)
     owner_begin(&alice, "alice");
     owner_begin(&bob, "bob");
     call_and_vanish(&alice);
-    size_t one = all->kept_bytes;
+    size_t one = all->retained_bytes;
     assert_true(one > BYTES);
-    all->kept_most = 4 * one;
+    all->retained_most = 4 * one;
     call_and_vanish(&alice);
     for (unsigned i = 1; i <= 10; i++) {
         call_and_vanish(&bob);
-        assert_true(all->kept_bytes <= all->kept_most);
+        assert_true(all->retained_bytes <= all->retained_most);
     }
     assert_true(fetches(&alice, 1)); /* the oldest of all, but she has not more than he */
     assert_true(fetches(&alice, 2));
@@ -158,7 +158,7 @@ static void who_has_most_loses_its_oldest(void **state)
 }
 
 /* He has all of it; then she comes, and gets half. */
-static void who_comes_later_gets_room(void **state)
+static void later_answer_evicts_older_ones(void **state)
 {
     (void)state;
     struct requests *all = b.worker[0]->requests;
@@ -166,7 +166,7 @@ static void who_comes_later_gets_room(void **state)
     owner_begin(&alice, "alice");
     owner_begin(&bob, "bob");
     call_and_vanish(&bob);
-    all->kept_most = 4 * all->kept_bytes;
+    all->retained_most = 4 * all->retained_bytes;
     for (unsigned i = 2; i <= 4; i++) {
         call_and_vanish(&bob);
     }
@@ -183,7 +183,7 @@ static void who_comes_later_gets_room(void **state)
     assert_nothing_is_kept();
 }
 
-static void what_has_no_room_harms_nobody_elses(void **state)
+static void answer_without_space_harms_no_other(void **state)
 {
     (void)state;
     struct requests *all = b.worker[0]->requests;
@@ -191,7 +191,7 @@ static void what_has_no_room_harms_nobody_elses(void **state)
     owner_begin(&alice, "alice");
     owner_begin(&bob, "bob");
     call_and_vanish(&alice);
-    all->kept_most = all->kept_bytes + all->kept_bytes / 2; /* one, and not two */
+    all->retained_most = all->retained_bytes + all->retained_bytes / 2; /* one, and not two */
     call_and_vanish(&bob);
     assert_false(fetches(&bob, 1));
     assert_true(fetches(&alice, 1));
@@ -203,8 +203,8 @@ int main(void)
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(who_has_most_loses_its_oldest),
-        WITH_BENCH(who_comes_later_gets_room),
-        WITH_BENCH(what_has_no_room_harms_nobody_elses),
+        WITH_BENCH(later_answer_evicts_older_ones),
+        WITH_BENCH(answer_without_space_harms_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

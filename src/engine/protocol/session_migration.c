@@ -2,7 +2,7 @@
  *
  * Sessions are written to the store that nodes share, and let go when another node has them.
  */
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 
 #include <stdio.h>
 
@@ -18,7 +18,7 @@
 #include "engine/protocol/method.h"
 #include "engine/protocol/request.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move_adopt.h"
+#include "engine/protocol/session_migration_import.h"
 #include "engine/worker.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -29,8 +29,8 @@
 #define ASKED_AGAIN 3u /* times that a request is, when its session goes meanwhile */
 
 /* An answer that waits until a change of its session is written. */
-struct held_answer {
-    struct list link; /* in moving->held */
+struct deferred_answer {
+    struct list link; /* in migration->deferred */
     struct session_wait wait;
     struct request *request;
     uint64_t change;
@@ -40,21 +40,21 @@ struct held_answer {
 
 /* Answers to changes up to that one, into a list. Then they go out; or, when their session has
  * gone, are asked for again of wherever it is. Either may end any session. */
-static void session_take_held(struct session_moving *m, uint64_t upto, struct list *ret)
+static void session_take_deferred(struct session_migration *m, uint64_t upto, struct list *ret)
 {
     list_init(ret);
-    list_each (it, next, &m->held) {
-        if (list_entry(it, struct held_answer, link)->change <= upto) {
+    list_each (it, next, &m->deferred) {
+        if (list_entry(it, struct deferred_answer, link)->change <= upto) {
             list_remove(it);
             list_append(ret, it);
         }
     }
 }
 
-static void session_release(struct list *held)
+static void session_release(struct list *deferred)
 {
-    while (!list_empty(held)) {
-        struct held_answer *h = list_entry(held->next, struct held_answer, link);
+    while (!list_empty(deferred)) {
+        struct deferred_answer *h = list_entry(deferred->next, struct deferred_answer, link);
         list_remove(&h->link);
         request_release(h->request, h->status);
         mem_free(h);
@@ -64,20 +64,20 @@ static void session_release(struct list *held)
 /* As `hold` of struct requests. */
 static bool session_hold(struct request *request, int status)
 {
-    struct session_moving *m = request->cancelled || !request->channel || !request->session
-                                   ? NULL
-                                   : request->session->moving;
+    struct session_migration *m = request->cancelled || !request->channel || !request->session
+                                      ? NULL
+                                      : request->session->migration;
     if (!m || m->is_gone || request->session_change <= m->written || !m->job) {
         return false;
     }
-    struct held_answer *h = mem_zalloc(sizeof(*h));
+    struct deferred_answer *h = mem_zalloc(sizeof(*h));
     if (!h) {
         return false;
     }
     h->request = request;
     h->change = request->session_change;
     h->status = status;
-    list_append(&m->held, &h->link);
+    list_append(&m->deferred, &h->link);
     return true;
 }
 
@@ -85,7 +85,7 @@ static bool session_hold(struct request *request, int status)
  * meanwhile is asked of this one. */
 static void ask_again(struct session_wait *wait, int code)
 {
-    struct held_answer *h = list_entry(wait, struct held_answer, wait);
+    struct deferred_answer *h = list_entry(wait, struct deferred_answer, wait);
     struct request *request = h->request;
     if (request->cancelled || !request->channel) {
         request_drop(request);
@@ -107,7 +107,7 @@ static void ask_again(struct session_wait *wait, int code)
     method_run(request);
 }
 
-static void take_back_for(struct held_answer *h)
+static void take_back_for(struct deferred_answer *h)
 {
     struct request *request = h->request;
     struct refusal why;
@@ -116,7 +116,7 @@ static void take_back_for(struct held_answer *h)
     request->session = NULL;
     h->wait.done = ask_again;
     if (!request->cancelled && request->channel && request->moves++ < ASKED_AGAIN) {
-        const struct session_asked asked = {.id = tidings_strn(h->id, sizeof(h->id))};
+        const struct session_lookup asked = {.id = tidings_strn(h->id, sizeof(h->id))};
         is_awaited = session_await(&h->wait, request->channel, &asked, &why) == SESSION_AWAITED;
     }
     if (!is_awaited) {
@@ -124,10 +124,10 @@ static void take_back_for(struct held_answer *h)
     }
 }
 
-static void session_ask_again(struct list *held, struct tidings_str id)
+static void session_ask_again(struct list *deferred, struct tidings_str id)
 {
-    while (!list_empty(held)) {
-        struct held_answer *h = list_entry(held->next, struct held_answer, link);
+    while (!list_empty(deferred)) {
+        struct deferred_answer *h = list_entry(deferred->next, struct deferred_answer, link);
         list_remove(&h->link);
         memcpy(h->id, id.ptr, sizeof(h->id));
         take_back_for(h);
@@ -139,20 +139,20 @@ static void session_ask_again(struct list *held, struct tidings_str id)
  * told of subscriptions that could not come along.
  */
 
-bool session_is_adopted(const struct session *session)
+bool session_is_imported(const struct session *session)
 {
-    return session->moving && session->moving->is_adopted;
+    return session->migration && session->migration->is_imported;
 }
 
 bool session_was_written(const struct session *session, unsigned stream)
 {
-    return session->moving && stream <= session->moving->taken_stream;
+    return session->migration && stream <= session->migration->taken_stream;
 }
 
-bool session_moving_resume(const struct session *session, struct log_cursor *cursor)
+bool session_migration_resume(const struct session *session, struct log_cursor *cursor)
 {
     uint64_t seq = 0;
-    if (!session->moving || !cursor->has_position ||
+    if (!session->migration || !cursor->has_position ||
         !hub_resume(session->worker->hub, cursor, true, &seq)) {
         return false;
     }
@@ -162,7 +162,7 @@ bool session_moving_resume(const struct session *session, struct log_cursor *cur
 }
 
 /* A subscription that was not made here again is one that is not evaluated any more. */
-static bool tell_refused(struct subscriber *subscriber, struct tidings_str uri_json)
+static bool send_refused(struct subscriber *subscriber, struct tidings_str uri_json)
 {
     struct log_cursor at = subscriber_cursor(subscriber);
     const struct dialect_updated u = {
@@ -177,20 +177,20 @@ static bool tell_refused(struct subscriber *subscriber, struct tidings_str uri_j
     return subscriber_write_update(subscriber, &u, NULL, 0);
 }
 
-void session_moving_streams(struct session *session)
+void session_migration_streams(struct session *session)
 {
-    struct buf *refused = session->moving ? &session->moving->refused : NULL;
-    size_t told = 0;
+    struct buf *refused = session->migration ? &session->migration->refused : NULL;
+    size_t notified = 0;
     struct tidings_str rest = refused ? buf_str(refused) : STR_EMPTY;
     while (rest.len > 0) {
         struct tidings_str uri_json = str_cut(rest, '\n', &rest, NULL);
-        if (!session->subscriber->sink || !tell_refused(session->subscriber, uri_json)) {
+        if (!session->subscriber->sink || !send_refused(session->subscriber, uri_json)) {
             break;
         }
-        told += uri_json.len + 1;
+        notified += uri_json.len + 1;
     }
-    if (told > 0) {
-        buf_consume(refused, told);
+    if (notified > 0) {
+        buf_consume(refused, notified);
     }
 }
 
@@ -205,18 +205,18 @@ static void session_job_free(struct session_job *job)
     mem_free(job);
 }
 
-static void session_job_deliver(struct letter *letter, void *owner)
+static void session_job_deliver(struct thread_message *message, void *owner)
 {
-    struct session_job *job = list_entry(letter, struct session_job, letter);
+    struct session_job *job = list_entry(message, struct session_job, message);
     if (job->done) {
         job->done(job, owner);
     }
     session_job_free(job);
 }
 
-static void session_job_drop(struct letter *letter)
+static void session_job_drop(struct thread_message *message)
 {
-    session_job_free(list_entry(letter, struct session_job, letter));
+    session_job_free(list_entry(message, struct session_job, message));
 }
 
 struct session_job *session_job_create(struct worker *worker, enum session_op op,
@@ -235,9 +235,9 @@ void session_job_answer(struct session_job *job)
 {
     struct mailbox *reply_to =
         mailbox_ref(job->reply_to); /* the job may be gone before this returns */
-    job->letter.deliver = session_job_deliver;
-    job->letter.drop = session_job_drop;
-    mailbox_send(reply_to, &job->letter);
+    job->message.deliver = session_job_deliver;
+    job->message.drop = session_job_drop;
+    mailbox_send(reply_to, &job->message);
     mailbox_unref(reply_to);
 }
 
@@ -265,9 +265,9 @@ void session_make_key(struct tidings_str id, const struct principal *principal,
 _Static_assert(SESSION_STATE_REWINDS == SESSION_REWINDS, "each is written");
 
 /* What a subscription was asked with. */
-struct kept_options {
+struct stored_options {
     struct tidings_str text;
-    struct tidings_str spelled;
+    struct tidings_str as_requested;
     char memory[];
 };
 
@@ -280,35 +280,37 @@ static uint64_t session_written(const struct session *session)
                                      : session->delivered_upto;
 }
 
-static void put_sub(struct jw *w, const struct session_moving *m, struct subscription *sub,
-                    uint64_t told)
+static void put_sub(struct jw *w, const struct session_migration *m, struct subscription *sub,
+                    uint64_t notified)
 {
     const struct worker *worker = m->session->worker;
-    struct tidings_str spelled = subscription_spelled(sub);
-    const struct kept_options *kept = map_find(&m->options, spelled);
+    struct tidings_str as_requested = subscription_as_requested(sub);
+    const struct stored_options *stored = map_find(&m->options, as_requested);
     struct session_sub s = {
-        .uri = spelled,
-        .raw = kept ? kept->text : STR_EMPTY,
-        .is_lost = sub->truncated || (sub->since_pending && sub->since == SINCE_UNKNOWN),
-        .has_since = sub->since_pending || sub->since > told,
+        .uri = as_requested,
+        .raw = stored ? stored->text : STR_EMPTY,
+        .is_gap = sub->truncated || (sub->since_pending && sub->since == SINCE_UNKNOWN),
+        .has_since = sub->since_pending || sub->since > notified,
         .must_replay = sub->since_pending,
         .is_initial = sub->initial_pending,
     };
-    if (s.has_since && !s.is_lost) {
+    if (s.has_since && !s.is_gap) {
         s.since = delivery_cursor(worker, sub->since);
     }
-    struct chain *chain = sub->extra && sub->kind == PATTERN_LITERAL ? sub->extra->chain : NULL;
-    const struct baseline *last = chain ? chain_at(chain, subscription_uri(sub)) : NULL;
+    struct patch_base *patch_base =
+        sub->extra && sub->kind == PATTERN_LITERAL ? sub->extra->patch_base : NULL;
+    const struct baseline *last =
+        patch_base ? patch_base_at(patch_base, subscription_uri(sub)) : NULL;
     if (last) {
         s.baseline = baseline_etag(last);
     }
     session_state_put(w, &s);
 }
 
-static void session_put_state(const struct session_moving *m, struct buf *out)
+static void session_put_state(const struct session_migration *m, struct buf *out)
 {
     const struct session *session = m->session;
-    uint64_t told = session_written(session);
+    uint64_t notified = session_written(session);
     struct jw w;
     struct buf by;
     buf_init(&by, 4096);
@@ -322,28 +324,28 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
         .client_version = client ? client->version : STR_EMPTY,
         .revision = session->revision->name,
         .initialized = session->initialized,
-        .has_listed = session->listen->has_listed,
+        .has_listed = session->group->has_listed,
         .level = session->subscriber->log_level,
         .generation = m->generation,
-        .asks = session->asking ? session->asking->can : 0,
+        .asks = session->client_requests ? session->client_requests->can : 0,
         .stream = session->next_stream + 1, /* it is written before one is opened */
         .event = session->next_event,
-        .cursor = delivery_cursor(session->worker, told),
+        .cursor = delivery_cursor(session->worker, notified),
         .rewind_count = session->rewind_count,
     };
     for (unsigned i = 0; i < session->rewind_count; i++) {
         s.rewinds[i] = (struct session_rewind){
             .event = session->rewinds[i].event,
             .to = delivery_cursor(session->worker, session->rewinds[i].to),
-            .is_lost = session->rewinds[i].is_lost,
+            .is_gap = session->rewinds[i].is_gap,
         };
     }
     jw_init(&w, out);
     session_state_begin(&w, &s);
-    list_each (it, next, &session->listen->subs) {
+    list_each (it, next, &session->group->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (!sub->suspended) {
-            put_sub(&w, m, sub, told);
+            put_sub(&w, m, sub, notified);
         }
     }
     session_state_end(&w);
@@ -353,9 +355,9 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void session_write(struct session_moving *m);
+static void session_write(struct session_migration *m);
 
-static void note_outcome(struct session_movers *movers, const struct session_job *job)
+static void note_outcome(struct session_migrations *movers, const struct session_job *job)
 {
     bool fails = job->code < 0 && job->code != TIDINGS_E_CONFLICT;
     if (fails && !movers->is_failing) {
@@ -368,7 +370,7 @@ static void note_outcome(struct session_movers *movers, const struct session_job
 
 static void session_is_written(struct session_job *job, struct worker *worker)
 {
-    struct session_moving *m = job->user;
+    struct session_migration *m = job->user;
     if (job->op == SESSION_PUT && worker->sessions->movers) {
         note_outcome(worker->sessions->movers, job);
     }
@@ -387,8 +389,8 @@ static void session_is_written(struct session_job *job, struct worker *worker)
     }
     /* Also when it failed: the session is good here. */
     struct list due;
-    session_take_held(m, m->under_way, &due);
-    struct adoption *confirmed =
+    session_take_deferred(m, m->under_way, &due);
+    struct session_import *confirmed =
         m->confirming && (job->code < 0 || m->confirmed <= m->under_way) ? m->confirming : NULL;
     if (job->code >= 0 && m->changes > m->written) {
         session_write(m);
@@ -401,7 +403,7 @@ static void session_is_written(struct session_job *job, struct worker *worker)
     session_release(&due);
 }
 
-static struct session_job *session_job_of(struct session_moving *m, enum session_op op,
+static struct session_job *session_job_of(struct session_migration *m, enum session_op op,
                                           struct buf *state)
 {
     struct session_job *job = session_job_create(m->session->worker, op, tidings_str(m->key));
@@ -416,7 +418,7 @@ static struct session_job *session_job_of(struct session_moving *m, enum session
 
 /* What does not fit, or is not known to the last option, does not move; what the store has of it is
  * too old to go on from, and goes. */
-static bool session_is_unfit(struct session_moving *m, const struct buf *state)
+static bool session_is_unfit(struct session_migration *m, const struct buf *state)
 {
     bool is_unfit = m->is_incomplete || state->failed == TIDINGS_E_LIMIT;
     if (is_unfit && !m->is_unfit) {
@@ -432,7 +434,7 @@ static bool session_is_unfit(struct session_moving *m, const struct buf *state)
     return is_unfit;
 }
 
-static void session_write(struct session_moving *m)
+static void session_write(struct session_migration *m)
 {
     struct buf state;
     if (m->job || m->is_gone || m->is_arriving) {
@@ -459,7 +461,7 @@ static void session_write(struct session_moving *m)
 
 void session_changed(struct session *session, struct request *request)
 {
-    struct session_moving *m = session ? session->moving : NULL;
+    struct session_migration *m = session ? session->migration : NULL;
     if (!m) {
         return;
     }
@@ -472,23 +474,23 @@ void session_changed(struct session *session, struct request *request)
 
 /* ---- how far it was told --------------------------------------------------------------------- */
 
-static bool session_is_due(const struct session_moving *m, uint64_t now)
+static bool session_is_due(const struct session_migration *m, uint64_t now)
 {
     const struct session *session = m->session;
     uint64_t rest = session->worker->limits->session_timeout_ms / 4;
-    bool is_told =
+    bool is_notified =
         session->subscriber->subscription_count > 0 && m->cursor != session_written(session);
-    return !m->job && (m->changes > m->written || is_told || m->stream_no != session->next_stream ||
-                       m->written_ms + rest <= now);
+    return !m->job && (m->changes > m->written || is_notified ||
+                       m->stream_no != session->next_stream || m->written_ms + rest <= now);
 }
 
 static void session_on_tick(struct loop_timer *timer, void *user)
 {
-    struct session_movers *movers = user;
+    struct session_migrations *movers = user;
     uint64_t now = loop_now_ms(movers->worker->loop);
     size_t left = movers->count;
     for (unsigned writes = 0; left > 0 && writes < SESSION_WRITES; left--) {
-        struct session_moving *m = list_entry(movers->all.next, struct session_moving, link);
+        struct session_migration *m = list_entry(movers->all.next, struct session_migration, link);
         list_remove(&m->link);
         list_append(&movers->all, &m->link);
         if (session_is_due(m, now)) {
@@ -503,29 +505,29 @@ static void session_on_tick(struct loop_timer *timer, void *user)
 
 /* ---- options of subscriptions ---------------------------------------------------------------- */
 
-bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
+bool session_keep_options(struct session_migration *m, struct tidings_str as_requested,
                           struct tidings_str options)
 {
-    mem_free(map_remove(&m->options, spelled));
+    mem_free(map_remove(&m->options, as_requested));
     if (options.len == 0) {
         return true;
     }
-    struct kept_options *kept = mem_zalloc(sizeof(*kept) + spelled.len + options.len);
-    if (!kept) {
+    struct stored_options *stored = mem_zalloc(sizeof(*stored) + as_requested.len + options.len);
+    if (!stored) {
         return false;
     }
-    char *at = kept->memory;
-    kept->spelled = str_pack(&at, spelled);
-    kept->text = str_pack(&at, options);
-    if (map_put(&m->options, kept->spelled, kept, NULL) < 0) {
-        mem_free(kept);
+    char *at = stored->memory;
+    stored->as_requested = str_pack(&at, as_requested);
+    stored->text = str_pack(&at, options);
+    if (map_put(&m->options, stored->as_requested, stored, NULL) < 0) {
+        mem_free(stored);
         return false;
     }
     return true;
 }
 
 /* Those of subscriptions that have gone are forgotten now and then. */
-static bool prune_options(struct session_moving *m)
+static bool prune_options(struct session_migration *m)
 {
     const struct session *session = m->session;
     if (m->options.count <= 2 * (size_t)session->subscriber->subscription_count + 16) {
@@ -534,12 +536,12 @@ static bool prune_options(struct session_moving *m)
     struct map left;
     size_t at = 0;
     bool is_whole = true;
-    struct kept_options *kept;
+    struct stored_options *stored;
     map_init(&left);
-    while ((kept = map_next(&m->options, &at)) != NULL) {
-        bool is_needed = listen_find_sub(session->listen, kept->spelled) != NULL;
-        if (!is_needed || map_put(&left, kept->spelled, kept, NULL) < 0) {
-            mem_free(kept);
+    while ((stored = map_next(&m->options, &at)) != NULL) {
+        bool is_needed = subscription_group_find_sub(session->group, stored->as_requested) != NULL;
+        if (!is_needed || map_put(&left, stored->as_requested, stored, NULL) < 0) {
+            mem_free(stored);
             is_whole = is_whole && !is_needed;
         }
     }
@@ -573,16 +575,17 @@ static void put_asked_options(struct buf *text, const struct request *request)
 }
 
 void session_subscribed(struct session *session, struct request *request,
-                        struct tidings_str spelled)
+                        struct tidings_str as_requested)
 {
-    struct session_moving *m = session ? session->moving : NULL;
+    struct session_migration *m = session ? session->migration : NULL;
     if (!m) {
         return;
     }
     struct buf text;
     buf_init(&text, m->movers->store->max_bytes);
     put_asked_options(&text, request);
-    if (!prune_options(m) || text.failed || !session_keep_options(m, spelled, buf_str(&text))) {
+    if (!prune_options(m) || text.failed ||
+        !session_keep_options(m, as_requested, buf_str(&text))) {
         m->is_incomplete = true;
     }
     buf_deinit(&text);
@@ -591,25 +594,25 @@ void session_subscribed(struct session *session, struct request *request,
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-bool session_moving_begin(struct session *session)
+bool session_migration_begin(struct session *session)
 {
-    struct session_movers *movers = session->worker->sessions->movers;
+    struct session_migrations *movers = session->worker->sessions->movers;
     if (!movers) {
         return true;
     }
-    struct session_moving *m = mem_zalloc(sizeof(*m));
+    struct session_migration *m = mem_zalloc(sizeof(*m));
     if (!m) {
         return false;
     }
     m->session = session;
     m->movers = movers;
     session_make_key(tidings_strn(session->id, SESSION_ID_LEN), session->principal, m->key);
-    list_init(&m->held);
+    list_init(&m->deferred);
     map_init(&m->options);
     buf_init(&m->refused, 1u << 20);
     list_append(&movers->all, &m->link);
     m->written_ms = loop_now_ms(session->worker->loop);
-    session->moving = m;
+    session->migration = m;
     if (movers->count++ == 0) {
         loop_timer_start(movers->tick, SESSION_WRITE_MS, SESSION_WRITE_MS);
     }
@@ -617,9 +620,9 @@ bool session_moving_begin(struct session *session)
 }
 
 /* The last that is written of it, or that it has ended: nobody waits for that. */
-void session_moving_last(struct session *session)
+void session_migration_last(struct session *session)
 {
-    struct session_moving *m = session->moving;
+    struct session_migration *m = session->migration;
     bool is_kept = session->worker->stopping;
     struct buf state;
     if (!m || m->changes == 0) {
@@ -642,31 +645,31 @@ void session_moving_last(struct session *session)
     }
 }
 
-void session_moving_end_everywhere(struct session *session)
+void session_migration_end_everywhere(struct session *session)
 {
-    if (session->moving) {
-        session->moving->is_ended = true;
+    if (session->migration) {
+        session->migration->is_ended = true;
     }
 }
 
-void session_moving_end(struct session *session)
+void session_migration_end(struct session *session)
 {
-    struct session_moving *m = session->moving;
+    struct session_migration *m = session->migration;
     if (!m) {
         return;
     }
-    session->moving = NULL;
+    session->migration = NULL;
     if (m->job) {
         m->job->user = NULL;
     }
-    struct adoption *confirming = m->confirming;
+    struct session_import *confirming = m->confirming;
     bool is_gone = m->is_gone;
     struct list due;
-    session_take_held(m, UINT64_MAX, &due);
+    session_take_deferred(m, UINT64_MAX, &due);
     size_t at = 0;
-    struct kept_options *kept;
-    while ((kept = map_next(&m->options, &at)) != NULL) {
-        mem_free(kept);
+    struct stored_options *stored;
+    while ((stored = map_next(&m->options, &at)) != NULL) {
+        mem_free(stored);
     }
     map_deinit(&m->options);
     buf_deinit(&m->refused);
@@ -681,7 +684,7 @@ void session_moving_end(struct session *session)
 
 /* ---- at another node ------------------------------------------------------------------------- */
 
-uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str key)
+uint64_t session_hold_ms(const struct session_migrations *movers, struct tidings_str key)
 {
     uint64_t hash = str_hash(key, 0), now = loop_now_ms(movers->worker->loop), left = 0;
     for (size_t i = 0; i < SESSION_LOST; i++) {
@@ -693,38 +696,38 @@ uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str
     return left;
 }
 
-void session_let_go(struct session_moving *m)
+void session_let_go(struct session_migration *m)
 {
-    struct session_movers *movers = m->movers;
-    struct list held;
+    struct session_migrations *movers = m->movers;
+    struct list deferred;
     m->is_gone = true;
     unsigned at = movers->lost_next++ % SESSION_LOST;
     movers->lost[at].hash = str_hash(tidings_str(m->key), 0);
     movers->lost[at].ms = loop_now_ms(movers->worker->loop);
-    list_init(&held);
-    list_splice(&held, &m->held);
+    list_init(&deferred);
+    list_splice(&deferred, &m->deferred);
     char id[SESSION_ID_LEN];
     memcpy(id, m->session->id, sizeof(id));
     session_destroy(m->session);
-    session_ask_again(&held, tidings_strn(id, sizeof(id)));
+    session_ask_again(&deferred, tidings_strn(id, sizeof(id)));
 }
 
 void sessions_write_again(struct worker *worker)
 {
-    struct session_movers *movers = worker->sessions->movers;
+    struct session_migrations *movers = worker->sessions->movers;
     for (struct list *it = movers ? movers->all.next : NULL; movers && it != &movers->all;
          it = it->next) {
-        list_entry(it, struct session_moving, link)->changes++; /* with the next ticks */
+        list_entry(it, struct session_migration, link)->changes++; /* with the next ticks */
     }
 }
 
-void session_moved(struct worker *worker, struct tidings_str key)
+void session_migrated(struct worker *worker, struct tidings_str key)
 {
     struct session *session =
         worker->sessions->movers && key.len == SESSION_KEY_LEN
             ? map_find(&worker->sessions->by_id, tidings_strn(key.ptr, SESSION_ID_LEN))
             : NULL;
-    struct session_moving *m = session ? session->moving : NULL;
+    struct session_migration *m = session ? session->migration : NULL;
     if (!m || !str_eq(key, tidings_str(m->key))) {
         return;
     }
@@ -735,22 +738,22 @@ void session_moved(struct worker *worker, struct tidings_str key)
     }
 }
 
-bool session_has_moved(const struct session *session)
+bool session_has_migrated(const struct session *session)
 {
-    return session->moving && session->moving->is_gone;
+    return session->migration && session->migration->is_gone;
 }
 
 bool session_has_arrived(const struct worker *worker, struct tidings_str id)
 {
     const struct session *here = map_find(&worker->sessions->by_id, id);
-    return here && !(here->moving && here->moving->is_arriving);
+    return here && !(here->migration && here->migration->is_arriving);
 }
 
 /* ---- of a worker ----------------------------------------------------------------------------- */
 
 int sessions_share(struct worker *worker, struct session_store *store, struct tidings_error *err)
 {
-    struct session_movers *movers = mem_zalloc(sizeof(*movers));
+    struct session_migrations *movers = mem_zalloc(sizeof(*movers));
     struct loop_timer *tick =
         movers ? loop_timer_open(worker->loop, session_on_tick, movers) : NULL;
     if (!tick) {
@@ -761,7 +764,7 @@ int sessions_share(struct worker *worker, struct session_store *store, struct ti
     movers->store = store;
     movers->tick = tick;
     list_init(&movers->all);
-    map_init(&movers->adoptions);
+    map_init(&movers->imports);
     worker->sessions->movers = movers;
     worker->requests->hold = session_hold;
     return 0;
@@ -769,12 +772,12 @@ int sessions_share(struct worker *worker, struct session_store *store, struct ti
 
 void sessions_unshare(struct worker *worker)
 {
-    struct session_movers *movers = worker->sessions->movers;
+    struct session_migrations *movers = worker->sessions->movers;
     if (!movers) {
         return;
     }
-    session_adoptions_end(movers);
-    map_deinit(&movers->adoptions);
+    session_imports_end(movers);
+    map_deinit(&movers->imports);
     loop_timer_close(movers->tick);
     mem_free(movers);
     worker->sessions->movers = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a stranger at the database may notify of. Any text: it opens nowhere, and nothing is read
- * from it. Any bytes as the rows of a notice that a node sealed (first byte 1): they are read
+ * from it. Any bytes as the rows of a payload that a node sealed (first byte 1): they are read
  * within their bounds, each row from where the last one ended, or refused as a whole. And any bytes
  * as the record of a row of a table.
  */
@@ -28,7 +28,7 @@ static void check_record(struct tidings_str rows, const struct kept_record *r)
 {
     const struct entity_version *v = &r->version;
     struct tidings_change c = r->resource;
-    struct kept_change change;
+    struct log_entry change;
     struct tidings_str *texts[CHANGE_TEXTS];
     const struct tidings_str of_version[] = {
         v->id,         v->type,      v->type_version,     v->parent,
@@ -43,7 +43,7 @@ static void check_record(struct tidings_str rows, const struct kept_record *r)
     }
     kept_record_change(r, &change);
     check_slice(rows, change.uri);
-    require(!change.announced == !kept_is_announced(change.kind));
+    require(!change.announced == !log_entry_is_announced(change.kind));
     require(change.version.value.len == 0 && change.version.previous.len == 0);
 }
 
@@ -52,7 +52,7 @@ static uint64_t check_rows(struct tidings_str rows)
     struct tidings_str at = rows;
     struct kept_record row;
     uint64_t count = 0;
-    for (size_t before = at.len; row_notice_next(&at, count + 1, &row); before = at.len) {
+    for (size_t before = at.len; notify_payload_next(&at, count + 1, &row); before = at.len) {
         require(at.len < before && row.position == ++count);
         check_record(rows, &row);
     }
@@ -86,24 +86,24 @@ static void check_table(struct tidings_str bytes)
 
 static void check_sealed(struct sealer *sealer, struct tidings_str bytes)
 {
-    static const struct row_notice_place place;
-    struct row_notice n;
-    struct row_notice_head head;
+    static const struct notify_payload_scope place;
+    struct notify_payload n;
+    struct notify_payload_head head;
     struct buf text, rows;
     uint64_t count = check_rows(bytes);
-    row_notice_init(&n);
-    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
-    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
+    notify_payload_init(&n);
+    buf_init(&text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
+    buf_init(&rows, NOTIFY_PAYLOAD_TEXT_MAX);
     n.count = count > 0 ? count : 1;
-    if (buf_puts(&n.rows, bytes) == 0 && row_notice_put(&n, sealer, &place, 1, &text) == 0) {
-        require(row_notice_parse(buf_str(&text), &head) && head.to == n.count);
-        int rc = row_notice_open(&head, sealer, &place, &rows);
+    if (buf_puts(&n.rows, bytes) == 0 && notify_payload_put(&n, sealer, &place, 1, &text) == 0) {
+        require(notify_payload_parse(buf_str(&text), &head) && head.to == n.count);
+        int rc = notify_payload_open(&head, sealer, &place, &rows);
         require(rc == (count > 0 ? 0 : TIDINGS_E_UNSUPPORTED));
         require(rc < 0 ? rows.len == 0 : str_eq(buf_str(&rows), bytes));
     }
     buf_deinit(&rows);
     buf_deinit(&text);
-    row_notice_deinit(&n);
+    notify_payload_deinit(&n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -111,21 +111,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct seal_key key;
     static struct sealer sealer;
     static bool is_made;
-    static const struct row_notice_place place;
+    static const struct notify_payload_scope place;
     struct tidings_str text = tidings_strn(size ? (const char *)data : "", size);
-    struct row_notice_head head;
+    struct notify_payload_head head;
     struct buf rows;
     if (!is_made) {
         const unsigned char secret[32] = {1};
-        row_notice_key(secret, &key);
+        notify_payload_key(secret, &key);
         sealer_init(&sealer, &key);
         is_made = true;
     }
-    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
-    if (row_notice_parse(text, &head)) {
+    buf_init(&rows, NOTIFY_PAYLOAD_TEXT_MAX);
+    if (notify_payload_parse(text, &head)) {
         require(head.from > 0 && head.from <= head.to);
         check_slice(text, head.sealed);
-        require(row_notice_open(&head, &sealer, &place, &rows) == TIDINGS_E_INVALID);
+        require(notify_payload_open(&head, &sealer, &place, &rows) == TIDINGS_E_INVALID);
         require(rows.len == 0);
     }
     buf_deinit(&rows);

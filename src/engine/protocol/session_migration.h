@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sessions of the legacy era that go on at another node. Where nodes share a store, what a session
- * is (engine/protocol/session_move_adopt.h) is written there when it changes, and a request with
- * the id of one that is not here waits while the store is asked; the session is made again from
- * what was written, and who had it before lets go of it.
+ * is (engine/protocol/session_migration_import.h) is written there when it changes, and a request
+ * with the id of one that is not here waits while the store is asked; the session is made again
+ * from what was written, and who had it before lets go of it.
  *
  *     A: initialize, subscribe ──put──> row of the session, generation 0
  *     B: any request with its id ──take──> generation 1: B's; A hears that, and ends its copy
@@ -14,8 +14,8 @@
  * One write of a session is under way at a time, and the newest counts. A session too large for the
  * store does not move. Without a shared store none of this happens.
  */
-#ifndef ENGINE_PROTOCOL_SESSION_MOVE_H
-#define ENGINE_PROTOCOL_SESSION_MOVE_H
+#ifndef ENGINE_PROTOCOL_SESSION_MIGRATION_H
+#define ENGINE_PROTOCOL_SESSION_MIGRATION_H
 
 #include "base/str.h"
 #include "base/thread.h"
@@ -23,11 +23,11 @@
 
 struct session_store;
 
-#define SESSION_WRITE_MS 1000u  /* between two writes of how far a session was told */
-#define SESSION_WRITES 128u     /* of these in a tick, of one worker; the rest has its turn later */
-#define SESSION_HOLD_MS 250u    /* who lost one does not take it back earlier than that */
-#define SESSION_ADOPTIONS 1024u /* under way on one worker */
-#define SESSION_AWAIT_MS 5000u  /* a request waits for its session */
+#define SESSION_WRITE_MS 1000u /* between two writes of how far a session was told */
+#define SESSION_WRITES 128u    /* of these in a tick, of one worker; the rest has its turn later */
+#define SESSION_HOLD_MS 250u   /* who lost one does not take it back earlier than that */
+#define SESSION_IMPORTS 1024u  /* under way on one worker */
+#define SESSION_AWAIT_MS 5000u /* a request waits for its session */
 
 /* ---- of a worker ----------------------------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ int sessions_share(struct worker *worker, struct session_store *store, struct ti
 /* The store has lost what it had committed: all of them are written again. */
 void sessions_write_again(struct worker *worker);
 /* The session of this row is another node's now. */
-void session_moved(struct worker *worker, struct tidings_str key);
+void session_migrated(struct worker *worker, struct tidings_str key);
 
 /* ---- of a session ---------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ void session_moved(struct worker *worker, struct tidings_str key);
 void session_changed(struct session *session, struct request *request);
 /* The same of a subscription as `request` asked for it. */
 void session_subscribed(struct session *session, struct request *request,
-                        struct tidings_str spelled);
+                        struct tidings_str as_requested);
 
 /* ---- asked for by a request ------------------------------------------------------------------ */
 
@@ -65,29 +65,29 @@ enum session_await_result {
     SESSION_BUSY,    /* not now: the server ends, or too much is under way */
 };
 /* What a request says of its session. */
-struct session_asked {
+struct session_lookup {
     struct tidings_str id;
     bool is_stream;                   /* it opens one */
     struct tidings_str last_event_id; /* or empty */
 };
 /* Perhaps; false: surely not, and nobody need wait. */
-bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked);
+bool session_may_be_elsewhere(const struct worker *worker, const struct session_lookup *asked);
 /* Is it here, with its subscriptions? One that is on its way has none yet. */
 bool session_has_arrived(const struct worker *worker, struct tidings_str id);
 /* Does its client come with an event that was given out after the session left this node, whose
  * copy knows nothing of what followed? */
-bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked);
+bool session_was_elsewhere(struct channel *channel, const struct session_lookup *asked);
 /* Or with one of another node that this one has not come to yet? */
-bool session_is_behind_client(struct channel *channel, const struct session_asked *asked);
+bool session_is_behind_client(struct channel *channel, const struct session_lookup *asked);
 /* May the session, of the principal of `channel`, be at another node? Then it is brought here. And
  * before a stream is opened the store is asked whether it is ours still, and this node comes as far
  * as the one where the last event was told. */
 enum session_await_result session_await(struct session_wait *wait, struct channel *channel,
-                                        const struct session_asked *asked, struct refusal *why);
+                                        const struct session_lookup *asked, struct refusal *why);
 void session_await_cancel(struct session_wait *wait);
 
 /* -------------------------------------------------------------------------------------------------
- * Where sessions are kept that may go on at another node: what session_moving asks of it. The
+ * Where sessions are kept that may go on at another node: what session_migration asks of it. The
  * server has one over the store that nodes share; tests have one in memory.
  *
  * A session is one row. Its key is the session's id and whose it is, so that somebody else's is not
@@ -129,7 +129,7 @@ struct session_job {
     void (*done)(struct session_job *job, struct worker *worker);
     void *user; /* the asker may make it NULL meanwhile */
     /* private */
-    struct letter letter;
+    struct thread_message message;
     struct mailbox *reply_to; /* of the worker that asks; a reference */
 };
 
@@ -144,20 +144,20 @@ void session_make_key(struct tidings_str id, const struct principal *principal,
                       char ret[SESSION_KEY_LEN + 1]);
 
 /* -------------------------------------------------------------------------------------------------
- * What the files session_moving*.c share: sessions are written to the store,
- * made again from it (session_move_adopt.c), and answers wait for both.
+ * What the files session_migration*.c share: sessions are written to the store,
+ * made again from it (session_migration_import.c), and answers wait for both.
  */
 
 #define SESSION_LOST 64u /* sessions that went, and are remembered for a moment */
 
 /* Of one worker. */
-struct session_movers {
+struct session_migrations {
     struct worker *worker;
     struct session_store *store;
-    struct list all; /* struct session_moving; whose turn to be written comes first */
+    struct list all; /* struct session_migration; whose turn to be written comes first */
     size_t count;
     struct loop_timer *tick; /* runs while there are any */
-    struct map adoptions;    /* struct adoption by key */
+    struct map imports;      /* struct session_import by key */
     bool is_failing;         /* the last write failed, and it was logged */
     struct {
         uint64_t hash, ms;
@@ -165,12 +165,12 @@ struct session_movers {
     unsigned lost_next;
 };
 
-struct adoption;
+struct session_import;
 
-struct session_moving {
+struct session_migration {
     struct list link; /* in movers->all */
     struct session *session;
-    struct session_movers *movers;
+    struct session_migrations *movers;
     char key[SESSION_KEY_LEN + 1];
     uint64_t generation;        /* of the row, when it was last taken or made */
     uint64_t changes, written;  /* so many there were, and so many of them are written */
@@ -178,14 +178,14 @@ struct session_moving {
     uint64_t cursor, stream_no; /* as they were written last */
     uint64_t written_ms;
     struct session_job *job; /* one at a time; NULL: none */
-    struct list held;        /* struct held_answer */
-    struct map options;      /* struct kept_options: what subscriptions were asked with */
+    struct list deferred;    /* struct deferred_answer */
+    struct map options;      /* struct stored_options: what subscriptions were asked with */
     struct buf refused;      /* quoted URIs of subscriptions that could not come along, each ends in
                               * a line break */
-    struct adoption *confirming; /* is it ours still? NULL: nobody asks … */
-    uint64_t confirmed;          /* … which the write of this change says */
-    unsigned taken_stream;       /* the highest that had been written when it was adopted */
-    bool is_adopted;
+    struct session_import *confirming; /* is it ours still? NULL: nobody asks … */
+    uint64_t confirmed;                /* … which the write of this change says */
+    unsigned taken_stream;             /* the highest that had been written when it was adopted */
+    bool is_imported;
     bool is_arriving;   /* its subscriptions are not made yet: what is written stays as it is */
     bool is_incomplete; /* not all is known that would have to be written */
     bool is_unfit;      /* … or it is too large, which was said */
@@ -195,15 +195,15 @@ struct session_moving {
 };
 
 /* Its copy here ends, and its streams; it goes on elsewhere. */
-void session_let_go(struct session_moving *m);
+void session_let_go(struct session_migration *m);
 /* What a subscription was asked with, as text. false: out of memory. */
-bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
+bool session_keep_options(struct session_migration *m, struct tidings_str as_requested,
                           struct tidings_str options);
 /* It is written: it is ours still (0), that cannot be found out (BUSY), or it is not (CONFLICT). */
-void session_confirm(struct adoption *a, int code);
+void session_confirm(struct session_import *a, int code);
 /* How long until it may be taken back. */
-uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str key);
+uint64_t session_hold_ms(const struct session_migrations *movers, struct tidings_str key);
 /* Frees what is under way. */
-void session_adoptions_end(struct session_movers *movers);
+void session_imports_end(struct session_migrations *movers);
 
 #endif

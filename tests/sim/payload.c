@@ -16,14 +16,14 @@
 static void notice_open(struct world *w, struct sealer *sealer)
 {
     static const unsigned char secret[32] = {7};
-    row_notice_key(secret, &w->notice_key);
-    sealer_init(sealer, &w->notice_key);
+    notify_payload_key(secret, &w->payload_key);
+    sealer_init(sealer, &w->payload_key);
 }
 
 /* The server, and when it was started. */
-struct row_notice_place engine_place(const struct engine *e)
+struct notify_payload_scope engine_place(const struct engine *e)
 {
-    struct row_notice_place place = {{0}};
+    struct notify_payload_scope place = {{0}};
     if (e->world->fault != FAULT_NOTICE_PLACE) {
         memcpy(place.digest, &e->server, sizeof e->server);
         memcpy(place.digest + sizeof e->server, &e->boots, sizeof e->boots);
@@ -31,17 +31,17 @@ struct row_notice_place engine_place(const struct engine *e)
     return place;
 }
 
-static void notice_put(struct row_notice *notice, const struct record *r)
+static void notice_put(struct notify_payload *notice, const struct record *r)
 {
     char uri[8], node[8];
     record_uri(r, uri);
     struct kept_record put = {
-        .kind = r->kind == RECORD_ENTITY    ? KEPT_ENTITY
-                : r->kind == RECORD_SESSION ? KEPT_SESSION
-                : r->kind == RECORD_OWNED   ? KEPT_MOUNTED
-                                            : KEPT_ANNOUNCED,
+        .kind = r->kind == RECORD_ENTITY    ? LOG_ENTRY_ENTITY
+                : r->kind == RECORD_SESSION ? LOG_ENTRY_SESSION
+                : r->kind == RECORD_OWNED   ? LOG_ENTRY_MOUNTED
+                                            : LOG_ENTRY_ANNOUNCED,
         .at_ms = 1,
-        .sum = 1,
+        .version_checksum = 1,
         .version = record_version(r),
         .resource = {.uri = tidings_str(uri), .etag = r->is_missed ? STR("*") : STR_EMPTY},
     };
@@ -51,21 +51,21 @@ static void notice_put(struct row_notice *notice, const struct record *r)
         put.resource.uri = tidings_str(uri);
         put.resource.target = tidings_str(node);
     }
-    row_notice_add(notice, &put);
+    notify_payload_add(notice, &put);
 }
 
 /* With all of its rows, or the position alone. */
 static char *notice_text(struct engine *e, const struct record *records, size_t count)
 {
     struct world *w = e->world;
-    struct row_notice notice;
+    struct notify_payload notice;
     struct sealer sealer;
     struct buf text;
-    const struct row_notice_place place = engine_place(e);
+    const struct notify_payload_scope place = engine_place(e);
     uint64_t first = 0, last = 0;
-    row_notice_init(&notice);
+    notify_payload_init(&notice);
     notice_open(w, &sealer);
-    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    buf_init(&text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
     for (size_t i = 0; i < count; i++) {
         bool is_told = records[i].kind <= RECORD_OWNED || records[i].kind == RECORD_SESSION;
         if (records[i].position == 0) {
@@ -78,13 +78,13 @@ static char *notice_text(struct engine *e, const struct record *records, size_t 
         }
         notice.is_partial = notice.is_partial || !is_told;
     }
-    bool is_whole = row_notice_is_whole(&notice, first - 1, last);
-    if (first == 0 || !is_whole || row_notice_put(&notice, &sealer, &place, first, &text) < 0) {
+    bool is_whole = notify_payload_is_whole(&notice, first - 1, last);
+    if (first == 0 || !is_whole || notify_payload_put(&notice, &sealer, &place, first, &text) < 0) {
         buf_clear(&text);
         buf_putu(&text, last > 0 ? last : e->counter);
     }
     char *copy = str_dup(buf_str(&text));
-    row_notice_deinit(&notice);
+    notify_payload_deinit(&notice);
     sealer_deinit(&sealer);
     buf_deinit(&text);
     return copy;
@@ -190,7 +190,7 @@ void node_notify(struct node *n, const struct notification *said)
 void node_hear(struct node *n)
 {
     const struct world *w = n->world;
-    uint64_t followed = w->fault == FAULT_NOTICE_TWICE ? 0 : runs_followed(n->runs);
+    uint64_t followed = w->fault == FAULT_NOTICE_TWICE ? 0 : incarnations_followed(n->incarnations);
     size_t kept = 0, count = n->inbox_count;
     for (size_t i = 0; i < count; i++) {
         const struct notification said = n->inbox[i];
@@ -200,14 +200,14 @@ void node_hear(struct node *n)
             continue;
         }
         if (i == kept) { /* the first of them */
-            heard_clear(&n->heard);
+            notifications_clear(&n->notifications);
         }
         if (text) {
-            (void)heard_add(&n->heard, tidings_str(text), followed);
+            (void)notifications_add(&n->notifications, tidings_str(text), followed);
         }
     }
     n->inbox_count = kept;
-    n->is_woken = n->is_woken || n->heard.notified > runs_followed(n->runs);
+    n->is_woken = n->is_woken || n->notifications.notified > incarnations_followed(n->incarnations);
 }
 
 static void copy_text(char *out, size_t room, struct tidings_str text)
@@ -219,14 +219,14 @@ static void copy_text(char *out, size_t room, struct tidings_str text)
 
 static struct record heard_record(const struct kept_record *row)
 {
-    struct kept_change c;
+    struct log_entry c;
     kept_record_change(row, &c);
     struct record r = {.position = c.position, .is_missed = c.etag.len > 0};
     r.index = c.uri.len > 1 ? (unsigned)(c.uri.ptr[c.uri.len - 1] - '0') : 0;
-    r.kind = c.kind == KEPT_ENTITY    ? RECORD_ENTITY
-             : c.kind == KEPT_SESSION ? RECORD_SESSION
-             : c.kind == KEPT_MOUNTED ? RECORD_OWNED
-                                      : RECORD_ANNOUNCED;
+    r.kind = c.kind == LOG_ENTRY_ENTITY    ? RECORD_ENTITY
+             : c.kind == LOG_ENTRY_SESSION ? RECORD_SESSION
+             : c.kind == LOG_ENTRY_MOUNTED ? RECORD_OWNED
+                                           : RECORD_ANNOUNCED;
     if (r.kind == RECORD_SESSION) {
         r.session.node = (unsigned)(c.target.ptr[0] - '0');
     } else if (r.kind == RECORD_ENTITY) {
@@ -240,15 +240,15 @@ static struct record heard_record(const struct kept_record *row)
 }
 
 /* With a mistake, all of them in turn. */
-static bool node_next_notice(const struct node *n, unsigned *at, struct row_notice_head *ret)
+static bool node_next_notice(const struct node *n, unsigned *at, struct notify_payload_head *ret)
 {
     enum fault fault = n->world->fault;
-    uint64_t followed = runs_followed(n->runs);
+    uint64_t followed = incarnations_followed(n->incarnations);
     if (fault != FAULT_NOTICE_GAP && fault != FAULT_NOTICE_TWICE) {
-        return heard_find(&n->heard, followed, ret);
+        return notifications_find(&n->notifications, followed, ret);
     }
-    while (*at < n->heard.count) {
-        if (row_notice_parse(tidings_str(n->heard.texts[(*at)++]), ret) &&
+    while (*at < n->notifications.count) {
+        if (notify_payload_parse(tidings_str(n->notifications.texts[(*at)++]), ret) &&
             (fault == FAULT_NOTICE_TWICE ? ret->from <= followed + 1 : ret->from > followed)) {
             return true;
         }
@@ -257,22 +257,22 @@ static bool node_next_notice(const struct node *n, unsigned *at, struct row_noti
 }
 
 /* One batch. false: it cannot be opened. */
-static bool node_apply_notice(struct node *n, const struct row_notice_head *head)
+static bool node_apply_notice(struct node *n, const struct notify_payload_head *head)
 {
     struct world *w = n->world;
     struct sealer sealer;
     struct kept_record row;
     struct buf rows;
-    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
+    buf_init(&rows, NOTIFY_PAYLOAD_TEXT_MAX);
     notice_open(w, &sealer);
-    bool is_open = row_notice_open(head, &sealer, &n->place, &rows) == 0;
+    bool is_open = notify_payload_open(head, &sealer, &n->place, &rows) == 0;
     struct tidings_str rest = buf_str(&rows);
-    for (uint64_t at = head->from; is_open && row_notice_next(&rest, at, &row); at++) {
+    for (uint64_t at = head->from; is_open && notify_payload_next(&rest, at, &row); at++) {
         const struct record r = heard_record(&row);
         node_take(n, &r);
-        w->counts->heard++;
+        w->counts->notifications++;
     }
-    uint64_t followed = runs_followed(n->runs);
+    uint64_t followed = incarnations_followed(n->incarnations);
     n->known = n->known < followed ? followed : n->known;
     sealer_deinit(&sealer);
     buf_deinit(&rows);
@@ -282,14 +282,15 @@ static bool node_apply_notice(struct node *n, const struct row_notice_head *head
 /* true: there is nothing to ask for. */
 bool node_follow_heard(struct node *n)
 {
-    struct row_notice_head head;
+    struct notify_payload_head head;
     unsigned at = 0;
-    bool is_good = n->heard.count > 0 && n->known_floor <= runs_followed(n->runs);
+    bool is_good =
+        n->notifications.count > 0 && n->known_floor <= incarnations_followed(n->incarnations);
     while (is_good && node_next_notice(n, &at, &head)) {
         is_good = node_apply_notice(n, &head);
     }
-    bool is_all = is_good && runs_followed(n->runs) >= n->heard.notified;
-    n->notified = is_all ? 0 : n->heard.notified;
-    heard_clear(&n->heard);
+    bool is_all = is_good && incarnations_followed(n->incarnations) >= n->notifications.notified;
+    n->notified = is_all ? 0 : n->notifications.notified;
+    notifications_clear(&n->notifications);
     return is_all;
 }

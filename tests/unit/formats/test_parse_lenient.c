@@ -36,7 +36,7 @@ static void check(const char *text, const char *wanted, unsigned halves, unsigne
     struct json *root = NULL, *strict = NULL;
     struct jv_mended mended = {9, 9};
     struct tidings_error err = {0};
-    if (jv_parse_peer(tidings_str(text), &root, &mended, &err) < 0) {
+    if (json_parse_lenient(tidings_str(text), &root, &mended, &err) < 0) {
         fail_msg("%s: %s", text, err.text);
     }
     char *got = written(root);
@@ -56,9 +56,10 @@ static void numbers_are_kept_as_they_are_written(void **state)
     check("{\"a\":1e400,\"b\":-1E+400}", "{\"a\":1e400,\"b\":-1E+400}", 0, 0);
     check("99999999999999999999", "99999999999999999999", 0, 0);
     struct json *root = NULL, *other = NULL;
-    assert_int_equal(jv_parse_peer(STR("[3.14159265358979323846,18446744073709551616,-1e999,1.5]"),
-                                   &root, NULL, NULL),
-                     0);
+    assert_int_equal(
+        json_parse_lenient(STR("[3.14159265358979323846,18446744073709551616,-1e999,1.5]"), &root,
+                           NULL, NULL),
+        0);
     assert_true(jv_is_number(jv_at(root, 1)) && !jv_is(jv_at(root, 1), JV_INT));
     assert_true(jv_real(jv_at(root, 0)) == 3.14159265358979323846);
     assert_true(jv_real(jv_at(root, 1)) == 18446744073709551616.0);
@@ -69,7 +70,7 @@ static void numbers_are_kept_as_they_are_written(void **state)
     char *text = written(copy);
     assert_string_equal(text, "[3.14159265358979323846,18446744073709551616,-1e999,1.5]");
     assert_true(jv_equal(root, copy));
-    assert_int_equal(jv_parse_peer(STR("18446744073709551617"), &other, NULL, NULL), 0);
+    assert_int_equal(json_parse_lenient(STR("18446744073709551617"), &other, NULL, NULL), 0);
     assert_false(jv_equal(jv_at(root, 1), other)); /* the same double */
     tidings_free(text);
     jv_unref(other);
@@ -118,7 +119,7 @@ static void many_members_with_repeated_keys_are_found(void **state)
             buf_putf(&text, "%s\"k%u\":[%u]", i > 0 ? "," : "", i % n, i);
         }
         buf_putc(&text, '}');
-        assert_int_equal(jv_parse_peer(buf_str(&text), &root, &mended, NULL), 0);
+        assert_int_equal(json_parse_lenient(buf_str(&text), &root, &mended, NULL), 0);
         assert_int_equal(mended.repeated, n);
         assert_int_equal(jv_count(root), n);
         for (unsigned i = 0; i < n; i++) {
@@ -141,7 +142,7 @@ static void nesting_ends_at_512_levels_with_its_place(void **state)
         struct tidings_error err = {0};
         memset(text, '[', depth);
         memset(text + depth, ']', depth);
-        int rc = jv_parse_peer(tidings_strn(text, 2 * depth), &root, NULL, &err);
+        int rc = json_parse_lenient(tidings_strn(text, 2 * depth), &root, NULL, &err);
         assert_int_equal(rc, depth == 512 ? 0 : TIDINGS_E_LIMIT);
         assert_string_equal(err.text,
                             depth == 512 ? "" : "line 1 column 513: nested deeper than 512 levels");
@@ -158,7 +159,8 @@ static void what_is_no_json_is_refused_as_ever(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct json *root = NULL;
         struct tidings_error err = {0};
-        assert_int_equal(jv_parse_peer(tidings_str(texts[i]), &root, NULL, &err), TIDINGS_E_PARSE);
+        assert_int_equal(json_parse_lenient(tidings_str(texts[i]), &root, NULL, &err),
+                         TIDINGS_E_PARSE);
         assert_null(root);
         assert_true(str_starts(tidings_str(err.text), STR("line 1 column ")));
     }
@@ -178,7 +180,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
     for (long n = 1; reached; n++) {
         struct json *root = NULL;
         fail_alloc_start(n);
-        int rc = jv_parse_peer(buf_str(&text), &root, NULL, NULL);
+        int rc = json_parse_lenient(buf_str(&text), &root, NULL, NULL);
         reached = fail_alloc_stop();
         assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
         jv_unref(root);

@@ -4,7 +4,7 @@
  * workers; a client without any is told to look again, or told unfiltered; and all of it depends on
  * nothing but what the client may hear of.
  */
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,29 +36,30 @@
 static void steps_come_back_with_time(void **state)
 {
     (void)state;
-    struct allowances *all = allowances_create();
-    struct allowance *a = allowances_find(all, STR("ada"), 1000);
-    assert_int_equal(allowance_left(a, 1000), ALLOWANCE_BURST);
-    allowance_spend(a, 5000000, 1000);
-    assert_int_equal(allowance_left(a, 1000), ALLOWANCE_BURST - 5000000);
-    assert_int_equal(allowance_left(a, 1100), ALLOWANCE_BURST - 5000000 + ALLOWANCE_STEPS / 10);
-    allowance_spend(a, 2 * ALLOWANCE_BURST, 1000); /* more than there was: owed */
-    assert_int_equal(allowance_left(a, 1000), 0);
-    assert_int_equal(allowance_left(a, 1500), 0);
-    assert_int_equal(allowance_left(a, 3000), ALLOWANCE_BURST);
-    allowance_spend(a, ALLOWANCE_BURST, 3000);
-    allowance_refund(a, 1000);
-    assert_int_equal(allowance_left(a, 3000), 1000);
-    assert_int_equal(allowance_left(NULL, 3000), UINT64_MAX); /* the program itself */
-    allowance_spend(NULL, 1, 3000);
-    allowance_release(a);
-    allowances_destroy(all);
+    struct client_accounts *all = client_accounts_create();
+    struct client_account *a = client_accounts_find(all, STR("ada"), 1000);
+    assert_int_equal(client_account_steps_left(a, 1000), CPU_BUDGET_BURST);
+    client_account_spend(a, 5000000, 1000);
+    assert_int_equal(client_account_steps_left(a, 1000), CPU_BUDGET_BURST - 5000000);
+    assert_int_equal(client_account_steps_left(a, 1100),
+                     CPU_BUDGET_BURST - 5000000 + CPU_BUDGET_STEPS / 10);
+    client_account_spend(a, 2 * CPU_BUDGET_BURST, 1000); /* more than there was: owed */
+    assert_int_equal(client_account_steps_left(a, 1000), 0);
+    assert_int_equal(client_account_steps_left(a, 1500), 0);
+    assert_int_equal(client_account_steps_left(a, 3000), CPU_BUDGET_BURST);
+    client_account_spend(a, CPU_BUDGET_BURST, 3000);
+    client_account_refund(a, 1000);
+    assert_int_equal(client_account_steps_left(a, 3000), 1000);
+    assert_int_equal(client_account_steps_left(NULL, 3000), UINT64_MAX); /* the program itself */
+    client_account_spend(NULL, 1, 3000);
+    client_account_release(a);
+    client_accounts_destroy(all);
 }
 
-static uint64_t retry_ms(const struct allowance *a, uint64_t needed, uint64_t now)
+static uint64_t retry_ms(const struct client_account *a, uint64_t needed, uint64_t now)
 {
     struct limit_counters counters = {0};
-    struct refusal why = allowance_refusal(&counters, a, needed, now);
+    struct refusal why = client_account_refusal(&counters, a, needed, now);
     assert_int_equal(counters.hits[LIMIT_PATTERN_STEPS], 1);
     return why.retry_ms;
 }
@@ -66,67 +67,67 @@ static uint64_t retry_ms(const struct allowance *a, uint64_t needed, uint64_t no
 static void whoever_is_refused_is_told_when_there_will_be_enough(void **state)
 {
     (void)state;
-    struct allowances *all = allowances_create();
-    struct allowance *a = allowances_find(all, STR("ada"), 1000);
-    allowance_spend(a, ALLOWANCE_BURST, 1000);
+    struct client_accounts *all = client_accounts_create();
+    struct client_account *a = client_accounts_find(all, STR("ada"), 1000);
+    client_account_spend(a, CPU_BUDGET_BURST, 1000);
     assert_int_equal(retry_ms(a, 1, 1000), 1);
-    assert_int_equal(retry_ms(a, ALLOWANCE_STEPS / 100, 1000), 10);
-    assert_int_equal(retry_ms(a, ALLOWANCE_STEPS / 100 + 1, 1000), 11);
-    allowance_spend(a, 60ull * ALLOWANCE_STEPS, 1000); /* a debt of a minute */
-    static const uint64_t needs[] = {1, 200000, ALLOWANCE_BURST};
+    assert_int_equal(retry_ms(a, CPU_BUDGET_STEPS / 100, 1000), 10);
+    assert_int_equal(retry_ms(a, CPU_BUDGET_STEPS / 100 + 1, 1000), 11);
+    client_account_spend(a, 60ull * CPU_BUDGET_STEPS, 1000); /* a debt of a minute */
+    static const uint64_t needs[] = {1, 200000, CPU_BUDGET_BURST};
     for (size_t i = 0; i < COUNT(needs); i++) {
         uint64_t ms = retry_ms(a, needs[i], 1000);
         assert_in_range(ms, 60000, 60401);
-        assert_true(allowance_left(a, 1000 + ms) >= needs[i]);
-        assert_true(allowance_left(a, 1000 + ms - 1) < needs[i]);
+        assert_true(client_account_steps_left(a, 1000 + ms) >= needs[i]);
+        assert_true(client_account_steps_left(a, 1000 + ms - 1) < needs[i]);
     }
     /* More than there ever is at once: when there are as many as there can be. */
-    assert_int_equal(retry_ms(a, UINT64_MAX, 1000), retry_ms(a, ALLOWANCE_BURST, 1000));
+    assert_int_equal(retry_ms(a, UINT64_MAX, 1000), retry_ms(a, CPU_BUDGET_BURST, 1000));
     assert_int_equal(retry_ms(a, 1, 100000), 1); /* there are enough: at once, and never 0 */
-    allowance_release(a);
-    allowances_destroy(all);
+    client_account_release(a);
+    client_accounts_destroy(all);
 }
 
 static void going_and_coming_back_gains_nothing(void **state)
 {
     (void)state;
-    struct allowances *all = allowances_create();
-    struct allowance *a = allowances_find(all, STR("ada"), 1000);
-    struct allowance *same = allowances_find(all, STR("ada"), 1000);
+    struct client_accounts *all = client_accounts_create();
+    struct client_account *a = client_accounts_find(all, STR("ada"), 1000);
+    struct client_account *same = client_accounts_find(all, STR("ada"), 1000);
     assert_ptr_equal(a, same);
-    allowance_spend(a, ALLOWANCE_BURST, 1000);
-    allowance_release(same);
-    allowance_release(a);
+    client_account_spend(a, CPU_BUDGET_BURST, 1000);
+    client_account_release(same);
+    client_account_release(a);
     for (unsigned i = 0; i < 40; i++) { /* others come, and what is as good as new makes room */
         char name[16];
         snprintf(name, sizeof(name), "client-%u", i);
-        allowance_release(allowances_find(all, tidings_str(name), 1001));
+        client_account_release(client_accounts_find(all, tidings_str(name), 1001));
     }
-    a = allowances_find(all, STR("ada"), 1001);
-    assert_int_equal(allowance_left(a, 1001), ALLOWANCE_STEPS / 1000);
-    allowance_release(a);
-    allowances_destroy(all);
+    a = client_accounts_find(all, STR("ada"), 1001);
+    assert_int_equal(client_account_steps_left(a, 1001), CPU_BUDGET_STEPS / 1000);
+    client_account_release(a);
+    client_accounts_destroy(all);
 }
 
 static void things_are_counted_and_given_back(void **state)
 {
     (void)state;
-    struct allowances *all = allowances_create();
-    struct allowance *a = allowances_find(all, STR("ada"), 1000);
-    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
-        assert_true(allowance_take(a, ALLOWANCE_FILTERS));
+    struct client_accounts *all = client_accounts_create();
+    struct client_account *a = client_accounts_find(all, STR("ada"), 1000);
+    for (unsigned i = 0; i < CLIENT_ACCOUNT_MAX_FILTERS; i++) {
+        assert_true(client_account_take(a, CLIENT_ACCOUNT_FILTERS));
     }
-    assert_false(allowance_take(a, ALLOWANCE_FILTERS));
-    assert_true(allowance_take(a, ALLOWANCE_UNINDEXED_REGEXES));
-    allowance_give_back(a, ALLOWANCE_FILTERS);
-    assert_true(allowance_take(a, ALLOWANCE_FILTERS));
-    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
-        allowance_give_back(a, ALLOWANCE_FILTERS);
+    assert_false(client_account_take(a, CLIENT_ACCOUNT_FILTERS));
+    assert_true(client_account_take(a, CLIENT_ACCOUNT_UNINDEXED_REGEXES));
+    client_account_give_back(a, CLIENT_ACCOUNT_FILTERS);
+    assert_true(client_account_take(a, CLIENT_ACCOUNT_FILTERS));
+    for (unsigned i = 0; i < CLIENT_ACCOUNT_MAX_FILTERS; i++) {
+        client_account_give_back(a, CLIENT_ACCOUNT_FILTERS);
     }
-    allowance_give_back(a, ALLOWANCE_UNINDEXED_REGEXES);
-    assert_true(allowance_take(NULL, ALLOWANCE_FILTERS));
-    allowance_release(a);
-    allowances_destroy(all);
+    client_account_give_back(a, CLIENT_ACCOUNT_UNINDEXED_REGEXES);
+    assert_true(client_account_take(NULL, CLIENT_ACCOUNT_FILTERS));
+    client_account_release(a);
+    client_accounts_destroy(all);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
@@ -184,9 +185,10 @@ static uint64_t left_of(const char *name)
     uint64_t now = loop_now_ms(b.worker[0]->loop);
     char who[64];
     snprintf(who, sizeof(who), "token %s", name);
-    struct allowance *a = allowances_find(b.shared->allowances, tidings_str(who), now);
-    uint64_t left = allowance_left(a, now);
-    allowance_release(a);
+    struct client_account *a =
+        client_accounts_find(b.shared->client_accounts, tidings_str(who), now);
+    uint64_t left = client_account_steps_left(a, now);
+    client_account_release(a);
     return left;
 }
 
@@ -218,7 +220,7 @@ static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
         update(long_uri("hidden"));
     }
     assert_int_equal(update_count(ada, REGEX), 0);
-    assert_int_equal(left_of("ada"), ALLOWANCE_BURST);
+    assert_int_equal(left_of("ada"), CPU_BUDGET_BURST);
     assert_true(update_count(bob, REGEX) > 0);
     assert_json(update_nth(bob, REGEX, 0), TRUNCATED, "true");
     update("mem://x/open/aab");
@@ -265,9 +267,9 @@ static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
                  i);
         all[i] = listen_as("ada", "mem://x/open/**", options);
     }
-    uint64_t judged = b.worker[0]->delivery->filters.judged;
+    uint64_t judged = b.worker[0]->delivery->filters.decided;
     update(long_uri("open"));
-    judged = b.worker[0]->delivery->filters.judged - judged;
+    judged = b.worker[0]->delivery->filters.decided - judged;
     assert_true(judged > 10 && judged < FILTERS);
     unsigned told = 0;
     for (unsigned i = 0; i < FILTERS; i++) {
@@ -281,11 +283,11 @@ static void a_client_has_so_many_filters_and_others_theirs(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
-    static struct client *all[ALLOWANCE_MAX_FILTERS];
-    for (unsigned i = 0; i <= ALLOWANCE_MAX_FILTERS; i++) {
+    static struct client *all[CLIENT_ACCOUNT_MAX_FILTERS];
+    for (unsigned i = 0; i <= CLIENT_ACCOUNT_MAX_FILTERS; i++) {
         char options[96];
         snprintf(options, sizeof(options), "{\"filter\":{\"maxProperties\":%u}}", 100 + i);
-        if (i == ALLOWANCE_MAX_FILTERS) {
+        if (i == CLIENT_ACCOUNT_MAX_FILTERS) {
             harness_is(&b, "ada", "");
             struct client *c = client_http(&b);
             client_listen_with(c, "1", "[\"mem://x/open/**\"]", options);
@@ -298,7 +300,7 @@ static void a_client_has_so_many_filters_and_others_theirs(void **state)
         }
         all[i] = listen_as("ada", "mem://x/open/**", options);
     }
-    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
+    for (unsigned i = 0; i < CLIENT_ACCOUNT_MAX_FILTERS; i++) {
         client_free(all[i]);
     }
 }
@@ -348,13 +350,13 @@ static void assert_paid_for(const char *end, unsigned nth)
     uint64_t compiled = b.worker[0]->delivery->match.regexes.compiled;
     struct client *ada = listen_to_many(end);
     compiled = b.worker[0]->delivery->match.regexes.compiled - compiled;
-    assert_in_range(compiled, ALLOWANCE_BURST, ALLOWANCE_BURST + ALLOWANCE_BURST / 10);
+    assert_in_range(compiled, CPU_BUDGET_BURST, CPU_BUDGET_BURST + CPU_BUDGET_BURST / 10);
     const char *ack = client_nth(ada, SAID_ACK, 0);
     assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|limit", nth),
                 "pattern-steps");
     const char *ms =
         json_at(ack, text_of("params|_meta|dev.tidings/refused|%u|data|retryAfterMs", nth));
-    assert_in_range(ms ? strtoul(ms, NULL, 10) : 0, 1, ALLOWANCE_BURST / 10 / 20000 + 1);
+    assert_in_range(ms ? strtoul(ms, NULL, 10) : 0, 1, CPU_BUDGET_BURST / 10 / 20000 + 1);
     struct client *bob = listen_as("bob", "mem://x/.*a", AS_REGEX);
     client_free(ada);
     client_free(bob);
@@ -403,23 +405,24 @@ static void echo(void *user, struct tidings_call *call)
                       &err);
 }
 
-static struct allowance *allowance_of(const char *name)
+static struct client_account *client_account_of(const char *name)
 {
     char who[64];
     snprintf(who, sizeof(who), "token %s", name);
-    return allowances_find(b.shared->allowances, tidings_str(who), loop_now_ms(b.worker[0]->loop));
+    return client_accounts_find(b.shared->client_accounts, tidings_str(who),
+                                loop_now_ms(b.worker[0]->loop));
 }
 
 /* So that it has nothing for a minute, or again. */
 static void use_up(const char *name, bool is_over)
 {
-    struct allowance *a = allowance_of(name);
+    struct client_account *a = client_account_of(name);
     if (is_over) {
-        allowance_refund(a, 60ull * ALLOWANCE_STEPS);
+        client_account_refund(a, 60ull * CPU_BUDGET_STEPS);
     } else {
-        allowance_spend(a, 60ull * ALLOWANCE_STEPS, loop_now_ms(b.worker[0]->loop));
+        client_account_spend(a, 60ull * CPU_BUDGET_STEPS, loop_now_ms(b.worker[0]->loop));
     }
-    allowance_release(a);
+    client_account_release(a);
 }
 
 static struct client *call_as(const char *name, const char *tool, const char *params)
@@ -440,7 +443,7 @@ static void assert_refused(const struct client *c)
     assert_in_range(ms ? strtoul(ms, NULL, 10) : 0, 59000, 61000);
 }
 
-static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **state)
+static void tool_arguments_are_checked_at_client_expense(void **state)
 {
     (void)state;
     unsigned called = 0;
@@ -451,15 +454,17 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
     harness_run_until_idle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop),
              hits = b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS];
-    struct allowance *ada = allowance_of("ada");
+    struct client_account *ada = client_account_of("ada");
     struct client *c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
-    assert_int_equal(allowance_left(ada, before), ALLOWANCE_BURST); /* what is cheap is free */
+    assert_int_equal(client_account_steps_left(ada, before),
+                     CPU_BUDGET_BURST); /* what is cheap is free */
     c = call_as("ada", "t", costly_arguments());
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
-    assert_in_range(ALLOWANCE_BURST - allowance_left(ada, before), 100000, ALLOWANCE_BURST);
+    assert_in_range(CPU_BUDGET_BURST - client_account_steps_left(ada, before), 100000,
+                    CPU_BUDGET_BURST);
     use_up("ada", false);
     c = call_as("ada", "t", costly_arguments());
     assert_int_equal(client_answer(c)->status, 429);
@@ -474,7 +479,7 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
     c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
-    allowance_release(ada);
+    client_account_release(ada);
 }
 
 static void a_legacy_client_is_refused_likewise(void **state)
@@ -520,7 +525,7 @@ static void whoever_shows_another_name_on_a_connection_has_another_account(void 
 }
 
 /* The tool has done its work, so the answer is given and paid for. */
-static void results_of_tools_are_judged_at_the_expense_of_the_client(void **state)
+static void tool_results_are_checked_at_client_expense(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -531,9 +536,10 @@ static void results_of_tools_are_judged_at_the_expense_of_the_client(void **stat
     struct client *c = call_as("ada", "t", costly_arguments());
     assert_no_json(client_answer(c)->text, "result|isError");
     client_free(c);
-    struct allowance *ada = allowance_of("ada");
-    assert_in_range(ALLOWANCE_BURST - allowance_left(ada, before), 100000, ALLOWANCE_BURST);
-    allowance_release(ada);
+    struct client_account *ada = client_account_of("ada");
+    assert_in_range(CPU_BUDGET_BURST - client_account_steps_left(ada, before), 100000,
+                    CPU_BUDGET_BURST);
+    client_account_release(ada);
 }
 
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
@@ -552,10 +558,10 @@ int main(void)
         WITH_BENCH(a_client_has_so_many_filters_and_others_theirs),
         WITH_BENCH(compiling_the_regexes_of_a_listen_is_paid_for),
         WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
-        WITH_BENCH(arguments_of_tools_are_judged_at_the_expense_of_the_client),
+        WITH_BENCH(tool_arguments_are_checked_at_client_expense),
         WITH_BENCH(a_legacy_client_is_refused_likewise),
         WITH_BENCH(whoever_shows_another_name_on_a_connection_has_another_account),
-        WITH_BENCH(results_of_tools_are_judged_at_the_expense_of_the_client),
+        WITH_BENCH(tool_results_are_checked_at_client_expense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

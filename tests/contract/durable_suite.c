@@ -2,7 +2,7 @@
  *
  * The contract of what a store keeps beside entities.
  */
-#include "contract/kept_suite.h"
+#include "contract/durable_suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,7 @@ static int unpublish(struct store *store, const char *uri, bool not_subscribable
 
 /* ---- what the file knows --------------------------------------------------------------------- */
 
-static bool print_change(void *user, const struct kept_change *c)
+static bool print_change(void *user, const struct log_entry *c)
 {
     struct buf *out = user;
     static const char *const kinds[] = {"entity", "moved", "types", "published"};
@@ -91,7 +91,7 @@ static bool print_change(void *user, const struct kept_change *c)
     return true;
 }
 
-uint64_t kept_check_changes(struct store *store, size_t max, const char *expected)
+uint64_t log_entry_check_changes(struct store *store, size_t max, const char *expected)
 {
     struct buf out;
     struct tidings_error err = {0};
@@ -122,17 +122,17 @@ static void everything_kept_is_found_again_in_the_order_it_happened(void **state
     static const char all[] =
         "1 types \n2 entity a@1 new\n4 moved a@2 from 1\n5 entity a@2 from 1\n"
         "6 published p:///y new\n7 published p:///x gone\n";
-    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, all), 0);
     assert_true(store->ops->idle(store, NULL) >= 0);
-    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, all), 0);
     store->ops->destroy(store);
     store = open_store(false);
     assert_int_equal(store->ops->position(store), 7);
-    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, all), 0);
     /* The newest, and the rest is below the floor. */
     assert_int_equal(
-        kept_check_changes(store, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
-    assert_int_equal(kept_check_changes(store, 1, "7 published p:///x gone\n"), 6);
+        log_entry_check_changes(store, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
+    assert_int_equal(log_entry_check_changes(store, 1, "7 published p:///x gone\n"), 6);
     store->ops->destroy(store);
 }
 
@@ -144,7 +144,7 @@ static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void
     kept_put_entity(store, "a", 2, "2", "1", true);
     kept_put_entity(store, "a", 3, "2", "", true);
     assert_true(store->ops->idle(store, NULL) >= 0);
-    assert_int_equal(kept_check_changes(store, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
     store->ops->destroy(store);
 }
 
@@ -160,7 +160,7 @@ static void what_was_rolled_back_takes_no_position(void **state)
     assert_int_equal(store->ops->position(store), 1);
     assert_int_equal(kept_publish(store, "p:///y", "2"), 2);
     assert_int_equal(
-        kept_check_changes(store, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
+        log_entry_check_changes(store, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
     store->ops->destroy(store);
 }
 
@@ -170,7 +170,7 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     struct store *store = open_store(true);
     uint64_t position = 0, floor = 0;
     kept_begin(store);
-    for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
+    for (unsigned i = 0; i < PUBLISHED_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
         assert_int_equal(unpublish(store, uri, false, &position), 0);
@@ -212,10 +212,10 @@ static void a_removed_resource_stays_unsubscribable(void **state)
     kept_publish(store, "p:///back", "2");
     static const char all[] = "1 published p:///here new mute\n4 published p:///gone gone mute\n"
                               "6 published p:///back new\n";
-    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, all), 0);
     store->ops->destroy(store);
     store = open_store(false);
-    assert_int_equal(kept_check_changes(store, 100, all), 0);
+    assert_int_equal(log_entry_check_changes(store, 100, all), 0);
     store->ops->destroy(store);
 }
 
@@ -348,7 +348,7 @@ static void put_task(struct store *store, const char *id, const char *status, co
 {
     static int64_t now; /* all began then */
     now = now > 0 ? now : clock_wall_ms();
-    const struct kept_task task = {
+    const struct stored_task task = {
         .id = tidings_str(id),
         .client = STR("al\xC3\xACs"),
         .status = tidings_str(status),
@@ -363,7 +363,7 @@ static void put_task(struct store *store, const char *id, const char *status, co
     kept_commit(store);
 }
 
-static void print_task(void *user, const struct kept_task *task)
+static void print_task(void *user, const struct stored_task *task)
 {
     assert_true(str_eq(task->client, STR("al\xC3\xACs")));
     assert_true(str_eq(task->message, STR("half\nway")));

@@ -5,7 +5,7 @@
  * somebody who subscribes is asked again. What is in the store goes on where it was; of what only
  * the other node knew the client is told to look again.
  */
-#include "engine/protocol/session_move_adopt.h"
+#include "engine/protocol/session_migration_import.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,9 +17,9 @@
 #include "engine/protocol/channel.h"
 #include "engine/protocol/feature.h"
 #include "engine/protocol/session.h"
-#include "engine/protocol/session_move.h"
+#include "engine/protocol/session_migration.h"
 #include "formats/uri.h"
-#include "security/cpu_budget.h"
+#include "security/client_account.h"
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ static void put_rewind(struct jw *w, const struct session_rewind *r)
 {
     jw_begin_object(w);
     jw_put_integer(w, STR("event"), (int64_t)r->event);
-    if (r->is_lost) {
+    if (r->is_gap) {
         jw_put_bool(w, STR("lost"), true);
     } else {
         session_state_put_cursor(w, STR("to"), &r->to);
@@ -115,7 +115,7 @@ void session_state_put(struct jw *w, const struct session_sub *sub)
     jw_begin_object(w);
     jw_put_string(w, STR("uri"), sub->uri);
     put_options(w, sub);
-    if (sub->is_lost) {
+    if (sub->is_gap) {
         jw_put_bool(w, STR("lost"), true);
     } else if (sub->has_since) {
         session_state_put_cursor(w, STR("since"), &sub->since);
@@ -161,10 +161,10 @@ static bool session_state_read_cursor(struct json *v, struct log_cursor *ret)
 static bool read_rewind(struct json *v, struct session_rewind *ret)
 {
     struct json *lost = jv_get(v, "lost");
-    ret->is_lost = jv_is_true(lost);
+    ret->is_gap = jv_is_true(lost);
     return read_number(jv_get(v, "event"), SESSION_STATE_EVENT_MAX, &ret->event) &&
            is_bool_or_missing(lost) &&
-           (ret->is_lost || session_state_read_cursor(jv_get(v, "to"), &ret->to));
+           (ret->is_gap || session_state_read_cursor(jv_get(v, "to"), &ret->to));
 }
 
 static bool read_rewinds(struct session_state *s, struct json *v)
@@ -306,11 +306,11 @@ void session_state_at(const struct session_state *s, size_t index, struct sessio
     *ret = (struct session_sub){
         .uri = jv_str(jv_get(v, "uri")),
         .options = jv_get(v, "options"),
-        .is_lost = jv_is_true(jv_get(v, "lost")),
+        .is_gap = jv_is_true(jv_get(v, "lost")),
         .is_initial = jv_is_true(jv_get(v, "initial")),
     };
     ret->has_since = session_state_read_cursor(jv_get(v, "since"), &ret->since);
-    ret->must_replay = ret->has_since && !ret->is_lost && jv_is_true(jv_get(v, "replay"));
+    ret->must_replay = ret->has_since && !ret->is_gap && jv_is_true(jv_get(v, "replay"));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -322,27 +322,27 @@ void session_state_at(const struct session_state *s, size_t index, struct sessio
 #define TAKEOVERS_UNWRITTEN 1024u
 
 /* One on its way here. */
-struct adoption {
-    struct session_movers *movers;
+struct session_import {
+    struct session_migrations *movers;
     char key[SESSION_KEY_LEN + 1];
     const struct principal *principal; /* a reference: who asks */
-    struct allowance *allowance;       /* likewise */
+    struct client_account *account;    /* likewise */
     struct session_place place;        /* it counts there already, until it is a session */
     struct list waits;                 /* struct session_wait */
     struct session_job *job;           /* the store is asked */
     struct loop_timer *delay;          /* NULL: none */
     struct session_state state;
-    struct subscribe_batch *batch; /* its subscriptions are being made */
-    struct session_moving *asks;   /* of one that is here: is it ours still? */
-    struct hub_arm *arm;           /* this node has yet to come as far as … */
-    struct session_event last;     /* … what its client was told last, where `has_last` */
+    struct subscribe_batch *batch;  /* its subscriptions are being made */
+    struct session_migration *asks; /* of one that is here: is it ours still? */
+    struct hub_watch_request *arm;  /* this node has yet to come as far as … */
+    struct session_event last;      /* … what its client was told last, where `has_last` */
     bool has_last;
     struct log_cursor awaits[SESSION_STATE_REWINDS + 1];
     bool was_elsewhere; /* of one that is here: its client had events of another node since */
     bool is_made;
 };
 
-static void adoption_free(struct adoption *a)
+static void session_import_free(struct session_import *a)
 {
     if (!a->is_made) {
         session_left(a->movers->worker, &a->place);
@@ -363,19 +363,19 @@ static void adoption_free(struct adoption *a)
     }
     loop_timer_close(a->delay);
     session_state_deinit(&a->state);
-    allowance_release(a->allowance);
+    client_account_release(a->account);
     principal_unref(a->principal);
     mem_free(a);
 }
 
 /* Those who wait go on, or hear that nobody knows. */
-static void adoption_end(struct adoption *a, int code)
+static void session_import_end(struct session_import *a, int code)
 {
     struct list waits;
     list_init(&waits);
     list_splice(&waits, &a->waits);
-    (void)map_remove(&a->movers->adoptions, tidings_str(a->key));
-    adoption_free(a);
+    (void)map_remove(&a->movers->imports, tidings_str(a->key));
+    session_import_free(a);
     while (!list_empty(&waits)) {
         struct session_wait *wait = list_entry(waits.next, struct session_wait, link);
         list_remove(&wait->link);
@@ -389,11 +389,11 @@ static void restore_rewinds(struct session *session, const struct session_state 
 {
     for (unsigned i = 0; i < s->rewind_count; i++) {
         struct log_cursor to = s->rewinds[i].to;
-        bool is_known = !s->rewinds[i].is_lost &&
-                        (to.epoch == session->worker->epoch || session_moving_resume(session, &to));
+        bool is_known = !s->rewinds[i].is_gap && (to.epoch == session->worker->epoch ||
+                                                  session_migration_resume(session, &to));
         session->rewinds[i].event = s->rewinds[i].event;
         session->rewinds[i].to = is_known ? to.seq : 0;
-        session->rewinds[i].is_lost = !is_known;
+        session->rewinds[i].is_gap = !is_known;
     }
     session->rewind_count = s->rewind_count;
 }
@@ -403,14 +403,15 @@ static void restore_lists(struct session *session, const struct session_state *s
 {
     const struct server_identity *self = session->worker->self;
     unsigned offers = handlers_offers(session->worker);
-    list_changed_want(session->listen,
+    list_changed_want(session->group,
                       self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0);
-    session->listen->has_listed = s->has_listed;
+    session->group->has_listed = s->has_listed;
     session->initialized = s->initialized;
 }
 
 /* A session without its subscriptions. NULL: it cannot be one here, *ret says why. */
-static struct session *adoption_make(struct adoption *a, const struct session_job *job, int *ret)
+static struct session *session_import_make(struct session_import *a, const struct session_job *job,
+                                           int *ret)
 {
     struct worker *worker = a->movers->worker;
     struct session_state *s = &a->state;
@@ -450,16 +451,16 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->subscriber->log_level = (int8_t)s->level;
     subscriber_set_client(session->subscriber, s->client);
     session_declare(session, s->asks & ASK_EVERYTHING);
-    session->moving->generation = job->generation;
-    session->moving->is_adopted = session->moving->is_arriving = true;
-    session->moving->taken_stream = s->stream;
+    session->migration->generation = job->generation;
+    session->migration->is_imported = session->migration->is_arriving = true;
+    session->migration->taken_stream = s->stream;
     restore_lists(session, s);
     return session;
 }
 
 /* Everything up to here was told to subscriptions that say nothing else. Its client may know better
  * than what was written last. (Of those that had to go back since, session_replay_later knows.) */
-static const struct log_cursor *adoption_cursor(const struct adoption *a)
+static const struct log_cursor *session_import_cursor(const struct session_import *a)
 {
     const struct session_state *s = &a->state;
     return a->has_last && a->last.at.position > s->cursor.position ? &a->last.at : &s->cursor;
@@ -467,20 +468,21 @@ static const struct log_cursor *adoption_cursor(const struct adoption *a)
 
 /* ---- its subscriptions ----------------------------------------------------------------------- */
 
-static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, size_t i)
+static bool session_import_fill(const struct session_import *a, struct subscribe_batch *s, size_t i)
 {
     struct subscribe_item *w = &s->items[i];
-    struct session_moving *m = ((struct session *)s->pending.listen->subscriber->owner)->moving;
+    struct session_migration *m =
+        ((struct session *)s->pending.group->subscriber->owner)->migration;
     struct session_sub sub;
     struct tidings_error err;
     session_state_at(&a->state, i, &sub);
-    w->spelled = arena_dup(&s->arena, sub.uri);
+    w->as_requested = arena_dup(&s->arena, sub.uri);
     w->kept = jv_ref(a->state.root);
     options_init(&w->options);
     w->options.initial = sub.is_initial;
     w->options.given = OPTION_INITIAL;
-    w->options.since = sub.has_since ? sub.since : *adoption_cursor(a);
-    if (sub.is_lost) {
+    w->options.since = sub.has_since ? sub.since : *session_import_cursor(a);
+    if (sub.is_gap) {
         w->options.since = (struct log_cursor){.seq = UINT64_MAX};
     }
     if (options_read(&w->options, sub.options, false, &err) < 0) {
@@ -495,7 +497,7 @@ static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, s
     }
     bool is_kept = !text.failed && session_keep_options(m, sub.uri, buf_str(&text));
     buf_deinit(&text);
-    return is_kept && w->spelled.ptr;
+    return is_kept && w->as_requested.ptr;
 }
 
 /* Is it not refused, but could not be asked for: the store cannot be reached? */
@@ -507,38 +509,38 @@ static bool is_unanswered(const struct subscribe_item *w)
 }
 
 /* It is whole, and this node has come as far as whoever had it before. */
-static void adoption_made(struct adoption *a, struct session *session)
+static void session_import_made(struct session_import *a, struct session *session)
 {
     restore_rewinds(session, &a->state);
-    session->moving->is_arriving = false;
+    session->migration->is_arriving = false;
     session_changed(session, NULL);
-    adoption_end(a, 0);
+    session_import_end(a, 0);
 }
 
 /* A stream that comes begins where the first of them has to. */
 static void subscriptions_made(struct subscribe_batch *s, const struct log_cursor *at)
 {
     (void)at;
-    struct adoption *a = s->user;
-    struct listen *listen = s->pending.listen;
+    struct session_import *a = s->user;
+    struct subscription_group *group = s->pending.group;
     a->batch = NULL;
-    if (!listen) { /* it has gone again */
-        adoption_end(a, TIDINGS_E_BUSY);
+    if (!group) { /* it has gone again */
+        session_import_end(a, TIDINGS_E_BUSY);
         return;
     }
-    struct session *session = listen->subscriber->owner;
+    struct session *session = group->subscriber->owner;
     for (size_t i = 0; i < s->count; i++) {
         if (is_unanswered(&s->items[i])) { /* what is in the store stays: whoever asks takes it */
-            session_let_go(session->moving);
-            adoption_end(a, TIDINGS_E_BUSY);
+            session_let_go(session->migration);
+            session_import_end(a, TIDINGS_E_BUSY);
             return;
         }
     }
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {
-            jw_quote(&session->moving->refused, w->spelled);
-            buf_putc(&session->moving->refused, '\n');
+            jw_quote(&session->migration->refused, w->as_requested);
+            buf_putc(&session->migration->refused, '\n');
             continue;
         }
         struct session_sub was;
@@ -549,65 +551,65 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
             session->delivered_upto = w->sub->since;
         }
     }
-    adoption_made(a, session);
+    session_import_made(a, session);
 }
 
 static void subscriptions_dropped(struct subscribe_batch *s)
 {
-    struct adoption *a = s->user;
+    struct session_import *a = s->user;
     a->batch = NULL;
-    adoption_end(a, TIDINGS_E_CLOSED);
+    session_import_end(a, TIDINGS_E_CLOSED);
 }
 
 /* What its client has, and what it goes back to, may be of nodes that this one is behind. */
-static void adoption_await(struct adoption *a, struct subscribe_batch *s)
+static void session_import_await(struct session_import *a, struct subscribe_batch *s)
 {
     if (a->has_last) {
         a->awaits[s->await_count++] = a->last.at;
     }
     for (unsigned i = 0; i < a->state.rewind_count; i++) {
-        if (!a->state.rewinds[i].is_lost) {
+        if (!a->state.rewinds[i].is_gap) {
             a->awaits[s->await_count++] = a->state.rewinds[i].to;
         }
     }
     s->await = a->awaits;
 }
 
-static void adoption_subscribe(struct adoption *a, struct session *session)
+static void session_import_subscribe(struct session_import *a, struct session *session)
 {
     size_t count = session_state_count(&a->state);
     if (count == 0) {
-        adoption_made(a, session);
+        session_import_made(a, session);
         return;
     }
-    struct subscribe_batch *s = subscribe_batch_create(session->listen, count);
+    struct subscribe_batch *s = subscribe_batch_create(session->group, count);
     bool is_filled = s != NULL;
     for (size_t i = 0; is_filled && i < count; i++) {
-        is_filled = adoption_fill(a, s, i);
+        is_filled = session_import_fill(a, s, i);
     }
     if (!is_filled) {
         if (s) {
             subscribe_batch_free(s);
         }
-        session_let_go(session->moving); /* whoever asks next takes it */
-        adoption_end(a, TIDINGS_E_NOMEM);
+        session_let_go(session->migration); /* whoever asks next takes it */
+        session_import_end(a, TIDINGS_E_NOMEM);
         return;
     }
-    subscribe_batch_set_client(s, a->allowance);
+    subscribe_batch_set_client(s, a->account);
     s->is_legacy = s->is_resumed = true;
     s->done = subscriptions_made;
     s->dropped = subscriptions_dropped;
     s->user = a;
-    adoption_await(a, s);
+    session_import_await(a, s);
     a->batch = s;
     subscribe_batch_resolve(s);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void adoption_taken(struct session_job *job, struct worker *worker)
+static void session_import_taken(struct session_job *job, struct worker *worker)
 {
-    struct adoption *a = job->user;
+    struct session_import *a = job->user;
     if (!a) {
         return; /* the worker has ended */
     }
@@ -617,18 +619,18 @@ static void adoption_taken(struct session_job *job, struct worker *worker)
     if (code > 0 && worker->stopping) {
         code = TIDINGS_E_BUSY;
     } else if (code > 0) {
-        session = adoption_make(a, job, &code);
+        session = session_import_make(a, job, &code);
         code = code == TIDINGS_E_NOMEM ? code : 0; /* what is not understood is nowhere */
     }
     if (session) {
-        adoption_subscribe(a, session);
+        session_import_subscribe(a, session);
     } else {
-        adoption_end(a, code);
+        session_import_end(a, code);
     }
 }
 
 /* false: out of memory. */
-static bool adoption_ask(struct adoption *a)
+static bool session_import_ask(struct session_import *a)
 {
     struct session_store *store = a->movers->store;
     a->job = session_job_create(a->movers->worker, SESSION_TAKE, tidings_str(a->key));
@@ -636,7 +638,7 @@ static bool adoption_ask(struct adoption *a)
         return false;
     }
     buf_init(&a->job->state, store->max_bytes);
-    a->job->done = adoption_taken;
+    a->job->done = session_import_taken;
     a->job->user = a;
     store->submit(store, a->job);
     return true;
@@ -645,19 +647,19 @@ static bool adoption_ask(struct adoption *a)
 static void on_delay_over(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    struct adoption *a = user;
-    if (!adoption_ask(a)) {
-        adoption_end(a, TIDINGS_E_NOMEM);
+    struct session_import *a = user;
+    if (!session_import_ask(a)) {
+        session_import_end(a, TIDINGS_E_NOMEM);
     }
 }
 
 /* One that went a moment ago is not taken back at once: else two nodes that are asked in turn would
  * do nothing but take. */
-static bool adoption_begin(struct adoption *a)
+static bool session_import_begin(struct session_import *a)
 {
     uint64_t delay = session_hold_ms(a->movers, tidings_str(a->key));
     if (delay == 0) {
-        return adoption_ask(a);
+        return session_import_ask(a);
     }
     a->delay = loop_timer_open(a->movers->worker->loop, on_delay_over, a);
     if (a->delay) {
@@ -668,21 +670,21 @@ static bool adoption_begin(struct adoption *a)
 
 /* ---- coming as far --------------------------------------------------------------------------- */
 
-static void adoption_reached(struct hub_arm *arm, struct worker *worker)
+static void session_import_applied(struct hub_watch_request *arm, struct worker *worker)
 {
     (void)worker;
-    struct adoption *a = arm->user;
-    hub_arm_free(arm);
+    struct session_import *a = arm->user;
+    hub_watch_request_free(arm);
     if (a) {
         a->arm = NULL;
-        adoption_end(a, 0);
+        session_import_end(a, 0);
     }
 }
 
-static void adoption_never_reached(struct hub_arm *arm)
+static void session_import_never_applied(struct hub_watch_request *arm)
 {
     if (arm->user) {
-        ((struct adoption *)arm->user)->arm = NULL; /* it ends with the worker */
+        ((struct session_import *)arm->user)->arm = NULL; /* it ends with the worker */
     }
 }
 
@@ -690,10 +692,10 @@ static bool session_has_come_to(const struct worker *worker, const struct log_cu
 {
     return at->epoch == worker->epoch ||
            (hub_knows_epoch(worker->hub, at->epoch, at->position) &&
-            at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
+            at->position <= position_map_find(&worker->delivery->positions, worker->last_seq));
 }
 
-bool session_is_behind_client(struct channel *channel, const struct session_asked *asked)
+bool session_is_behind_client(struct channel *channel, const struct session_lookup *asked)
 {
     struct session_event last;
     return session_read_event(channel->worker, channel->principal, asked->last_event_id, &last) &&
@@ -702,39 +704,39 @@ bool session_is_behind_client(struct channel *channel, const struct session_aske
 
 /* The session is here and ours. Its client may have been told more at another node than this one
  * knows of. */
-static void adoption_reach(struct adoption *a)
+static void session_import_apply(struct session_import *a)
 {
     const struct worker *worker = a->movers->worker;
     const struct log_cursor *at = &a->last.at;
     bool is_there = !a->has_last || session_has_come_to(worker, at);
-    a->arm = is_there ? NULL : hub_arm_create(a->movers->worker, NULL, 0);
+    a->arm = is_there ? NULL : hub_watch_request_create(a->movers->worker, NULL, 0);
     if (!a->arm) {
-        adoption_end(a, 0);
+        session_import_end(a, 0);
         return;
     }
-    hub_arm_await(a->arm, at);
+    hub_watch_request_await(a->arm, at);
     a->arm->user = a;
-    a->arm->done = adoption_reached;
-    a->arm->dropped = adoption_never_reached;
-    hub_arm_send(a->arm);
+    a->arm->done = session_import_applied;
+    a->arm->dropped = session_import_never_applied;
+    hub_watch_request_send(a->arm);
 }
 
-void session_confirm(struct adoption *a, int code)
+void session_confirm(struct session_import *a, int code)
 {
     a->asks->confirming = NULL;
     a->asks = NULL;
     if (code == 0 || (code == TIDINGS_E_BUSY && !a->was_elsewhere)) {
-        adoption_reach(a); /* when nobody can be asked it is good here, as far as is known */
+        session_import_apply(a); /* when nobody can be asked it is good here, as far as is known */
     } else {
-        adoption_end(a, code);
+        session_import_end(a, code);
     }
 }
 
 /* Before there is a stream of one that is here: another node may have taken it, and told its client
  * that it has more than it has here. false: there is nothing to wait for. */
-static bool adoption_confirm(struct adoption *a, struct session *session)
+static bool session_import_confirm(struct session_import *a, struct session *session)
 {
-    struct session_moving *m = session->moving;
+    struct session_migration *m = session->migration;
     session_changed(session, NULL);
     if (!m->job) {
         return false;
@@ -747,18 +749,18 @@ static bool adoption_confirm(struct adoption *a, struct session *session)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked)
+bool session_may_be_elsewhere(const struct worker *worker, const struct session_lookup *asked)
 {
-    const struct session_movers *movers = worker->sessions->movers;
+    const struct session_migrations *movers = worker->sessions->movers;
     if (!movers || session_worker(asked->id, worker->count) < 0) {
         return false;
     }
     const struct session *here = map_find(&worker->sessions->by_id, asked->id);
-    return movers->adoptions.count > 0 || !here || asked->is_stream;
+    return movers->imports.count > 0 || !here || asked->is_stream;
 }
 
 /* Each node that takes a session numbers its events far above those before. */
-bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked)
+bool session_was_elsewhere(struct channel *channel, const struct session_lookup *asked)
 {
     struct worker *worker = channel->worker;
     const struct session *here = map_find(&worker->sessions->by_id, asked->id);
@@ -768,30 +770,30 @@ bool session_was_elsewhere(struct channel *channel, const struct session_asked *
            last.number > here->next_event;
 }
 
-static struct adoption *adoption_create(struct channel *channel, const char *key)
+static struct session_import *session_import_create(struct channel *channel, const char *key)
 {
-    struct adoption *a = mem_zalloc(sizeof(*a));
+    struct session_import *a = mem_zalloc(sizeof(*a));
     if (!a) {
         return NULL;
     }
     a->movers = channel->worker->sessions->movers;
     a->is_made = true; /* nothing is counted yet */
     a->principal = principal_ref(channel->principal);
-    a->allowance = channel_allowance(channel);
+    a->account = channel_account(channel);
     memcpy(a->key, key, sizeof(a->key));
     list_init(&a->waits);
-    if (!a->allowance || map_put(&a->movers->adoptions, tidings_str(a->key), a, NULL) < 0) {
-        adoption_free(a);
+    if (!a->account || map_put(&a->movers->imports, tidings_str(a->key), a, NULL) < 0) {
+        session_import_free(a);
         return NULL;
     }
     return a;
 }
 
 enum session_await_result session_await(struct session_wait *wait, struct channel *channel,
-                                        const struct session_asked *asked, struct refusal *why)
+                                        const struct session_lookup *asked, struct refusal *why)
 {
     struct worker *worker = channel->worker;
-    struct session_movers *movers = worker->sessions->movers;
+    struct session_migrations *movers = worker->sessions->movers;
     char key[SESSION_KEY_LEN + 1];
     if (!session_may_be_elsewhere(worker, asked)) {
         return SESSION_READY;
@@ -800,24 +802,24 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
         return SESSION_BUSY;
     }
     session_make_key(asked->id, channel->principal, key);
-    struct adoption *a = map_find(&movers->adoptions, tidings_str(key));
+    struct session_import *a = map_find(&movers->imports, tidings_str(key));
     if (a) {
         list_append(&a->waits, &wait->link);
         return SESSION_AWAITED;
     }
     struct session *here = map_find(&worker->sessions->by_id, asked->id);
-    if (here && (!asked->is_stream || !here->moving ||
-                 !str_eq(tidings_str(key), tidings_str(here->moving->key)))) {
+    if (here && (!asked->is_stream || !here->migration ||
+                 !str_eq(tidings_str(key), tidings_str(here->migration->key)))) {
         return SESSION_READY;
     }
-    if (worker->stopping || movers->adoptions.count >= SESSION_ADOPTIONS) {
+    if (worker->stopping || movers->imports.count >= SESSION_IMPORTS) {
         return SESSION_BUSY;
     }
     struct session_place place = {0};
     if (!here && !session_enter(channel, &place, why)) {
         return SESSION_REFUSED;
     }
-    a = adoption_create(channel, key);
+    a = session_import_create(channel, key);
     if (!a) {
         if (!here) {
             session_left(worker, &place);
@@ -828,8 +830,8 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
     a->was_elsewhere = session_was_elsewhere(channel, asked);
     a->is_made = here != NULL;
     a->place = place;
-    if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {
-        adoption_end(a, TIDINGS_E_NOMEM);
+    if (here ? !session_import_confirm(a, here) : !session_import_begin(a)) {
+        session_import_end(a, TIDINGS_E_NOMEM);
         return here ? SESSION_READY : SESSION_BUSY;
     }
     list_append(&a->waits, &wait->link);
@@ -841,11 +843,11 @@ void session_await_cancel(struct session_wait *wait)
     list_remove(&wait->link);
 }
 
-void session_adoptions_end(struct session_movers *movers)
+void session_imports_end(struct session_migrations *movers)
 {
     size_t at = 0;
-    struct adoption *a;
-    while ((a = map_next(&movers->adoptions, &at)) != NULL) {
-        adoption_free(a);
+    struct session_import *a;
+    while ((a = map_next(&movers->imports, &at)) != NULL) {
+        session_import_free(a);
     }
 }

@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/protocol/session_move_adopt.h"
+#include "engine/protocol/session_migration_import.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
@@ -287,7 +287,7 @@ static void who_lost_one_waits_before_taking_it_back(void **state)
     unsigned takes = all.takes;
     struct client *c = client_http(&all.at[A].b);
     struct refusal why;
-    const struct session_asked asked = {.id = tidings_str(s.id)};
+    const struct session_lookup asked = {.id = tidings_str(s.id)};
     struct session_wait wait = {.done = NULL};
     assert_int_equal(session_await(&wait, &c->channel, &asked, &why), SESSION_AWAITED);
     nodes_run_until_idle(&all);
@@ -492,7 +492,7 @@ static void what_does_not_move_costs_nothing(void **state)
     harness_session(&alone, "2025-11-25", &one);
     const struct session *session =
         map_find(&alone.worker[0]->sessions->by_id, tidings_str(one.id));
-    assert_null(session->moving);
+    assert_null(session->migration);
     assert_null(alone.worker[0]->sessions->movers);
     assert_null(alone.worker[0]->requests->hold);
     harness_stop(&alone);

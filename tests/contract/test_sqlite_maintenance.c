@@ -19,7 +19,7 @@
 #include <tidings/store.h>
 
 #include "base/str.h"
-#include "contract/kept_suite.h"
+#include "contract/durable_suite.h"
 #include "sources/published.h"
 #include "store/sqlite.h"
 #include "store/sqlite_store.h"
@@ -325,7 +325,7 @@ static void an_owner_that_ends_meanwhile_leaves_its_log(void **state)
     assert_true(size_of(log_path) > 6000000);
     end_reader(&reader);
     store = open_rows(path);
-    kept_check_changes(store, 99, "1 entity a@1\n62 published p:///x\n");
+    log_entry_check_changes(store, 99, "1 entity a@1\n62 published p:///x\n");
     close_rows(store);
     assert_int_equal(size_of(log_path), -1);
 }

@@ -3,8 +3,8 @@
  * The contract of store/store.h as cases over any store that outlives the program: what is kept is
  * found again in the order it happened, and cursors go on after a start.
  */
-#ifndef CONTRACT_KEPT_SUITE_H
-#define CONTRACT_KEPT_SUITE_H
+#ifndef CONTRACT_DURABLE_SUITE_H
+#define CONTRACT_DURABLE_SUITE_H
 
 #include "store/store.h"
 
@@ -22,6 +22,6 @@ uint64_t kept_put_entity(struct store *store, const char *id, int64_t from, cons
                          const char *was, bool instead);
 uint64_t kept_publish(struct store *store, const char *uri, const char *content);
 /* What changed at the newest `max` positions is that, a line each; the floor. */
-uint64_t kept_check_changes(struct store *store, size_t max, const char *expected);
+uint64_t log_entry_check_changes(struct store *store, size_t max, const char *expected);
 
 #endif

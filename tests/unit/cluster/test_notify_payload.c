@@ -44,19 +44,22 @@ static const struct tidings_change announced = {
     .size = 0,
     .has_size = true,
 };
-static const struct row_notice_place here = {.digest = {1, 2, 3}}, elsewhere = {.digest = {1, 2}};
+static const struct notify_payload_scope here = {.digest = {1, 2, 3}},
+                                         elsewhere = {.digest = {1, 2}};
 
-static void add_version(struct row_notice *n, const struct entity_version *v, int64_t at_ms)
+static void add_version(struct notify_payload *n, const struct entity_version *v, int64_t at_ms)
 {
-    const struct kept_record r = {
-        .kind = KEPT_ENTITY, .at_ms = at_ms, .version = *v, .sum = entity_version_sum(v)};
-    row_notice_add(n, &r);
+    const struct kept_record r = {.kind = LOG_ENTRY_ENTITY,
+                                  .at_ms = at_ms,
+                                  .version = *v,
+                                  .version_checksum = entity_version_checksum(v)};
+    notify_payload_add(n, &r);
 }
 
-static void add_change(struct row_notice *n, enum kept_kind kind, const struct tidings_change *c,
-                       int64_t at_ms)
+static void add_change(struct notify_payload *n, enum log_entry_kind kind,
+                       const struct tidings_change *c, int64_t at_ms)
 {
-    row_notice_add(n, &(struct kept_record){.kind = kind, .at_ms = at_ms, .resource = *c});
+    notify_payload_add(n, &(struct kept_record){.kind = kind, .at_ms = at_ms, .resource = *c});
 }
 
 struct sealing {
@@ -67,23 +70,23 @@ struct sealing {
 static void sealing_init(struct sealing *s, unsigned char first)
 {
     const unsigned char secret[32] = {first};
-    row_notice_key(secret, &s->key);
+    notify_payload_key(secret, &s->key);
     sealer_init(&s->sealer, &s->key);
 }
 
 /* "7 8 …": a version and an announcement, at positions 7 and 8. */
 static void put_this(struct sealing *s, const struct tidings_change *change, struct buf *out)
 {
-    struct row_notice n;
-    row_notice_init(&n);
+    struct notify_payload n;
+    notify_payload_init(&n);
     add_version(&n, &version, 42);
-    add_change(&n, KEPT_ANNOUNCED, change, 43);
-    assert_true(row_notice_is_whole(&n, 6, 8));
-    assert_false(row_notice_is_whole(&n, 6, 9));
-    assert_false(row_notice_is_whole(&n, 7, 8));
-    buf_init(out, ROW_NOTICE_TEXT_MAX + 1);
-    assert_int_equal(row_notice_put(&n, &s->sealer, &here, 7, out), 0);
-    row_notice_deinit(&n);
+    add_change(&n, LOG_ENTRY_ANNOUNCED, change, 43);
+    assert_true(notify_payload_is_whole(&n, 6, 8));
+    assert_false(notify_payload_is_whole(&n, 6, 9));
+    assert_false(notify_payload_is_whole(&n, 7, 8));
+    buf_init(out, NOTIFY_PAYLOAD_TEXT_MAX + 1);
+    assert_int_equal(notify_payload_put(&n, &s->sealer, &here, 7, out), 0);
+    notify_payload_deinit(&n);
 }
 
 static void put_two(struct sealing *s, struct buf *out)
@@ -91,13 +94,13 @@ static void put_two(struct sealing *s, struct buf *out)
     put_this(s, &announced, out);
 }
 
-static int open_text(struct sealing *s, const struct row_notice_place *place,
+static int open_text(struct sealing *s, const struct notify_payload_scope *place,
                      struct tidings_str text, struct buf *rows)
 {
-    struct row_notice_head head;
-    buf_init(rows, ROW_NOTICE_TEXT_MAX);
-    return row_notice_parse(text, &head) ? row_notice_open(&head, &s->sealer, place, rows)
-                                         : TIDINGS_E_PARSE;
+    struct notify_payload_head head;
+    buf_init(rows, NOTIFY_PAYLOAD_TEXT_MAX);
+    return notify_payload_parse(text, &head) ? notify_payload_open(&head, &s->sealer, place, rows)
+                                             : TIDINGS_E_PARSE;
 }
 
 static bool is_same(struct tidings_str a, struct tidings_str b)
@@ -111,21 +114,21 @@ static void what_was_put_in_comes_out(void **state)
     struct sealing writer, reader;
     struct buf text, rows;
     struct kept_record row;
-    struct kept_change change;
+    struct log_entry change;
     sealing_init(&writer, 9);
     sealing_init(&reader, 9);
     put_two(&writer, &text);
     assert_memory_equal(text.ptr, "7 8 ", 4);
     assert_int_equal(open_text(&reader, &here, buf_str(&text), &rows), 0);
     struct tidings_str at = buf_str(&rows);
-    assert_true(row_notice_next(&at, 7, &row));
+    assert_true(notify_payload_next(&at, 7, &row));
     kept_record_change(&row, &change);
     const struct entity_version *v = &row.version;
-    assert_int_equal(change.kind, KEPT_ENTITY);
+    assert_int_equal(change.kind, LOG_ENTRY_ENTITY);
     assert_int_equal(change.position, 7);
     assert_int_equal(change.modified_ms, version.from);
     assert_int_equal(change.at_ms, 42);
-    assert_true(entity_version_is_whole(v, row.sum));
+    assert_true(entity_version_is_whole(v, row.version_checksum));
     assert_int_equal(v->from, version.from);
     assert_int_equal(v->to, TIMELINE_FOREVER);
     assert_int_equal(v->since, -5);
@@ -136,10 +139,10 @@ static void what_was_put_in_comes_out(void **state)
     assert_true(is_same(v->principal, version.principal));
     assert_true(is_same(v->value, version.value) && is_same(v->previous, version.previous));
     assert_true(change.version.value.len == 0 && change.version.previous.len == 0);
-    assert_true(row_notice_next(&at, 8, &row));
+    assert_true(notify_payload_next(&at, 8, &row));
     kept_record_change(&row, &change);
     const struct tidings_change *c = change.announced;
-    assert_int_equal(change.kind, KEPT_ANNOUNCED);
+    assert_int_equal(change.kind, LOG_ENTRY_ANNOUNCED);
     assert_int_equal(change.at_ms, 43);
     assert_int_equal(c->kind, TIDINGS_CHANGE_MOVED);
     assert_true(is_same(c->uri, announced.uri) && is_same(c->etag, announced.etag));
@@ -148,7 +151,7 @@ static void what_was_put_in_comes_out(void **state)
     assert_true(is_same(c->checksum, announced.checksum));
     assert_true(c->modified_ms == 9 && c->size == 0 && c->has_size);
     assert_false(c->not_subscribable || change.not_subscribable);
-    assert_false(row_notice_next(&at, 9, &row));
+    assert_false(notify_payload_next(&at, 9, &row));
     assert_int_equal(at.len, 0);
     buf_deinit(&text);
     buf_deinit(&rows);
@@ -168,8 +171,8 @@ static void an_unsubscribable_change_stays_so(void **state)
     put_this(&s, &change, &text);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
     struct tidings_str at = buf_str(&rows);
-    assert_true(row_notice_next(&at, 7, &row));
-    assert_true(row_notice_next(&at, 8, &row));
+    assert_true(notify_payload_next(&at, 7, &row));
+    assert_true(notify_payload_next(&at, 8, &row));
     assert_true(row.resource.not_subscribable);
     assert_int_equal(row.resource.kind, TIDINGS_CHANGE_MOVED);
     buf_deinit(&text);
@@ -181,14 +184,15 @@ static void an_unsubscribable_change_stays_so(void **state)
 static void records_of_all_kinds_are_read_as_written(void **state)
 {
     (void)state;
-    static const enum kept_kind kinds[] = {KEPT_ENTITY,    KEPT_MOVED,     KEPT_TYPES,
-                                           KEPT_PUBLISHED, KEPT_ANNOUNCED, KEPT_SESSION,
-                                           KEPT_RUN,       KEPT_BROKEN,    KEPT_MOUNTED};
+    static const enum log_entry_kind kinds[] = {
+        LOG_ENTRY_ENTITY,      LOG_ENTRY_MOVED,     LOG_ENTRY_TYPES,
+        LOG_ENTRY_PUBLISHED,   LOG_ENTRY_ANNOUNCED, LOG_ENTRY_SESSION,
+        LOG_ENTRY_INCARNATION, LOG_ENTRY_DATA_LOSS, LOG_ENTRY_MOUNTED};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct kept_record r = {.kind = kinds[i],
                                 .at_ms = INT64_MIN,
                                 .version = version,
-                                .sum = INT64_MAX,
+                                .version_checksum = INT64_MAX,
                                 .resource = announced};
         struct kept_record read;
         struct buf bytes, again;
@@ -209,8 +213,8 @@ static void records_of_all_kinds_are_read_as_written(void **state)
         assert_int_equal(at.len, 0);
         assert_int_equal(read.kind, kinds[i]);
         assert_int_equal(read.at_ms, INT64_MIN);
-        bool is_version = kinds[i] == KEPT_ENTITY || kinds[i] == KEPT_MOVED;
-        assert_int_equal(read.sum, is_version ? INT64_MAX : 0);
+        bool is_version = kinds[i] == LOG_ENTRY_ENTITY || kinds[i] == LOG_ENTRY_MOVED;
+        assert_int_equal(read.version_checksum, is_version ? INT64_MAX : 0);
         assert_int_equal(read.version.old_type_version.len, is_version ? 1 : 0);
         assert_int_equal(read.resource.kind, is_version ? 0 : TIDINGS_CHANGE_DELETED);
         assert_false(read.resource.has_size);
@@ -220,7 +224,8 @@ static void records_of_all_kinds_are_read_as_written(void **state)
         buf_deinit(&bytes);
     }
     struct kept_record read;
-    static const char files[] = {KEPT_FILE}, others[] = {KEPT_MOUNTED + 1}, negative[] = {-1};
+    static const char files[] = {LOG_ENTRY_FILE}, others[] = {LOG_ENTRY_MOUNTED + 1},
+                      negative[] = {-1};
     struct tidings_str none[] = {tidings_strn(files, 1), tidings_strn(others, 1),
                                  tidings_strn(negative, 1), STR_EMPTY};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
@@ -238,9 +243,9 @@ static void it_opens_nowhere_else(void **state)
     put_two(&s, &text);
     assert_int_equal(open_text(&s, &elsewhere, buf_str(&text), &rows), TIDINGS_E_INVALID);
     assert_int_equal(open_text(&other, &here, buf_str(&text), &rows), TIDINGS_E_INVALID);
-    static const char *const heads[] = {"8 9 ", "7 7 ", "7 9 ", "6 8 ", "1 2 "};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        memcpy(text.ptr, heads[i], 4);
+    static const char *const latest[] = {"8 9 ", "7 7 ", "7 9 ", "6 8 ", "1 2 "};
+    for (size_t i = 0; i < sizeof latest / sizeof *latest; i++) {
+        memcpy(text.ptr, latest[i], 4);
         assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_INVALID);
         assert_int_equal(rows.len, 0);
     }
@@ -270,7 +275,7 @@ static void nothing_of_it_may_change(void **state)
     sealer_deinit(&s.sealer);
 }
 
-static void what_is_no_notice_is_none(void **state)
+static void malformed_payload_is_rejected(void **state)
 {
     (void)state;
     static const char *const texts[] = {"",
@@ -285,15 +290,15 @@ static void what_is_no_notice_is_none(void **state)
                                         "7 8x A",
                                         "1 18446744073709551616 A",
                                         "1 9999 AAAA"};
-    struct row_notice_head head;
+    struct notify_payload_head head;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        assert_false(row_notice_parse(tidings_str(texts[i]), &head));
+        assert_false(notify_payload_parse(tidings_str(texts[i]), &head));
     }
-    char *large = mem_alloc(ROW_NOTICE_TEXT_MAX + 1);
-    memset(large, 'A', ROW_NOTICE_TEXT_MAX + 1);
+    char *large = mem_alloc(NOTIFY_PAYLOAD_TEXT_MAX + 1);
+    memset(large, 'A', NOTIFY_PAYLOAD_TEXT_MAX + 1);
     memcpy(large, "1 2 ", 4);
-    assert_true(row_notice_parse(tidings_strn(large, ROW_NOTICE_TEXT_MAX), &head));
-    assert_false(row_notice_parse(tidings_strn(large, ROW_NOTICE_TEXT_MAX + 1), &head));
+    assert_true(notify_payload_parse(tidings_strn(large, NOTIFY_PAYLOAD_TEXT_MAX), &head));
+    assert_false(notify_payload_parse(tidings_strn(large, NOTIFY_PAYLOAD_TEXT_MAX + 1), &head));
     mem_free(large);
 }
 
@@ -302,31 +307,31 @@ static void rows_must_be_as_many_as_positions(void **state)
 {
     (void)state;
     struct sealing s;
-    struct row_notice n;
+    struct notify_payload n;
     struct buf text, rows;
     sealing_init(&s, 9);
-    row_notice_init(&n);
-    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    notify_payload_init(&n);
+    buf_init(&text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
     add_version(&n, &version, 42);
     n.count = 2;
-    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(notify_payload_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     assert_int_equal(rows.len, 0);
     buf_deinit(&rows);
     add_version(&n, &version, 42);
     n.count = 1;
     buf_clear(&text);
-    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(notify_payload_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     buf_deinit(&rows);
-    row_notice_clear(&n);
-    add_change(&n, KEPT_TYPES, &announced, 1); /* a kind that is not told of */
+    notify_payload_clear(&n);
+    add_change(&n, LOG_ENTRY_TYPES, &announced, 1); /* a kind that is not told of */
     buf_clear(&text);
-    assert_int_equal(row_notice_put(&n, &s.sealer, &here, 7, &text), 0);
+    assert_int_equal(notify_payload_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     buf_deinit(&rows);
     buf_deinit(&text);
-    row_notice_deinit(&n);
+    notify_payload_deinit(&n);
     sealer_deinit(&s.sealer);
 }
 
@@ -337,42 +342,42 @@ static void what_does_not_fit_is_left_out(void **state)
     struct sealing s;
     struct buf text, rows;
     unsigned whole = 0, cut = 0;
-    char *value = mem_alloc(ROW_NOTICE_MAX + 1);
-    memset(value, '1', ROW_NOTICE_MAX + 1);
+    char *value = mem_alloc(NOTIFY_PAYLOAD_MAX + 1);
+    memset(value, '1', NOTIFY_PAYLOAD_MAX + 1);
     sealing_init(&s, 9);
-    for (size_t len = ROW_NOTICE_MAX - 200; len <= ROW_NOTICE_MAX; len++) {
+    for (size_t len = NOTIFY_PAYLOAD_MAX - 200; len <= NOTIFY_PAYLOAD_MAX; len++) {
         struct entity_version v = version;
-        struct row_notice n;
+        struct notify_payload n;
         struct kept_record row;
         v.value = tidings_strn(value, len);
-        row_notice_init(&n);
+        notify_payload_init(&n);
         add_version(&n, &v, 42);
-        buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
-        assert_true(row_notice_is_whole(&n, 6, 7));
-        assert_int_equal(row_notice_put(&n, &s.sealer, &here, UINT64_C(9000000000000000000), &text),
-                         0);
-        assert_true(text.len <= ROW_NOTICE_TEXT_MAX);
+        buf_init(&text, NOTIFY_PAYLOAD_TEXT_MAX + 1);
+        assert_true(notify_payload_is_whole(&n, 6, 7));
+        assert_int_equal(
+            notify_payload_put(&n, &s.sealer, &here, UINT64_C(9000000000000000000), &text), 0);
+        assert_true(text.len <= NOTIFY_PAYLOAD_TEXT_MAX);
         assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
         struct tidings_str at = buf_str(&rows);
-        assert_true(row_notice_next(&at, 7, &row));
-        bool is_whole = entity_version_is_whole(&row.version, row.sum);
+        assert_true(notify_payload_next(&at, 7, &row));
+        bool is_whole = entity_version_is_whole(&row.version, row.version_checksum);
         whole += is_whole && row.version.value.len == len;
         cut += !is_whole && row.version.value.len == 0 && row.version.previous.len == 0;
         buf_deinit(&rows);
         buf_deinit(&text);
-        row_notice_deinit(&n);
+        notify_payload_deinit(&n);
     }
     assert_int_equal(whole + cut, 201);
     assert_true(whole > 0 && cut > 0);
-    struct row_notice n;
+    struct notify_payload n;
     struct entity_version v = version;
-    v.id = tidings_strn(value, ROW_NOTICE_MAX);
-    row_notice_init(&n);
+    v.id = tidings_strn(value, NOTIFY_PAYLOAD_MAX);
+    notify_payload_init(&n);
     add_version(&n, &v, 42);
-    assert_false(row_notice_is_whole(&n, 6, 7));
+    assert_false(notify_payload_is_whole(&n, 6, 7));
     add_version(&n, &version, 42); /* nor anything after it */
-    assert_false(row_notice_is_whole(&n, 6, 8));
-    row_notice_deinit(&n);
+    assert_false(notify_payload_is_whole(&n, 6, 8));
+    notify_payload_deinit(&n);
     mem_free(value);
     sealer_deinit(&s.sealer);
 }
@@ -385,7 +390,7 @@ int main(void)
         cmocka_unit_test(records_of_all_kinds_are_read_as_written),
         cmocka_unit_test(it_opens_nowhere_else),
         cmocka_unit_test(nothing_of_it_may_change),
-        cmocka_unit_test(what_is_no_notice_is_none),
+        cmocka_unit_test(malformed_payload_is_rejected),
         cmocka_unit_test(rows_must_be_as_many_as_positions),
         cmocka_unit_test(what_does_not_fit_is_left_out),
     };

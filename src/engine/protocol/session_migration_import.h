@@ -14,8 +14,8 @@
  * what is missing is what a new session has, what is wrong is refused. A version that older
  * programs cannot read has a higher `v`.
  */
-#ifndef ENGINE_PROTOCOL_SESSION_MOVE_ADOPT_H
-#define ENGINE_PROTOCOL_SESSION_MOVE_ADOPT_H
+#ifndef ENGINE_PROTOCOL_SESSION_MIGRATION_IMPORT_H
+#define ENGINE_PROTOCOL_SESSION_MIGRATION_IMPORT_H
 
 #include "engine/protocol/cursor.h"
 #include "formats/json_write.h"
@@ -30,7 +30,7 @@
 struct session_rewind {
     uint64_t event;       /* ids up to this one say nothing of what is above … */
     struct log_cursor to; /* … this, */
-    bool is_lost;         /* or of anything */
+    bool is_gap;          /* or of anything */
 };
 
 struct session_state {
@@ -60,7 +60,7 @@ struct session_sub {
     struct log_cursor since; /* where `has_since`: what is up to here is none of its business */
     bool has_since;          /* else it was there when the cursor of the session was made */
     bool must_replay;        /* … and no stream has carried what is above, whatever ids say */
-    bool is_lost;            /* nobody knows what it missed */
+    bool is_gap;             /* nobody knows what it missed */
     bool is_initial;         /* its state is yet to be told */
     struct tidings_str raw;  /* to be written: the options as text, or empty */
     struct tidings_str
