@@ -166,7 +166,7 @@ static void await_notice(PGconn *reader)
         }
         struct pollfd p = {.fd = PQsocket(reader), .events = POLLIN};
         if (bench_now_ns() > until || poll(&p, 1, BENCH_WAIT_MS) < 0 || !PQconsumeInput(reader)) {
-            bench_die("nothing was told: %s", PQerrorMessage(reader));
+            bench_die("no notification: %s", PQerrorMessage(reader));
         }
     }
 }

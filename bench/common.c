@@ -130,7 +130,7 @@ void bench_options(int argc, char **argv, const struct bench_option *options)
         errno = 0;
         unsigned long number = strtoul(value, &end, 10);
         if (errno || end == value || *end || number == 0 || number > 10000000) {
-            bench_die("'%s' is no number from 1 to 10000000", value);
+            bench_die("'%s' is not a number from 1 to 10000000", value);
         }
         *o->number = number;
     }

@@ -238,7 +238,7 @@ int main(int argc, char **argv)
         bool is_heard = wait_all(n, mark, bench_now_ns() + (int64_t)WARM_MS * 1000000);
         good = is_heard ? good + 1 : 0;
         if (++tries > WARM_TRIES) {
-            bench_die("%zu of %lu streams hear", heard, streams);
+            bench_die("%zu of %lu streams are notified", heard, streams);
         }
     }
     struct bench_samples answered, to_first, to_last;
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
         int64_t sent = bench_now_ns();
         write_one(&write, n, mark);
         if (!wait_all(n, mark, sent + (int64_t)BENCH_WAIT_MS * 1000000)) {
-            bench_die("%zu of %lu streams heard of write %lu", heard, streams, i);
+            bench_die("%zu of %lu streams received write %lu", heard, streams, i);
         }
         bench_samples_add(&answered, (double)(answered_ns - sent) / 1e3);
         bench_samples_add(&to_first, (double)(first_ns - sent) / 1e3);

@@ -119,7 +119,7 @@ int whole_file_check(const struct stat *st, enum tidings_file_from from, struct 
         return TIDINGS_E_DENIED;
     }
     if (mode & S_IWOTH) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "everybody can write it (mode %04o); chmod o-w",
+        return tidings_fail(err, TIDINGS_E_DENIED, "any user can write it (mode %04o); chmod o-w",
                             mode);
     }
     if (is_found && (mode & S_IWGRP) && st->st_gid != st->st_uid) {

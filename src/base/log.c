@@ -472,7 +472,7 @@ static int read_area(struct tidings_str word, enum log_area *ret, struct tidings
         len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? ", " : "",
                                 log_area_names[i]);
     }
-    return tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no area of the log (accepted: %s)",
+    return tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is not a log area (accepted: %s)",
                         STR_ARG_MAX(word, 40), known);
 }
 
@@ -488,8 +488,8 @@ int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tid
         struct tidings_str name = str_cut(item, '=', &word, &has_area);
         if (!read_level(has_area ? word : item, &level)) {
             return tidings_fail(err, TIDINGS_E_INVALID,
-                                "'%.*s' is no level of the log (accepted: off, error, warn, info, "
-                                "debug; behind it areas, as in info,store=debug)",
+                                "'%.*s' is not a log level (accepted: off, error, warn, info, "
+                                "debug; then areas, as in info,store=debug)",
                                 STR_ARG_MAX(item, 40));
         }
         if (has_area != !is_first) {
@@ -588,7 +588,8 @@ static int file_open(const char *path, struct tidings_error *err)
     }
     if (fstat(fd, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
         close(fd);
-        return tidings_fail(err, TIDINGS_E_INVALID, "the log file '%s' is no ordinary file", path);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the log file '%s' is not a regular file",
+                            path);
     }
     return fd;
 }

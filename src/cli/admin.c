@@ -94,7 +94,7 @@ static const struct option token_options[] = {
      .kind = OPTION_LIST,
      .offset = offsetof(struct token, scopes),
      .metavar = "SCOPE",
-     .help = "what it allows; may be repeated"},
+     .help = "scope that it grants; may be repeated"},
     {0},
 };
 
@@ -237,8 +237,8 @@ const struct command command_version = {
     .name = "version",
     .help = "print version and features",
     .about = "Print the version, the libraries at hand, and what servers can be confined by.\n\n"
-             "--json prints an object: version, protocol, websocket, tls, client; null "
-             "for a library\nthat is not there; sandbox: landlock (its version; 0: none), seccomp, "
+             "--json prints an object: version, protocol, websocket, tls, client; null for "
+             "a\nmissing library; sandbox: landlock (its version; 0: none), seccomp, "
              "reason.\n",
     .run = version_run,
 };
@@ -382,8 +382,9 @@ const struct command command_store_copy = {
     .help = "copy a store into a new one",
     .about = "Copy a store of a server (a SQLite file, or the URL of a PostgreSQL database) into a "
              "new one, of either kind: entities with their history, published resources, and the "
-             "positions of changes, so that cursors stay good. At the end both are compared. Stop "
-             "the servers on both first. Interrupted, the same command goes on.\n\n"
+             "positions of changes, so that cursors stay valid. At the end, the command compares "
+             "both. Stop "
+             "the servers on both first. If it is interrupted, rerun it to resume.\n\n"
              "--json prints an object: types, versions, published, position, wasResumed.\n",
     .options = store_options,
     .size = sizeof(struct store_command),
@@ -408,10 +409,10 @@ const struct command command_store_check = {
 const struct command command_store_backup = {
     .name = "store backup",
     .args = "FILE TO",
-    .help = "back up a store that is a file, also while it is used",
-    .about = "Copy the store of a server into a new file, also while the server runs and writes: "
-             "the copy has everything that was acknowledged before. It is checked, and has its "
-             "name once it is whole.\n\n"
+    .help = "back up a store file, even while a server uses it",
+    .about = "Copy the store of a server into a new file, even while the server runs and writes. "
+             "The copy has all writes that were acknowledged before. The command checks the copy "
+             "and then gives it its name.\n\n"
              "--json prints an object: bytes.\n",
     .size = sizeof(struct cli),
     .min_args = 2,
@@ -422,10 +423,10 @@ const struct command command_store_backup = {
 const struct command command_store_compact = {
     .name = "store compact",
     .args = "FILE",
-    .help = "make a store that is a file smaller",
-    .about = "Write the store of a server that does not run anew, without the room that removed "
-             "content left in it.\n\n"
-             "--json prints an object: bytesBefore, bytesAfter.\n",
+    .help = "shrink a store file",
+    .about =
+        "Rewrite the store of a stopped server without the space that removed content occupied.\n\n"
+        "--json prints an object: bytesBefore, bytesAfter.\n",
     .size = sizeof(struct cli),
     .min_args = 1,
     .max_args = 1,

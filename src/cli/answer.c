@@ -443,11 +443,12 @@ int answers_check(const struct answers *a, struct tidings_error *err)
     if (a->unanswered == 0) {
         return 0;
     }
-    return tidings_fail(
-        err, TIDINGS_E_CANCELLED, "the server asked something that %s",
-        a->unfit > 0 ? "--answer does not fit, so it was cancelled: see what is said of it above"
-        : !a->cli->answer ? "nobody answered: run it on a terminal, or give --answer JSON"
-                          : "--answer has no answer left for: give an array with one for each");
+    return tidings_fail(err, TIDINGS_E_CANCELLED, "the server asked something that %s",
+                        a->unfit > 0 ? "the value of --answer does not fit, so the question was "
+                                       "cancelled; see the message above"
+                        : !a->cli->answer
+                            ? "no answer was given; run it on a terminal, or give --answer JSON"
+                            : "--answer has no answer left for: give an array with one for each");
 }
 
 /* ---- being asked ----------------------------------------------------------------------------- */
@@ -505,7 +506,7 @@ static void answers_on_roots(void *user, struct tidings_question *q)
         text = json_text_take(&t);
     }
     if (!text || tidings_question_answer(q, tidings_str(text), &err) < 0) {
-        tidings_question_refuse(q, "the roots cannot be told");
+        tidings_question_refuse(q, "the client cannot list its roots");
     }
     a->has_sent_roots = true;
     free(text);
@@ -526,8 +527,8 @@ static int answers_check_roots(const struct words *roots, struct tidings_error *
                                 "--roots B",
                                 root,
                                 !is_file               ? ""
-                                : stat(root, &st) == 0 ? ", which is none"
-                                                       : ", which is not there");
+                                : stat(root, &st) == 0 ? ", which is not a directory"
+                                                       : ", which does not exist");
         }
     }
     return 0;

@@ -491,7 +491,7 @@ static int subscribe_all(struct bench *b, struct tidings_error *err)
     }
     return b->hearers > 0 ? 0
                           : tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                                         "nobody could subscribe: %.150s", b->fanout.why);
+                                         "no client could subscribe: %.150s", b->fanout.why);
 }
 
 static int bench_fanout(struct bench *b, struct tidings_error *err)
@@ -618,7 +618,7 @@ static void print_phase(const struct bench *b, const char *name, const struct me
         put_text(stdout, tidings_str(m->why));
         fputc('\n', stdout);
     }
-    printf("  the client used %.0f %% of a core meanwhile%s\n", 100 * share_of(m),
+    printf("  the client used %.0f %% of a core%s\n", 100 * share_of(m),
            share_of(m) > BOUND ? ": it was the bottleneck, not the server" : "");
 }
 
@@ -779,7 +779,7 @@ static const struct option options[] = {
      .kind = OPTION_NUMBER,
      .offset = AT(requests),
      .metavar = "N",
-     .help = "end asking after so many requests",
+     .help = "stop after N requests",
      .min = 1},
     {.name = "change",
      .kind = OPTION_TEXT,
@@ -796,7 +796,7 @@ static const struct option options[] = {
 const struct command command_bench = {
     .name = "bench",
     .args = "[URI]",
-    .help = "measure how fast a server answers and tells of changes",
+    .help = "measure how fast a server answers and notifies",
     .about =
         "Read the URI, or the first resource listed, over many clients for some time; then have\n"
         "many clients subscribe to it, change it again and again, and see how soon each is told:\n"

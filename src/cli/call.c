@@ -73,8 +73,8 @@ const struct command command_request = {
     .args = "METHOD [JSON]",
     .help = "ask a server by the name of the method",
     .about = "Send a request with these parameters, a JSON object (-: from standard input, @FILE: "
-             "from a file), and print the result. An error of the server is told with its code "
-             "and data. -v shows what is sent and what comes.\n\n"
+             "from a file), and print the result. Errors of the server are printed with code and "
+             "data. -v shows the messages in both directions.\n\n"
              "--json prints the result on one line.\n",
     .min_args = 1,
     .max_args = 2,
@@ -123,7 +123,7 @@ static int tool_put_argument(FILE *out, const char *word, struct tidings_str sch
     char *json =
         is_json || !wants_string(schema, word, name_len) ? tidings_json_get(value, "") : NULL;
     if (is_json && !json) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "what is behind := must be JSON: '%.80s'",
+        return tidings_fail(err, TIDINGS_E_INVALID, "the value after := must be JSON: '%.80s'",
                             word);
     }
     put_quoted(out, tidings_strn(word, name_len));
@@ -311,7 +311,7 @@ static const char *options_that_offer(const char *tool)
 {
     bool is_publishing = strcmp(tool, "publish") == 0 || strcmp(tool, "unpublish") == 0;
     bool is_notifying = strcmp(tool, "notify") == 0;
-    return is_publishing  ? "--allow-write, and --publish PREFIX for a prefix of your own"
+    return is_publishing  ? "--allow-write, and --publish PREFIX for your own prefix"
            : is_notifying ? "--allow-write"
                           : "--entities FILE and --allow-write";
 }
@@ -671,15 +671,14 @@ const struct command command_call = {
     .args = "TOOL [NAME=VALUE…]",
     .help = "call a tool",
     .refused = "'tidings tools -l' lists tools and their arguments",
-    .about =
-        "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
-        "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
-        "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
-        "shown.\n\n"
-        "What the server asks meanwhile (a form, an address to visit) is asked on the "
-        "terminal, or\nanswered by --answer. Where there is neither it is told what was asked, "
-        "and the status is 75.\n\n"
-        "--json prints the result of the server.\n",
+    .about = "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
+             "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
+             "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
+             "shown.\n\n"
+             "Questions of the server (a form, an address to visit) appear on the terminal, "
+             "or\n--answer answers them. Without both, the command prints the question and exits "
+             "with 75.\n\n"
+             "--json prints the result of the server.\n",
     .options = call_options,
     .size = sizeof(struct call),
     .min_args = 1,
@@ -695,8 +694,8 @@ const struct command command_prompt = {
     .args = "NAME [NAME=VALUE…]",
     .help = "get a prompt",
     .refused = "'tidings prompts -l' lists prompts and their arguments",
-    .about = "Print the messages of a prompt, filled in with the arguments. What the server asks "
-             "first is\nasked and answered as with 'tidings call'.\n\n"
+    .about = "Print the messages of a prompt, filled in with the arguments. Questions of "
+             "the\nserver are answered as with 'tidings call'.\n\n"
              "--json prints the result of the server.\n",
     .min_args = 1,
     .max_args = WORDS_MAX,

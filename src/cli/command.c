@@ -645,7 +645,7 @@ int options_parse(struct cli *cli, const struct command *command, int argc, char
     }
     if (cli->launch && cli->target) {
         return command_misuse(command->name,
-                              "either a target or a command behind '--', not both:", cli->target);
+                              "give a target or a command after '--', not both:", cli->target);
     }
     return 0;
 }

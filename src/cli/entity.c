@@ -48,7 +48,7 @@ static char *read_json(struct tidings_client *client, const char *uri, struct ti
     char *text = result ? text_at(tidings_str(result), "/contents/0/text") : NULL;
     char *json = text ? tidings_json_get(tidings_str(text), "") : NULL;
     if (result && !json) {
-        tidings_fail(err, TIDINGS_E_PARSE, "%.120s: the content is no JSON", uri);
+        tidings_fail(err, TIDINGS_E_PARSE, "%.120s: the content is not JSON", uri);
     }
     tidings_free(result);
     tidings_free(text);
@@ -377,7 +377,7 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
 #define MARK                                                                                       \
     TEXT("baseline", baseline, "INSTANT", "only if the version that begins there is current"),     \
         TEXT("changed-by", user, "USER", "who changes it"),                                        \
-        TEXT("origin", origin, "TEXT", "subscriptions with this origin are not told"),             \
+        TEXT("origin", origin, "TEXT", "subscriptions with this origin are not notified"),         \
         TEXT("idempotency-key", once, "TEXT", "repeated, it gives the first result again")
 #define UPSERT                                                                                     \
     MARK, TEXT("parent", parent, "ID", "the entity it belongs to"),                                \
@@ -404,13 +404,13 @@ static const struct option log_options[] = {
      .kind = OPTION_NUMBER,
      .offset = offsetof(struct entity, limit),
      .metavar = "N",
-     .help = "at most so many; all without it",
+     .help = "maximum (default: all)",
      .min = 1,
      .max = 1000},
     {0},
 };
 static const struct option type_options[] = {
-    TEXT("description", about, "TEXT", "what it is, for people"),
+    TEXT("description", about, "TEXT", "description for people"),
     TEXT("options", keeping, "JSON", "history, debounceMs, maxAgeMs, maxVersions"),
     {0},
 };

@@ -126,7 +126,7 @@ static void help_put_options(const struct command *c)
 {
     static const char *const titles[] = {
         [SECTION_OWN] = "options",
-        [SECTION_QUESTIONS] = "what the server asks",
+        [SECTION_QUESTIONS] = "questions of the server",
         [SECTION_SERVER] = "the server",
         [SECTION_OUTPUT] = "output",
     };
@@ -186,15 +186,16 @@ static const struct {
 /* statuses are below */
 static bool help_exit(int status, char out[EXIT_TEXT_MAX])
 {
-    snprintf(out, EXIT_TEXT_MAX, "%s",
-             status == 0   ? "done"
-             : status == 1 ? "the server did as asked, but a tool, check, command or file failed"
-             : status == EXIT_INCONCLUSIVE ? "a probe found out nothing: inconclusive"
-             : status == 128 + SIGHUP      ? "ended by SIGHUP: the terminal was closed"
-             : status == 128 + SIGINT
-                 ? "ended by SIGINT (Ctrl-C), as a shell says it; watch without --count ends with 0"
-             : status == 128 + SIGTERM ? "ended by SIGTERM; serve ends with 0, also on SIGINT"
-                                       : "");
+    snprintf(
+        out, EXIT_TEXT_MAX, "%s",
+        status == 0   ? "done"
+        : status == 1 ? "the server did as asked, but a tool, check, command or file failed"
+        : status == EXIT_INCONCLUSIVE ? "a probe found out nothing: inconclusive"
+        : status == 128 + SIGHUP      ? "ended by SIGHUP: the terminal was closed"
+        : status == 128 + SIGINT
+            ? "stopped by SIGINT (Ctrl-C), as shells report it; watch without --count exits with 0"
+        : status == 128 + SIGTERM ? "stopped by SIGTERM; serve exits with 0, even after SIGINT"
+                                  : "");
     for (size_t i = 0; i < EXIT_COUNT; i++) {
         size_t at = strlen(out);
         if (exits[i].status == status) {
@@ -253,9 +254,8 @@ void help_print(const struct command *c)
         put_wrapped(stdout,
                     "SERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH), "
                     "HOST:PORT or a name that 'tidings servers' lists; 'tidings help servers' says "
-                    "where names come from. An argument that is none of these is the command's, "
-                    "and the server then that of TIDINGS_SERVER, your own name 'default', or "
-                    "127.0.0.1:7777.\n",
+                    "where names come from. Any other argument belongs to the command; the server "
+                    "is then TIDINGS_SERVER, your entry 'default', or 127.0.0.1:7777.\n",
                     0);
     }
 }

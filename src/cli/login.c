@@ -94,7 +94,7 @@ static char *login_server(const struct cli *cli, struct tidings_error *err)
     char *web = url ? login_tokens_address(url) : NULL;
     if (!web && err->code == 0) {
         tidings_fail(err, TIDINGS_E_INVALID,
-                     "'%.100s' is no address to log in to (accepted: https://…, wss://…, and "
+                     "'%.100s' is not an address for a login (accepted: https://…, wss://…, and "
                      "http://…, ws://… on this machine)",
                      url ? url : "a program that is launched");
     }
@@ -223,8 +223,8 @@ static int login_run(struct cli *cli)
     return rc < 0 ? command_fail("login", &err,
                                  rc == TIDINGS_E_INVALID || l->lists
                                      ? NULL
-                                     : "'tidings info SERVER' says whether the server is there; "
-                                       "where that works without a login, none is needed")
+                                     : "'tidings info SERVER' checks whether the server responds; "
+                                       "if that works without a login, none is needed")
                   : command_finish("login");
 }
 
@@ -294,7 +294,7 @@ static const struct option options[] = {
      .kind = OPTION_LIST,
      .offset = AT(scopes),
      .metavar = "SCOPE",
-     .help = "what to ask for; may be repeated"},
+     .help = "scope to request; may be repeated"},
     {.name = "port",
      .kind = OPTION_NUMBER,
      .offset = AT(port),
@@ -321,8 +321,8 @@ const struct command command_login = {
         "All\ncommands then show it to that server, and renew it before it expires.\n\n"
         "Where a server names several authorization servers, the one you were logged in at before "
         "is\nused, else the first; --issuer names another of them.\n\n"
-        "Tokens are in ~/.local/state/tidings/tokens.json (or in $XDG_STATE_HOME), for you alone; "
-        "a\nfile that others can read is not used. They are never printed.\n\n"
+        "Tokens are in ~/.local/state/tidings/tokens.json (or in $XDG_STATE_HOME), readable\nonly "
+        "by you; a file that others can read is not used. They are never printed.\n\n"
         "--json with --list prints one object per line: server, issuer, client, scope, renewable, "
         "bound,\nexpires.\n",
     .options = options,

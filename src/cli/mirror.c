@@ -443,7 +443,7 @@ static int check_base(struct mirror_state *s, struct tidings_str line, struct ti
     if (w.is_bad || !w.mirror) {
         rc = tidings_fail(err, TIDINGS_E_PARSE,
                           "%s is damaged: its first line does not say what the directory is the "
-                          "mirror of; without that file all that is there counts as yours",
+                          "mirror of; without that file, all existing files count as yours",
                           MIRROR_STATE);
     } else if (strcmp(w.mirror, s->base) != 0) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS, "the directory is the mirror of %.200s", w.mirror);
@@ -729,8 +729,8 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
     } else {
         m->holds_all = true;
     }
-    snprintf(reason, sizeof(reason),
-             "what is below it stays as it was, since it cannot be listed: %s", why);
+    snprintf(reason, sizeof(reason), "its contents are unchanged, because it cannot be listed: %s",
+             why);
     mirror_report(m, MIRROR_FAILED, uri, reason);
 }
 
@@ -836,7 +836,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     mirror_mark_present(m, path);
     if (!is_there) {
         mirror_report(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
-                      why ? why : "something else is there, and no directory");
+                      why ? why : "a file that is not a directory is in its place");
     }
     return is_there;
 }
@@ -895,7 +895,7 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
         mirror_state_remove(&m->state, it);
     }
     mirror_report(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
-                  errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
+                  errnum == EEXIST ? "it was changed here" : strerror(errnum));
 }
 
 /* Put the content where it belongs. What is there is looked at now: reading took its time. */
@@ -909,7 +909,7 @@ static void mirror_put_content(struct mirror *m, const struct draft *d)
     if (is_there && folder_holds(m->root, d->path, d->fd)) {
         mirror_adopt(m, d, &local);
     } else if (!is_ours && (!m->forces || S_ISDIR(local.st_mode))) {
-        mirror_report(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it was there before");
+        mirror_report(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it existed before");
         folder_drop(m->root, d->fd);
     } else if (is_there || make_parents(m, d->uri)) {
         mirror_replace(m, d, is_there ? &local : NULL, is_ours);
@@ -1013,8 +1013,7 @@ static void mirror_foretell(struct mirror *m, const struct mirrored *it,
     bool is_certain = !local || (it && item->etag[0] && strncmp(item->etag, "W/", 2) != 0);
     if (local && !(it && mirror_is_untouched(it, local)) &&
         (!m->forces || S_ISDIR(local->st_mode))) {
-        mirror_report(m, MIRROR_KEPT, item->uri,
-                      it ? "it was changed here" : "it was there before");
+        mirror_report(m, MIRROR_KEPT, item->uri, it ? "it was changed here" : "it existed before");
     } else {
         mirror_report(m, local ? MIRROR_UPDATED : MIRROR_CREATED, item->uri,
                       is_certain ? NULL : "if its content differs, which only reading tells");

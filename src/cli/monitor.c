@@ -397,7 +397,7 @@ static int subscriptions_ask(struct cli *cli, struct tidings_client *client,
     char *text = NULL;
     if (cli->arg_count > 0 && !strchr(cli->args[0], ':')) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%s' is no URI (expected 'scheme:…', as in 'file:///a')",
+                            "'%s' is not a URI (expected 'scheme:…', as in 'file:///a')",
                             cli->args[0]);
     }
     tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -430,8 +430,8 @@ const struct command command_subscriptions = {
     .about =
         "List the subscriptions of all clients: the client's number ('tidings peers', 'tidings "
         "kick'), what waits, the period in which changes become one, principal, what the client "
-        "calls itself, address, and the URI or pattern. With a URI, those that would be told if "
-        "that changed; whether a regular expression matches is not tried. The server must run with "
+        "calls itself, address, and the URI or pattern. With a URI, only subscriptions that a "
+        "change of it would notify; regular expressions are not tested. The server must run with "
         "--self, and you must be allowed to read tidings://self/subscriptions.\n\n"
         "--json prints an object for each.\n",
     .max_args = 1,
@@ -556,8 +556,8 @@ const struct command command_nodes = {
     .help = "list the servers that share a store, and how far each is behind",
     .about = "List the nodes that share a store with a server: name (* is the one that was asked), "
              "whether it lives, how old the oldest change is that it has not followed, how long "
-             "ago it was seen, how long it is there, sessions, subscriptions, version, address, "
-             "and the mounts it owns. A server that shares its store with nobody is one node. It "
+             "ago it was seen, its uptime, sessions, subscriptions, version, address, "
+             "and the mounts it owns. A server that does not share its store is one node. It "
              "must run with --self, and you must be allowed to read tidings://self/nodes.\n\n"
              "--json prints an object for each; 'alone' says that it is the only one.\n",
     .has_target = true,
@@ -631,9 +631,9 @@ const struct command command_kick = {
     .help = "end a client of a server",
     .about =
         "End a client: a number is a peer, as 'tidings peers' lists it, anything else the name "
-        "of a principal, all of whose clients end. They may come back. The server must run "
+        "of a principal, all of whose clients end. They can reconnect. The server must run "
         "with --self, and you must be allowed to write tidings://self/peers.\n\n"
-        "The status is 1 when there was nobody.\n"
+        "The status is 1 if no client matched.\n"
         "--json prints an object: ended, how many there were.\n",
     .options = options,
     .size = sizeof(struct kick),
@@ -821,9 +821,9 @@ static int status_ask(struct cli *cli, struct tidings_client *client, struct tid
 
 const struct command command_status = {
     .name = "status",
-    .help = "print how a server fares",
-    .about = "Print how a server of ours fares: whether it is ready, what moved, who is there, how "
-             "far it is behind, what it uses. The server must run with --self, and you must be "
+    .help = "print server status",
+    .about = "Print the status of a tidings server: readiness, traffic, clients, lag and resource "
+             "use. The server must run with --self, and you must be "
              "allowed to read tidings://self/status.\n\n"
              "The status is 0 when it is ready, else 1. -q prints nothing.\n"
              "--json prints the object of the server.\n",
@@ -874,7 +874,7 @@ static const struct option peers_options[] = {
      .kind = OPTION_CHOICE,
      .offset = offsetof(struct peers, order),
      .metavar = "BY",
-     .help = "what comes first",
+     .help = "sort order",
      .choices = peer_orders,
      .value = "lag"},
     {0},
@@ -883,9 +883,9 @@ static const struct option peers_options[] = {
 const struct command command_peers = {
     .name = "peers",
     .help = "list the clients of a server",
-    .about = "List the clients that are there: number, principal, address, what they call "
-             "themselves, how they come, how long the oldest notification waits for them, how many "
-             "do, subscriptions, bytes sent, since when, their last error. The server must run "
+    .about = "List the connected clients: number, principal, address, client name, transport, age "
+             "of the oldest pending notification, number of pending notifications, subscriptions, "
+             "bytes sent, connection time, last error. The server must run "
              "with --self, and you must be allowed to read tidings://self/peers.\n\n"
              "--json prints an object for each, in the order of the server.\n",
     .options = peers_options,
@@ -964,9 +964,9 @@ static int limits_ask(struct cli *cli, struct tidings_client *client, struct tid
 const struct command command_limits = {
     .name = "limits",
     .help = "list the limits of a server, and how often they were reached",
-    .about = "List every limit that clients of a server can run into: its value and how often it "
-             "was reached. Of limits that all clients share also how much is in use, the share of "
-             "one principal, and the reserve for operators. A terminal of less than 91 columns "
+    .about = "List every limit that clients can reach: its value and how often it was reached. "
+             "Limits that all clients share also have their use, the share of one principal, and "
+             "the reserve for operators. A terminal of less than 91 columns "
              "shows no descriptions. The server must run with --self, and you must be "
              "allowed to read tidings://self/limits.\n\n"
              "--json prints an object for each.\n",

@@ -260,7 +260,7 @@ char *uri_of_pattern(const char *argument, const char *wildcards, struct tidings
         !path_uri_append_pattern(rest, argument + fixed)) {
         tidings_fail(err, errno == EINVAL ? TIDINGS_E_INVALID : TIDINGS_E_NOTFOUND, "'%.80s': %s",
                      argument,
-                     errno == EINVAL ? "'..' cannot stand behind a wildcard" : strerror(errno));
+                     errno == EINVAL ? "'..' is not allowed after a wildcard" : strerror(errno));
         return NULL;
     }
     size_t size = 3 * (strlen(base) + strlen(rest)) + sizeof("file://");

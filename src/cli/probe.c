@@ -159,9 +159,9 @@ static int probe_change_read_call(const struct probe *p, char tool[NAME_BYTES], 
     bool is_object = object && object[0] == '{';
     tidings_free(object);
     if (!is_object) {
-        int rc =
-            tidings_fail(err, TIDINGS_E_INVALID,
-                         "--call: behind '%.60s' comes a JSON object, not '%.60s'", tool, *ret);
+        int rc = tidings_fail(err, TIDINGS_E_INVALID,
+                              "--call: '%.60s' must be followed by a JSON object, not '%.60s'",
+                              tool, *ret);
         free(*ret);
         *ret = NULL;
         return rc;
@@ -355,8 +355,7 @@ static const struct check checks[] = {
     {"filtered", "updates of what was subscribed to, and of nothing else",
      "Resources: Subscriptions"},
     {"correlated",
-     "modern: each update carries subscriptionId; legacy: it can be told which "
-     "subscription an update belongs to",
+     "modern: each update carries subscriptionId; legacy: updates can be matched to subscriptions",
      "Subscriptions: Notifications"},
     {"acknowledged", "the acknowledgement comes first, and carries subscriptionId",
      "Subscriptions: Acknowledgement"},
@@ -384,7 +383,7 @@ static const struct check checks[] = {
      "Transports: Session Management"},
     {"session-end", "DELETE ends the session: 404 from then on", "Transports: Session Management"},
     {"resume",
-     "what changed while the stream was cut is told after Last-Event-ID, or after the cursor of a "
+     "changes during a lost connection are replayed after Last-Event-ID, or after the cursor of a "
      "server that has one",
      "Transports: Resumability and Redelivery"},
     {"keep-alive", "comments or pings, so that nothing between takes the stream for dead",
@@ -527,7 +526,7 @@ static int probe_finish(const struct probe *p)
                counts[VERDICT_FAIL], counts[VERDICT_WARN], counts[VERDICT_SKIP]);
     }
     if (status == EXIT_INCONCLUSIVE && !p->cli.json) {
-        puts("inconclusive: no change was seen to be told, so whether it notifies is not known");
+        puts("inconclusive: no notification arrived, so it is unknown whether the server notifies");
     }
     int written = command_finish("probe");
     return status > 0 ? status : written;
@@ -789,7 +788,7 @@ static const struct option options[] = {
      .kind = OPTION_TIME,
      .offset = AT(idle_ms),
      .metavar = "TIME",
-     .help = "stay silent for so long and see whether the stream still lives",
+     .help = "stay silent that long and check that the stream still works",
      .min = 100,
      .max = 86400000},
     {0},
@@ -803,10 +802,11 @@ const struct command command_probe = {
         "Use a server as a client would, in each era it speaks: subscribe to the URI, or to the\n"
         "first resource listed, change it three times, and see whether updates come, only those,\n"
         "and none after unsubscribing; then ask wrong things, cut the stream and end the session.\n"
-        "Changes are made by --change, --call or --touch; without, they are waited for.\n\n"
+        "--change, --call or --touch make changes; without these options the probe waits for "
+        "changes.\n\n"
         "A line for each check: pass, fail (against a MUST), warn (allowed, but clients "
         "will feel it) or skip, and what came. The exit status is 1 when a check failed, and 2, "
-        "inconclusive, when in some era no change was seen to be told. On a terminal it says what "
+        "inconclusive, if in some era no notification arrived. On a terminal it says what "
         "it is doing, and when it needs you to change something.\n\n"
         "--json prints an object: verdict, how many pass, fail, warn, skip, eras, and checks with\n"
         "era, id, verdict, came, expected, spec.\n",

@@ -497,8 +497,9 @@ static void report_updates(struct run *r, const struct update_delays *t)
                     "nothing changed within %.1f s; --change, --call or --touch brings that about",
                     (double)r->probe->wait_ms / 1000);
     } else if (t->received < t->made && is_made) {
-        probe_found(r, "updates", VERDICT_FAIL, "%u of %u changes were told within %.1f s; %.100s",
-                    t->received, t->made, (double)r->probe->wait_ms / 1000,
+        probe_found(r, "updates", VERDICT_FAIL,
+                    "%u of %u changes were notified within %.1f s; %.100s", t->received, t->made,
+                    (double)r->probe->wait_ms / 1000,
                     r->received.reason[0] ? r->received.reason
                     : t->is_changed       ? "the resource reads differently now"
                     : t->is_same          ? "the resource reads as before: was it changed?"
@@ -507,12 +508,12 @@ static void report_updates(struct run *r, const struct update_delays *t)
         probe_found(r, "updates", VERDICT_FAIL, "nothing within %.1f s",
                     (double)r->probe->wait_ms / 1000);
     } else if (is_made) {
-        probe_found(r, "updates", VERDICT_PASS, "%u changes, each was told", t->received);
+        probe_found(r, "updates", VERDICT_PASS, "%u changes, all were notified", t->received);
     } else {
         probe_found(r, "updates", VERDICT_PASS, "%u updates came by themselves", t->received);
     }
     if (t->received == 0 || !is_made) {
-        probe_found(r, "latency", VERDICT_SKIP, "no change whose moment is known was told");
+        probe_found(r, "latency", VERDICT_SKIP, "no notification of a change with a known time");
     } else {
         probe_found(r, "latency", t->worst > SLOW_MS ? VERDICT_WARN : VERDICT_PASS,
                     "%llu to %llu ms from %s to the update", (unsigned long long)t->best,
@@ -531,11 +532,11 @@ static void report_received(struct run *r)
         probe_found(r, "filtered", VERDICT_PASS, "%u updates, all of what was subscribed to",
                     h->updates);
     } else {
-        probe_found(r, "filtered", VERDICT_SKIP, "nothing was told");
+        probe_found(r, "filtered", VERDICT_SKIP, "no notification");
     }
     unsigned all = h->updates + h->foreign;
     if (all == 0) {
-        probe_found(r, "correlated", VERDICT_SKIP, "nothing was told");
+        probe_found(r, "correlated", VERDICT_SKIP, "no notification");
     } else if (h->wrong > 0) {
         probe_found(r, "correlated", VERDICT_FAIL,
                     "%u of %u updates name subscription %s; it was acknowledged as %s", h->wrong,
@@ -591,7 +592,7 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
     tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
     probe_listen(r, PROBE_LATE_MS, false);
     if (!r->is_notified) {
-        probe_found(r, "unsubscribe", VERDICT_SKIP, "nothing was told before");
+        probe_found(r, "unsubscribe", VERDICT_SKIP, "no notification before it");
         return;
     }
     memset(&r->received, 0, sizeof(r->received));
@@ -825,7 +826,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
     after = after[0] ? after : NULL;
     int rc = probe_stream_receive(&second, after, probe_silence(r), &answer, &err);
     if (second.updates > 0) {
-        probe_found(r, "resume", VERDICT_PASS, "what changed meanwhile was told %s",
+        probe_found(r, "resume", VERDICT_PASS, "changes during the interruption were replayed %s",
                     r->is_modern ? "after dev.tidings/cursor"
                     : after      ? "after Last-Event-ID"
                                  : "when the stream came back");
@@ -833,7 +834,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
         probe_found(r, "resume", VERDICT_WARN, "the stream could not be opened again: %.120s",
                     err.text);
     } else {
-        probe_found(r, "resume", VERDICT_WARN, "%s: what changes while the stream is cut is lost",
+        probe_found(r, "resume", VERDICT_WARN, "%s: changes during an interruption are lost",
                     r->is_modern ? "the cursor brings nothing back"
                     : after      ? "Last-Event-ID brings nothing back"
                                  : "events have no ids");
@@ -845,7 +846,7 @@ static void check_resume(struct run *r)
     struct tidings_error err = {0};
     if (r->is_modern && !r->has_cursor) {
         probe_found(r, "resume", VERDICT_SKIP,
-                    "this revision resumes nothing: what changes while the stream is cut is lost");
+                    "this revision cannot resume: changes during an interruption are lost");
     } else if (!r->is_http) {
         probe_found(r, "resume", VERDICT_SKIP, "only tried over HTTP");
     } else if (!r->is_notified || !probe_can_change(r) || r->toggled) {
@@ -888,7 +889,7 @@ static void probe_stream_through_silence(struct run *r)
     } else if (err.code < 0) {
         probe_found(r, "idle", VERDICT_SKIP, "%.150s", err.text);
     } else if (is_changed && h->updates == before) {
-        probe_found(r, "idle", VERDICT_FAIL, "open, but a change after %.1f s was not told",
+        probe_found(r, "idle", VERDICT_FAIL, "open, but a change after %.1f s was not notified",
                     (double)r->probe->idle_ms / 1000);
     } else if (probe_reopened(r) > 0) {
         probe_found(r, "idle", VERDICT_WARN,
@@ -919,7 +920,7 @@ static void check_keep_alive(struct run *r)
 static void check_idle(struct run *r)
 {
     if (r->probe->idle_ms == 0) {
-        probe_found(r, "idle", VERDICT_SKIP, "--idle TIME stays silent for so long");
+        probe_found(r, "idle", VERDICT_SKIP, "not tested; --idle TIME stays silent that long");
     } else {
         probe_stream_through_silence(r);
     }
@@ -1048,7 +1049,8 @@ static void probe_other_report(struct run *r, const struct other *o)
     } else if (!r->is_notified) {
         probe_found(r, "bystander", VERDICT_SKIP, "nothing changed");
     } else {
-        probe_found(r, "bystander", VERDICT_PASS, "a client that did not subscribe heard nothing");
+        probe_found(r, "bystander", VERDICT_PASS,
+                    "a client that did not subscribe received nothing");
     }
 }
 
@@ -1100,15 +1102,15 @@ static void report_lists(struct run *r, const struct other *o, int provoked, boo
         probe_found(r, "list-changed", VERDICT_WARN, "%u came, though it is not advertised", n);
     } else if (r->is_modern && o->bare > 0) {
         probe_found(r, "list-changed", VERDICT_FAIL,
-                    "%u of %u came without the subscriptionId of who asked", o->bare, n);
+                    "%u of %u came without the subscriptionId of their subscription", o->bare, n);
     } else if (n > 0 && provoked) {
-        probe_found(r, "list-changed", VERDICT_PASS, "told %llu ms after the list changed",
+        probe_found(r, "list-changed", VERDICT_PASS, "notified %llu ms after the list changed",
                     (unsigned long long)took);
     } else if (n > 0) {
         probe_found(r, "list-changed", VERDICT_PASS, "%u came, as advertised", n);
     } else if (!provoked) {
         probe_found(r, "list-changed", VERDICT_SKIP,
-                    "%sadvertised; no list changed meanwhile (--change-list)",
+                    "%sadvertised; no list changed during the probe (--change-list)",
                     is_said ? "" : "not ");
     } else if (!is_said) {
         probe_found(r, "list-changed", VERDICT_SKIP, "not advertised, and not told");
@@ -1116,7 +1118,7 @@ static void report_lists(struct run *r, const struct other *o, int provoked, boo
         probe_found(r, "list-changed", VERDICT_WARN, "nothing within %.1f s; %s%s", s,
                     is_same ? "the list reads as before: was it changed?"
                             : "the list reads differently now",
-                    o->losses > 0 ? "; the stream was lost meanwhile" : "");
+                    o->losses > 0 ? "; the stream was lost during the probe" : "");
     }
 }
 
@@ -1134,12 +1136,12 @@ static void probe_lists(struct run *r, struct other *o)
     }
     if (r->received.lists > 0) {
         probe_found(r, "list-unasked", VERDICT_FAIL,
-                    "%u came to a client that asked for updates of resources alone",
+                    "%u came to a client that asked only for updates of resources",
                     r->received.lists);
     } else if (o->lists == 0) {
-        probe_found(r, "list-unasked", VERDICT_SKIP, "no list changed meanwhile");
+        probe_found(r, "list-unasked", VERDICT_SKIP, "no list changed during the probe");
     } else {
         probe_found(r, "list-unasked", VERDICT_PASS,
-                    "a client that did not ask for it heard nothing");
+                    "a client that did not ask for it received nothing");
     }
 }

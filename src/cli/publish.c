@@ -151,12 +151,12 @@ static const struct option notify_options[] = {
      .kind = OPTION_TEXT,
      .offset = NOTIFY_AT(metadata),
      .metavar = "JSON",
-     .help = "an object that subscribers are told with it; @FILE: from a file, -: standard input"},
+     .help = "an object that is sent with the change; @FILE: from a file, -: standard input"},
     {.name = "kind",
      .kind = OPTION_CHOICE,
      .offset = NOTIFY_AT(kind),
      .metavar = "KIND",
-     .help = "what happened to it",
+     .help = "kind of the change",
      .choices = kinds,
      .value = "updated"},
     {.name = "all",
@@ -169,12 +169,12 @@ static const struct option notify_options[] = {
 const struct command command_notify = {
     .name = "notify",
     .args = "URI…",
-    .help = "say that resources changed",
-    .about = "Tell whoever subscribed to these resources that they changed, without new content. "
-             "The server must be one of ours that allows it (tidings serve --allow-write), and "
-             "you must be allowed to write there. Prints what was told; what was refused is an "
-             "error, and makes the status 1.\n\n"
-             "--json prints an object: results (uri, told, error, reason), told, refused.\n",
+    .help = "announce changes of resources",
+    .about =
+        "Notify the subscribers of these resources without new content. The server must be a "
+        "tidings server that allows it (tidings serve --allow-write), and you must have write "
+        "access. Prints the announced URIs. A refused URI is an error, and the status is 1.\n\n"
+        "--json prints an object: results (uri, told, error, reason), told, refused.\n",
     .options = notify_options,
     .size = sizeof(struct notifying),
     .min_args = 0,
@@ -343,9 +343,9 @@ static const struct option publish_options[] = {
     TEXT("mime", mime, "TYPE", "its media type"),
     TEXT("name", name, "TEXT", "its name"),
     TEXT("title", title, "TEXT", "its title, for people"),
-    TEXT("description", about, "TEXT", "what it is, for people"),
+    TEXT("description", about, "TEXT", "description for people"),
     TEXT("metadata", metadata, "JSON",
-         "an object that subscribers are told with it; @FILE: from a file"),
+         "an object that is sent with the change; @FILE: from a file"),
     TEXT("if-match", etag, "ETAG", "only over content with this etag; *: only where there is some"),
     {.name = "if-absent",
      .kind = OPTION_FLAG,
@@ -359,10 +359,10 @@ const struct command command_publish = {
     .name = "publish",
     .args = "URI [VALUE|-]",
     .help = "give a resource its content",
-    .about = "Create or replace a resource; whoever subscribed to it is told. Its content is "
-             "VALUE, that of --file, or, for - and without any, standard input. The server must "
-             "be one of ours that allows it (tidings serve --publish PREFIX --allow-write); what a "
-             "provider lets clients write, as entities, is written too. "
+    .about = "Create or replace a resource and notify its subscribers. Its content is "
+             "VALUE, that of --file, or, for - and without any, standard input. The server must be "
+             "a tidings server that allows it (tidings serve --publish PREFIX --allow-write). "
+             "Other writable resources, such as entities, are written too. "
              "Prints what happened, the URI and the etag.\n\n"
              "--json prints an object: uri, etag, created.\n",
     .options = publish_options,

@@ -156,8 +156,8 @@ int range_cut(struct range *p, const struct range_spec *range, struct tidings_er
     }
     if (range->last <= 0 && range->from > there) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "the range begins behind its end: it has %lld %s", (long long)there,
-                            range->is_lines ? "lines" : "bytes");
+                            "the range starts after the end; the resource has %lld %s",
+                            (long long)there, range->is_lines ? "lines" : "bytes");
     }
     from = range_character_start(p, from);
     to = range_character_start(p, to);

@@ -56,8 +56,7 @@ static void read_put_range(const struct reading *r, const struct range *p)
         fwrite(p->bytes, 1, p->len, r->out);
     } else if (p->is_blob) {
         fprintf(stderr,
-                "tidings read: %s that are no text; --output FILE keeps them, --raw shows "
-                "them\n",
+                "tidings read: %s that are not text; --output FILE saves them, --raw shows them\n",
                 size_text(p->len, size));
     } else {
         put_lines(r->out, tidings_strn(p->bytes, p->len));
@@ -286,22 +285,22 @@ static const struct option options[] = {
      .letter = 'a',
      .kind = OPTION_FLAG,
      .offset = AT(all),
-     .help = "all contents of a resource, not its first alone"},
+     .help = "all contents of a resource, not only the first"},
     {.name = "range",
      .kind = OPTION_TEXT,
      .offset = AT(bytes),
      .metavar = "A-B",
-     .help = "these bytes alone, counted from 0; A-: from there on, -N: the last N"},
+     .help = "only these bytes, counted from 0; A-: from there on, -N: the last N"},
     {.name = "lines",
      .kind = OPTION_TEXT,
      .offset = AT(lines),
      .metavar = "A-B",
-     .help = "these lines alone, counted from 1; A-: from there on, -N: the last N"},
+     .help = "only these lines, counted from 1; A-: from there on, -N: the last N"},
     {.name = "last",
      .kind = OPTION_NUMBER,
      .offset = AT(last),
      .metavar = "N",
-     .help = "the last N lines alone",
+     .help = "only the last N lines",
      .min = 1,
      .max = INT64_MAX},
     {.name = "at-least",
@@ -320,12 +319,12 @@ const struct command command_read = {
     .name = "read",
     .args = "URI…",
     .help = "print the content of resources",
-    .beyond = "--range, --lines or --last ask for a part of it, where the server gives parts",
-    .about = "Print the content of each resource, one after the other; what is base64 on the wire "
-             "as the\nbytes it stands for. A URI may be a path, of the file of that name. On a "
+    .beyond = "--range, --lines or --last ask for a part of it, if the server supports ranges",
+    .about = "Print the content of each resource, one after the other; base64 on the wire is "
+             "decoded.\nA URI can be the path of a file. On a "
              "terminal control\ncharacters are shown as escapes.\n\n"
-             "--range, --lines and --last print a part: a server of ours reads and sends no more "
-             "than that,\nof any other the whole is read and cut.\n\n"
+             "--range, --lines and --last print a part. A tidings server reads and sends only that "
+             "part;\nother servers send the whole resource.\n\n"
              "--json prints an object per resource and line: uri, and contents as the server sent "
              "them.\n",
     .options = options,

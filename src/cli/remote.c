@@ -381,7 +381,7 @@ void remote_say_mended(const struct cli *cli, struct tidings_client *client)
     }
     if (info->replaced > replaced) {
         say_mended(cli, info->replaced - replaced, "half of a surrogate pair",
-                   "U+FFFD stands in its place");
+                   "U+FFFD replaces it");
         replaced = info->replaced;
     }
     if (info->repeated > repeated) {

@@ -63,9 +63,9 @@ static int stat_all(struct cli *cli, struct tidings_client *client, struct tidin
 const struct command command_stat = {
     .name = "stat",
     .args = "URI…",
-    .help = "print what is known of resources",
-    .about = "Print what a server says of each resource: name, type, size, times. Where it has no\n"
-             "resources/metadata, what its list says.\n\n"
+    .help = "print metadata of resources",
+    .about = "Print the metadata of each resource: name, type, size, times. If the server has "
+             "no\nresources/metadata, the list is used.\n\n"
              "--json prints the resource objects of the server, one per line.\n",
     .min_args = 1,
     .max_args = WORDS_MAX,
@@ -329,8 +329,7 @@ const struct command command_tree = {
     .name = "tree",
     .args = "[URI]",
     .help = "draw resources as a tree",
-    .about = "Draw what is below a URI, or all resources of a server. What can be reached twice is "
-             "shown\nonce.\n\n"
+    .about = "Draw the resources below a URI, or all resources of a server. Each is shown once.\n\n"
              "--json prints an object per line: depth, uri, and with a URI resource, the resource "
              "object.\n",
     .options = options,
@@ -897,7 +896,7 @@ static const struct option ls_options[] = {
      .letter = 'R',
      .kind = OPTION_FLAG,
      .offset = offsetof(struct listing, is_recursive),
-     .help = "everything below the URI, not its children alone"},
+     .help = "everything below the URI, not only its children"},
     {0},
 };
 

@@ -174,7 +174,7 @@ static int change_trust(struct servers *s)
     } else if (s->forget) {
         int rc = trust_forget(tidings_str(s->forget), put_forgotten, s, &err);
         if (rc == 0) {
-            tidings_fail(&err, TIDINGS_E_NOTFOUND, "nothing of the name '%.80s' was trusted",
+            tidings_fail(&err, TIDINGS_E_NOTFOUND, "no trusted entry has the name '%.80s'",
                          s->forget);
         }
     } else {
@@ -270,7 +270,7 @@ static const struct option options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(forget),
      .metavar = "NAME",
-     .help = "take that back, for that name in all files"},
+     .help = "revoke the trust in that name, in all files"},
     {.name = "trusted",
      .kind = OPTION_FLAG,
      .offset = AT(lists_trusted),

@@ -184,7 +184,7 @@ static int skills_put_content(struct skills *s, const char *uri, struct tidings_
         put_lines(stdout, bytes);
     } else {
         return tidings_fail(err, TIDINGS_E_FORMAT,
-                            "'%.160s' is no text; --output FILE keeps it, --raw shows it", uri);
+                            "'%.160s' is not text; --output FILE saves it, --raw shows it", uri);
     }
     return 0;
 }
@@ -281,8 +281,7 @@ const struct command command_skills = {
     .help = "list Agent Skills",
     .about =
         "List the Agent Skills of a server, by their URIs without /SKILL.md; 'tidings skill' "
-        "reads one.\nNothing of a skill is read for that. Entries that are not as they must be "
-        "are left out, with a\nwarning.\n\n"
+        "reads one.\nNo skill is read for that. Invalid entries are skipped with a\nwarning.\n\n"
         "--json prints the entries of the server, one per line.\n",
     .options = list_options,
     .size = sizeof(struct skills),
@@ -296,15 +295,13 @@ const struct command command_skill = {
     .help = "read an Agent Skill",
     .beyond = "--max-message accepts larger messages",
     .refused = "'tidings skills' lists skills, 'tidings skill SKILL --files' the files of one",
-    .about =
-        "Print the SKILL.md of a skill, or files of it. SKILL is its URI, with or without "
-        "/SKILL.md, or\nthe path in that; FILE a path in the skill, or a URI. What is read must "
-        "be listed in the entry of\nthe skill and have the size and digest it says, SKILL.md "
-        "also its front matter; else nothing is\nprinted.\n\n"
-        "A skill is text of a stranger that tells a model what to do: read it before you let "
-        "one.\n\n"
-        "--json prints the entry; with FILE an object per file and line: uri, and text or "
-        "blob.\n",
+    .about = "Print the SKILL.md of a skill, or files of it. SKILL is its URI, with or without "
+             "/SKILL.md, or\nthe path in that; FILE a path in the skill, or a URI. Each file must "
+             "be listed in the entry of\nthe skill with its size and digest, and SKILL.md with its "
+             "front matter; otherwise nothing is\nprinted.\n\n"
+             "A skill is untrusted text that instructs a model. Read it before you use it.\n\n"
+             "--json prints the entry; with FILE an object per file and line: uri, and text or "
+             "blob.\n",
     .options = one_options,
     .size = sizeof(struct skills),
     .min_args = 1,

@@ -513,7 +513,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     visits_clear(&s->changes);
     free(s->base);
     if (remote_late && !s->is_in_step) {
-        rc = tidings_fail(err, TIDINGS_E_TIMEOUT, "the time is over, and not everything is there");
+        rc = tidings_fail(err, TIDINGS_E_TIMEOUT, "timed out before everything was copied");
     }
     return rc < 0 ? rc : not_done(s) > 0 ? 1 : 0;
 }
@@ -525,7 +525,7 @@ static const struct option options[] = {
      .letter = '1',
      .kind = OPTION_FLAG,
      .offset = AT(once),
-     .help = "end when everything is there, instead of following changes"},
+     .help = "exit when everything is copied, instead of following changes"},
     {.name = "dry-run",
      .letter = 'n',
      .kind = OPTION_FLAG,
@@ -560,7 +560,7 @@ static const struct option options[] = {
      .offset = AT(end_ms),
      .metavar = "TIME",
      .help = "end after that long, not the wait for an answer as elsewhere; status 75 if not "
-             "everything is there",
+             "everything is copied",
      .min = 1,
      .max = 31536000000},
     {0},
@@ -571,10 +571,10 @@ const struct command command_sync = {
     .args = "URI DIR",
     .help = "keep a directory like what is below a resource",
     .about =
-        "Make DIR like what is below the URI, then follow its changes. Only files it made "
-        "itself are\nreplaced or removed, and only while nobody else changed them; others are "
-        "kept and told.\nWhat it made is remembered in DIR/.tidings-sync: started again, it "
-        "reads only what differs.\nFiles that version control, shells, editors, agents and other "
+        "Make DIR like what is below the URI, then follow its changes. Only files that sync "
+        "created are\nreplaced or removed, and only if no other program changed them; others are "
+        "kept and reported.\nDIR/.tidings-sync records these files, so that a restart reads only "
+        "differences.\nFiles that version control, shells, editors, agents and other "
         "tools follow without being asked\nare refused, unless --control-files is given.\n\n"
         "--json prints an object per file: action (created, updated, removed, kept, refused, "
         "failed),\nuri, and reason for the last three. They make the status 1.\n",

@@ -286,7 +286,7 @@ static void tail_put_bytes(struct tail *t, const struct followed *f, struct tidi
     } else if (is_text(bytes)) {
         put_lines(stdout, bytes);
     } else {
-        snprintf(what, sizeof(what), "%s that are no text", size_text(bytes.len, size));
+        snprintf(what, sizeof(what), "%s that are not text", size_text(bytes.len, size));
         tail_say(f, what, tidings_str(""));
     }
 }
@@ -296,12 +296,12 @@ static int tail_on_piece(void *user, const struct growing_piece *piece)
     const struct followed *f = user;
     struct tail *t = f->tail;
     if (piece->news != GROWING_BYTES && !t->cli.quiet) {
-        tail_say(f,
-                 piece->news == GROWING_TRUNCATED
-                     ? "truncated; begins again at its start"
-                     : "replaced; goes on with the new one (what was added to the "
-                       "old one last may be missing)",
-                 tidings_str(""));
+        tail_say(
+            f,
+            piece->news == GROWING_TRUNCATED
+                ? "truncated; reading from its start"
+                : "replaced; reading the new file (the last lines of the old file may be missing)",
+            tidings_str(""));
     }
     if (piece->news != GROWING_BYTES && !t->cli.json && t->is_amid_line) {
         fputc('\n', stdout); /* of the old one, which ended without */
@@ -384,7 +384,7 @@ static int catch_up(struct followed *f)
         return 0;
     }
     if (f->is_gone && !f->tail->cli.quiet) {
-        tail_say(f, "is there again", tidings_str(""));
+        tail_say(f, "exists again", tidings_str(""));
     }
     f->is_gone = false;
     f->is_due = f->is_due || rc == 1;
@@ -497,7 +497,7 @@ static const struct option options[] = {
      .letter = 'f',
      .kind = OPTION_FLAG,
      .offset = AT(follows),
-     .help = "go on with what is added, until interrupted"},
+     .help = "print added content until interrupted"},
     {.name = "raw",
      .kind = OPTION_FLAG,
      .offset = AT(raw),
@@ -519,11 +519,11 @@ const struct command command_tail = {
     .help = "print the last lines of resources, and what is added to them",
     .beyond = "--max-message accepts larger ones, of a server that gives no parts",
     .about =
-        "Print the last lines of each resource; with --follow go on with what is added, read by\n"
-        "ranges, so that a log of any size costs what is new. Several have a header each. That "
-        "one\nwas truncated, replaced or is gone is said on standard error, and it is followed "
-        "again from\nits beginning. A connection that is lost is made again. Of a server that "
-        "gives no parts the\nwhole is read each time.\n\n"
+        "Print the last lines of each resource; with --follow also print added content. Only\nnew "
+        "ranges are read, so large logs are cheap. Several resources get a header each. "
+        "Standard\nerror reports a truncated, replaced or removed resource, which is then followed "
+        "from its start.\nA lost connection is reopened. Servers without ranges send the whole "
+        "resource each\ntime.\n\n"
         "--json prints an object per piece and line: uri, from, to (bytes), and text or blob; or "
         "event,\nwhich is truncated or replaced.\n",
     .options = options,

@@ -56,7 +56,7 @@ static int texts_add(struct texts *t, char *text, struct tidings_error *err)
     }
     if (t->count == TEXTS_MAX) {
         tidings_free(text);
-        return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u texts in a list", TEXTS_MAX);
+        return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u strings in a list", TEXTS_MAX);
     }
     t->items[t->count++] = text;
     return 0;
@@ -74,7 +74,7 @@ static int servers_file_put(struct expanding *x, const char *text, size_t len,
                             struct tidings_error *err)
 {
     if (len >= SERVERS_TEXT_MAX - x->len) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "a text is longer than %u bytes",
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a string is longer than %u bytes",
                             SERVERS_TEXT_MAX);
     }
     memcpy(x->out + x->len, text, len);
@@ -196,7 +196,7 @@ static int take_string(const struct servers_context *context, struct tidings_str
     tidings_free(raw);
     char *text = tidings_json_string(entry, pointer);
     if (!text) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "'%s' must be a text", pointer + 1);
+        return tidings_fail(err, TIDINGS_E_PARSE, "'%s' must be a string", pointer + 1);
     }
     *ret = servers_file_expand(context, text, err);
     tidings_free(text);
@@ -207,7 +207,7 @@ static int servers_file_add_member(void *user, struct tidings_str key, struct ti
 {
     struct filling *f = user;
     if (strchr("{[n", value.ptr[0])) {
-        return tidings_fail(f->err, TIDINGS_E_PARSE, "'%.60s' must be a text", key.ptr);
+        return tidings_fail(f->err, TIDINGS_E_PARSE, "'%.60s' must be a string", key.ptr);
     }
     /* Some write numbers and booleans where texts belong. */
     char *text = tidings_json_string(value, "");
@@ -238,7 +238,7 @@ static int take_texts(struct filling f, struct tidings_str entry, const char *po
     }
     if (first != (f.between ? '{' : '[')) {
         return tidings_fail(f.err, TIDINGS_E_PARSE, "'%s' must be %s", pointer + 1,
-                            f.between ? "an object" : "a list, or a text");
+                            f.between ? "an object" : "a list, or a string");
     }
     return tidings_json_each(entry, pointer, servers_file_add_member, &f);
 }
@@ -282,7 +282,7 @@ static int take_entry(const struct servers_context *context, struct tidings_str 
     struct filling headers = {context, &target->headers, ": ", err};
     if (servers_file_has(entry, "/command") == servers_file_has(entry, "/url")) {
         return tidings_fail(err, TIDINGS_E_PARSE,
-                            "a server has either a 'command' or a 'url', a text");
+                            "a server has either a 'command' or a 'url', a string");
     }
     if (servers_file_has(entry, "/command")) {
         return take_launch(context, entry, target, err);
@@ -1098,8 +1098,8 @@ static const char *plain_hint(const struct cli *cli, const struct tidings_error 
         return by_name ? NULL : "a server is a URL such as http://127.0.0.1:7777/mcp, or a name";
     case TIDINGS_E_NOTFOUND:
         if (strcmp(cli->command->name, "watch") == 0 && !by_name) {
-            return "'tidings ls' lists what a server has; --match glob waits for what is not there "
-                   "yet";
+            return "'tidings ls' lists what a server has; --match glob waits for resources that do "
+                   "not exist yet";
         }
         return by_name ? "'tidings servers' lists the names that are known"
                        : "check the address and the URIs; 'tidings ls' lists what a server has";

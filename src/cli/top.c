@@ -330,7 +330,7 @@ static int top_on_screen(struct top *top, struct tidings_client *client, struct 
     if (!screen_enter()) {
         top_sample_deinit(&sample);
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "this is no terminal to draw on: say --once or --json");
+                            "standard output is not a terminal; use --once or --json");
     }
     bool goes_on = true;
     while (goes_on && !remote_caught) {
@@ -403,7 +403,7 @@ static const struct option options[] = {
      .kind = OPTION_CHOICE,
      .offset = AT(order),
      .metavar = "BY",
-     .help = "what comes first",
+     .help = "sort order",
      .choices = peer_orders,
      .value = "lag"},
     {.name = "once", .kind = OPTION_FLAG, .offset = AT(once), .help = "look once, and end"},
@@ -414,9 +414,9 @@ const struct command command_top = {
     .name = "top",
     .help = "watch a server and its clients on the whole screen",
     .about =
-        "Show how a server fares and who its clients are, and look again and again. Keys: l w b "
-        "s t sort by lag, waiting, bytes, subscriptions, since when; j and k move through the "
-        "list; space looks now; q ends. The server must run with --self, and you must be "
+        "Show the status and the clients of a server, and refresh them. Keys: l w b "
+        "s t sort by lag, waiting, bytes, subscriptions, connection time; j and k move through the "
+        "list; space refreshes; q quits. The server must run with --self, and you must be "
         "allowed to read tidings://self/status and tidings://self/peers.\n\n"
         "--once prints one look as text, for scripts.\n"
         "--json prints an object for each look: status, peers; with --once a single one.\n",

@@ -340,7 +340,7 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
         return 0;
     }
     if (known < 0) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "what was agreed to is not known: %s",
+        return tidings_fail(err, TIDINGS_E_DENIED, "cannot read your earlier consent: %s",
                             problem.text);
     }
     if (cli->json || cli->is_careful || !is_terminal(stderr)) {

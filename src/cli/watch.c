@@ -93,7 +93,7 @@ struct watch {
  * refused as a whole.
  */
 
-#define STATE_ANEW "name another file, or remove this one to begin anew"
+#define STATE_ANEW "name another file, or remove this one to start over"
 
 void watch_state_deinit(struct watch_state *s)
 {
@@ -207,8 +207,7 @@ static int watch_state_lock(struct watch_state_file *f, struct tidings_error *er
         }
         if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0) {
             return watch_state_fail(f->path, TIDINGS_E_DENIED,
-                                    "it is not a file that you alone can write; name another one",
-                                    err);
+                                    "other users can write this file; name another one", err);
         }
         if (flock(f->lock, LOCK_EX | LOCK_NB) < 0) {
             return watch_state_fail(f->path, TIDINGS_E_BUSY,
@@ -302,7 +301,7 @@ static int watch_state_save(struct watch_state_file *f, const struct watch_state
  * told of it (docs/explanation/delivery.md, "Resume").
  */
 
-#define ANEW "name another file with --state, or remove this one to begin anew"
+#define ANEW "name another file with --state, or remove this one to start over"
 
 static struct watch_mark *watch_resume_mark(struct watch *w, struct tidings_str uri)
 {
@@ -819,7 +818,7 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
     watch_note_refused(w, e->uri, 0);
     watch_resume_watching(w, e->uri, e->cursor);
     if (w->state_path && e->cursor.len == 0 && !e->again) {
-        watch_say("the server names no cursor: what changes while nobody watches is not told of ",
+        watch_say("the server has no cursors: changes while watch does not run are lost for ",
                   e->uri, tidings_strn("", 0));
         fputc('\n', stderr);
     }
@@ -890,7 +889,7 @@ static void on_disconnected(struct watch *w, const struct tidings_state_event *e
         return;
     }
     fputc('\n', stderr);
-    tidings_fail(&w->absent, TIDINGS_E_IO, "no connection within %d seconds; --wait goes on trying",
+    tidings_fail(&w->absent, TIDINGS_E_IO, "no connection within %d seconds; --wait keeps trying",
                  PATIENCE_MS / 1000);
     tidings_client_stop(w->client);
 }
@@ -1211,7 +1210,7 @@ static const struct option options[] = {
      .letter = 'w',
      .kind = OPTION_FLAG,
      .offset = AT(waits),
-     .help = "wait for a server that is not there yet, instead of 10 seconds only"},
+     .help = "wait for the server without a limit, not only 10 seconds"},
     {.name = "read",
      .letter = 'r',
      .kind = OPTION_FLAG,
@@ -1221,7 +1220,7 @@ static const struct option options[] = {
      .letter = 'd',
      .kind = OPTION_FLAG,
      .offset = AT(diffs),
-     .help = "what differs from the content seen before"},
+     .help = "differences to the previous content"},
     {.name = "exec",
      .letter = 'x',
      .kind = OPTION_TEXT,
@@ -1264,13 +1263,13 @@ static const struct option options[] = {
      .letter = '0',
      .kind = OPTION_FLAG,
      .offset = AT(ends_with_nul),
-     .help = "with --batch: a NUL behind each URI instead of a line feed"},
+     .help = "with --batch: NUL-terminated URIs instead of lines"},
     {.name = "include",
      .letter = 'i',
      .kind = OPTION_CHOICE,
      .offset = AT(subscribe.include),
      .metavar = "WHAT",
-     .help = "what the server sends along with each change",
+     .help = "extra data with each change",
      .choices = include_names,
      .value = "none"},
     {.name = "initial",
@@ -1301,25 +1300,25 @@ static const struct option options[] = {
      .offset = AT(subscribe.detail),
      .given = AT(subscribe.has_detail),
      .metavar = "HOW",
-     .help = "what the server says of each change; slim: no more than the URI and the cursor",
+     .help = "detail of each change; slim: only the URI and the cursor",
      .choices = detail_names},
     {.name = "match",
      .kind = OPTION_CHOICE,
      .offset = AT(subscribe.match),
      .metavar = "KIND",
-     .help = "what the URIs are",
+     .help = "kind of the URIs",
      .choices = match_names,
      .value = "auto"},
     {.name = "since",
      .kind = OPTION_TEXT,
      .offset = AT(subscribe.since),
      .metavar = "CURSOR",
-     .help = "what changed after it first; servers of ours name cursors"},
+     .help = "first print the changes after this cursor of a tidings server"},
     {.name = "state",
      .kind = OPTION_FILE,
      .offset = AT(state_path),
      .metavar = "FILE",
-     .help = "remember there how far it has come, and go on from there the next time"},
+     .help = "save the cursor in FILE; resume from it"},
     {.name = "cursor",
      .kind = OPTION_FLAG,
      .offset = AT(shows_cursor),
@@ -1340,25 +1339,25 @@ const struct command command_watch = {
         "Print a line for every change of the resources: time, kind of change, URI. A URI may be "
         "a\npath: it then means the file of that name, or everything below the directory; or a "
         "path with\nwildcards: 'src/**/*.c' ('**' alone: everything the server has); or "
-        "'app:///jobs?level=error':\nchanges whose metadata says so. --read, --diff, --include and "
+        "'app:///jobs?level=error':\nchanges with that metadata. --read, --diff, --include and "
         "--cursor add indented lines.\n\n"
         "--include, --initial, --filter, --window, --rate, --detail, --match and --since are "
         "options "
-        "of\nthe subscription, which servers of ours know. What another cannot be asked for is "
-        "said.\n\n"
+        "of\nthe subscription, which tidings servers support. With other servers, a warning names "
+        "the options without effect.\n\n"
         "--json prints an object per line: time, change, uri, subscribedUri, version, cursor, and\n"
         "params, the parameters of the notification; with --read contents, with --diff before and\n"
         "after (sizes) and diff; error when it could not be read.\n\n"
         "--exec runs 'sh -c COMMAND' with TIDINGS_URI, TIDINGS_CHANGE, TIDINGS_VERSION, "
         "TIDINGS_TIME,\nTIDINGS_CURSOR, TIDINGS_SUBSCRIBED_URI, and that object on standard input. "
-        "One at a time for\neach URI; what changes meanwhile is one more run, for the latest "
+        "One at a time for\neach URI; changes during a run cause one more run, for the latest "
         "(TIDINGS_MERGED counts them).\n\n"
-        "--batch runs it once for all that changed until nothing did for --debounce (at the "
-        "latest\n"
-        "after 10 seconds): the URIs, each once, are on standard input, a line each (with --json\n"
+        "--batch runs it once for all changes until there are none for --debounce (but no "
+        "later\nthan after 10 seconds): the URIs, each once, are on standard input, a line each "
+        "(with --json\n"
         "those objects), and in the file that TIDINGS_URIS names; TIDINGS_COUNT and "
-        "TIDINGS_MERGED\nsay how many URIs and changes. What changes while it runs is one more "
-        "run. --restart ends it\ninstead: SIGTERM to its process group, SIGKILL after 5 seconds.\n",
+        "TIDINGS_MERGED\nsay how many URIs and changes. Changes during a run cause one more run. "
+        "--restart ends it\ninstead: SIGTERM to its process group, SIGKILL after 5 seconds.\n",
     .options = options,
     .size = sizeof(struct watch),
     .min_args = 1,

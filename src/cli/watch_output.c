@@ -589,7 +589,7 @@ static void change_put_contents(const struct cli *cli, struct tidings_str conten
     if (text) {
         put_indented(cli, text, "    ", false);
     } else if (bytes) {
-        printf("    %s that are no text\n", size_text(len, size));
+        printf("    %s that are not text\n", size_text(len, size));
     }
     tidings_free(text);
     tidings_free(bytes);
@@ -628,7 +628,7 @@ static void change_put_value(struct tidings_str contents)
     }
     char *bytes = tidings_json_bytes(contents, "/0/blob", &len);
     if (bytes) {
-        printf("    value: %s that are no text\n", size_text(len, size));
+        printf("    value: %s that are not text\n", size_text(len, size));
     } else {
         change_put_text("value", contents);
     }
@@ -661,7 +661,7 @@ void change_put_lines(const struct cli *cli, const struct change_view *view,
     put_style(cli, stdout, STYLE_PLAIN);
     fputc(' ', stdout);
     put_text(stdout, u->uri);
-    fputs(u->truncated ? " (and perhaps more: not everything could be told)" : "", stdout);
+    fputs(u->truncated ? " (and perhaps more, because some changes were lost)" : "", stdout);
     fputc('\n', stdout);
     if (view->cursor && u->cursor.len > 0) {
         fputs("    cursor: ", stdout);

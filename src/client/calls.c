@@ -323,7 +323,8 @@ static int ask_put_params(struct buf *out, const struct members *m, struct tidin
         char *text = tidings_json_get(tidings_str(m->more), "");
         if (!text || text[0] != '{') {
             mem_free(text);
-            return tidings_fail(err, TIDINGS_E_INVALID, "the %s are no JSON object", m->more_key);
+            return tidings_fail(err, TIDINGS_E_INVALID, "the %s are not a JSON object",
+                                m->more_key);
         }
         jw_put_raw(&w, tidings_str(m->more_key), tidings_str(text));
         mem_free(text);

@@ -102,8 +102,8 @@ static int settings_check_version(const char *version, struct tidings_error *err
     }
     int rc = is_known ? 0
                       : tidings_fail(err, TIDINGS_E_INVALID,
-                                     "'%.40s' is no revision of the protocol (accepted: %s)",
-                                     version, known.ptr ? known.ptr : TIDINGS_PROTOCOL_MODERN);
+                                     "'%.40s' is not a protocol revision (accepted: %s)", version,
+                                     known.ptr ? known.ptr : TIDINGS_PROTOCOL_MODERN);
     buf_deinit(&known);
     return rc;
 }
@@ -360,7 +360,7 @@ int errors_from_status(const char *url, long status, struct tidings_str challeng
         return tidings_fail(
             err, TIDINGS_E_NOTFOUND, "no MCP endpoint at that address (HTTP 404): %s",
             url && errors_has_no_path(url) ? "name its path too, which is /mcp for most servers"
-                                           : "ask whoever runs the server for its path");
+                                           : "ask the server's operator for its path");
     }
     if (is_busy(status)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server cannot answer now (HTTP %ld)", status);
@@ -542,7 +542,7 @@ int tidings_client_on_log(struct tidings_client *c, enum tidings_log_level least
     }
     if (c->is_open || c->has_info) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "whether a client wants the server's log is said before it connects");
+                            "set the log callback before the client connects");
     }
     c->on_log = least == TIDINGS_LOG_OFF ? NULL : fn;
     c->log_user = user;
@@ -621,8 +621,7 @@ static void heartbeat_on_timer(struct loop_timer *timer, void *user)
         heartbeat_arm(c);
         return;
     }
-    tidings_fail(&why, TIDINGS_E_TIMEOUT, "nothing was heard of the server for %" PRIu64 " ms",
-                 limit);
+    tidings_fail(&why, TIDINGS_E_TIMEOUT, "the server sent nothing for %" PRIu64 " ms", limit);
     if (c->transport->ops->hang_up) {
         c->transport->ops->hang_up(c->transport);
     }

@@ -178,8 +178,8 @@ static void notify_gap_because(struct tidings_client *c, const struct watch *w,
 
 static void notify_gap(struct tidings_client *c, const struct watch *w)
 {
-    notify_gap_because(
-        c, w, STR("the server cannot tell what changed meanwhile, nor can it be compared"));
+    notify_gap_because(c, w,
+                       STR("the server cannot replay changes, and the content cannot be compared"));
 }
 
 void comparison_missed(struct tidings_client *c, const char *why)

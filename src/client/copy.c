@@ -377,7 +377,7 @@ static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
     struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
     int rc = json_parse_lenient(text, &update, NULL, NULL);
     if (rc < 0 || (!copy_take(y, update) && is_whole)) {
-        rc = tidings_fail(err, TIDINGS_E_PARSE, "the content of '%.200s' is no entity", y->uri);
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the content of '%.200s' is not an entity", y->uri);
     }
     jv_unref(update);
     jv_unref(root);
@@ -448,7 +448,7 @@ static int take_kept(struct tidings_copy *y, const struct tidings_copying *kept,
     if (!kept->value || !is_instant(tidings_str(kept->valid_from)) ||
         json_parse_lenient(tidings_str(kept->value), &y->value, NULL, NULL) < 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "what was kept of '%.200s' is no JSON value with the validFrom it had",
+                            "the saved state of '%.200s' is not a JSON value with its validFrom",
                             y->uri);
     }
     set_instant(y->from, tidings_str(kept->valid_from));

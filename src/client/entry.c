@@ -59,7 +59,7 @@ static int entry_read_list(struct entry_words *w, const struct json *entry, cons
     struct json *list = jv_get(entry, member);
     int rc = 0;
     if (list && !jv_is(list, JV_ARRAY)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is no array of strings",
+        return tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is not an array of strings",
                             member);
     }
     for (size_t i = 0; rc == 0 && i < jv_count(list); i++) {
@@ -81,14 +81,14 @@ static int entry_read_pairs(struct entry_words *w, const struct json *entry, con
     struct tidings_str key;
     int rc = 0;
     if (object && !jv_is(object, JV_OBJECT)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is no object", member);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is not an object", member);
     }
     for (void *at = NULL; rc == 0 && (at = jv_next(object, at, &key, &value)) != NULL;) {
         struct buf line;
         if (key.len == 0 || memchr(key.ptr, '\0', key.len) || memchr(key.ptr, '=', key.len) ||
             !entry_is_text(value)) {
             return tidings_fail(err, TIDINGS_E_INVALID,
-                                "the server's '%s' has a name or value that is none", member);
+                                "the server's '%s' has an invalid name or value", member);
         }
         buf_init(&line, ENTRY_TEXT_MAX);
         buf_puts(&line, key);
@@ -139,7 +139,7 @@ entry_launch(const struct json *entry, struct tidings_client_options *o, struct 
     rc = rc == 0 ? entry_read_list(&words, entry, "args", err) : rc;
     rc = rc == 0 ? entry_read_pairs(&variables, entry, "env", "=", err) : rc;
     if (rc == 0 && directory && !entry_is_text(directory)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "the server's 'cwd' is no path");
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "the server's 'cwd' is not a path");
     }
     char *folder = rc == 0 && directory ? str_dup(jv_str(directory)) : NULL;
     const char **all =
@@ -198,7 +198,7 @@ struct tidings_client *tidings_client_create_entry(struct tidings_str text,
     if ((url && command) || (!url && !command)) {
         tidings_fail(err, TIDINGS_E_INVALID, "a server has either 'url' or 'command'");
     } else if (!entry_is_text(url ? url : command) || jv_str(url ? url : command).len == 0) {
-        tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is no text",
+        tidings_fail(err, TIDINGS_E_INVALID, "the server's '%s' is not a string",
                      url ? "url" : "command");
     } else {
         c = url ? entry_reach(entry, &o, err) : entry_launch(entry, &o, err);

@@ -77,7 +77,7 @@ static int form_check_field(struct tidings_str name, struct json *field, struct 
         struct json *one = jv_at(choices, i);
         if (!jv_is(one, JV_STRING) && !jv_is(jv_get(one, "const"), JV_STRING)) {
             return tidings_fail(err, TIDINGS_E_PARSE,
-                                "a choice of the field '%.*s' of the form is no text",
+                                "a choice of the form field '%.*s' is not a string",
                                 STR_ARG_MAX(name, 60));
         }
     }
@@ -97,7 +97,7 @@ int form_check(struct json *schema, struct tidings_error *err)
     struct json_schema *compiled = NULL;
     struct tidings_error why = {0};
     if (!str_eq(jv_str(jv_get(schema, "type")), STR("object")) || !jv_is(fields, JV_OBJECT)) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "the form is no object with fields");
+        return tidings_fail(err, TIDINGS_E_PARSE, "the form is not an object with fields");
     }
     if (jv_count(fields) > FORM_MAX_FIELDS) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "the form has more than %u fields",
@@ -243,7 +243,7 @@ int form_complete(struct json *schema, struct tidings_str content, struct buf *o
     int rc = jv_parse(content.len > 0 ? content : STR("{}"), JSON_MAX_DEPTH, &given, &why);
     if (rc < 0 || !jv_is(given, JV_OBJECT)) {
         jv_unref(given);
-        return tidings_fail(err, TIDINGS_E_INVALID, "what is filled in is no JSON object%s%s",
+        return tidings_fail(err, TIDINGS_E_INVALID, "the form input is not a JSON object%s%s",
                             why.text[0] ? ": " : "", why.text);
     }
     for (void *at = NULL; rc == 0 && (at = jv_next(given, at, &name, &value)) != NULL;) {
@@ -253,7 +253,7 @@ int form_complete(struct json *schema, struct tidings_str content, struct buf *o
         }
     }
     if (rc == 0 && form_put(fields, given, out) < 0) {
-        rc = tidings_fail(err, out->failed, "what is filled in is too large");
+        rc = tidings_fail(err, out->failed, "the form input is too large");
     }
     rc = rc == 0 ? form_validate(schema, buf_str(out), err) : rc;
     jv_unref(given);
@@ -332,7 +332,7 @@ static int form_read_number(struct tidings_str text, struct jw *w, struct tiding
     struct json *value = NULL;
     int rc = jv_parse(text, 1, &value, NULL);
     if (rc < 0 || !jv_is_number(value)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no number",
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is not a number",
                           text.len < 60 ? (int)text.len : 60, text.ptr);
     } else {
         jw_value(w, value);
@@ -509,7 +509,7 @@ int tidings_question_accept(struct tidings_question *q, struct tidings_str conte
     }
     buf_putc(&out, '}');
     if (rc == 0 && out.failed) {
-        rc = tidings_fail(err, out.failed, "what is filled in is too large");
+        rc = tidings_fail(err, out.failed, "the form input is too large");
     }
     if (rc == 0) {
         question_finish(q, buf_str(&out), NULL);
@@ -573,7 +573,7 @@ int tidings_question_answer(struct tidings_question *q, struct tidings_str resul
     }
     int rc = jv_parse(result, JSON_MAX_DEPTH, &root, &why);
     const char *wrong = rc < 0                                 ? why.text
-                        : !jv_is(root, JV_OBJECT)              ? "it is no object"
+                        : !jv_is(root, JV_OBJECT)              ? "it is not an object"
                         : q->kind == TIDINGS_QUESTION_SAMPLING ? question_check_sample(root)
                                                                : question_check_roots(root);
     char *text = wrong ? NULL : json_text_of(q->client, root, NULL);
@@ -658,7 +658,7 @@ int tidings_client_on_question(struct tidings_client *c,
     }
     if (c->is_open || c->has_info) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "what a client can be asked is said before it connects");
+                            "set the question callback before the client connects");
     }
     c->handlers = *h;
     c->handlers.timeout_ms = h->timeout_ms > 0 ? h->timeout_ms : ANSWER_MS;
@@ -727,9 +727,9 @@ static int question_check(const struct tidings_client *c, struct tidings_str met
                             "offer");
     }
     if (*ret == TIDINGS_QUESTION_URL && !is_web_address(jv_str(jv_get(params, "url")))) {
-        return tidings_fail(err, TIDINGS_E_PARSE,
-                            "the server asks for a visit to something that is no http:// or "
-                            "https:// address");
+        return tidings_fail(
+            err, TIDINGS_E_PARSE,
+            "the server asks for a visit to an address that is not http:// or https://");
     }
     return *ret == TIDINGS_QUESTION_FORM ? form_check(jv_get(params, "requestedSchema"), err) : 0;
 }
@@ -770,7 +770,7 @@ static void question_on_deadline(struct loop_timer *timer, void *user)
     if (late.kind == TIDINGS_QUESTION_FORM || late.kind == TIDINGS_QUESTION_URL) {
         question_send(&late, STR("{\"action\":\"cancel\"}"));
     } else {
-        question_send_error(&late, "nobody answered in time");
+        question_send_error(&late, "no answer in time");
     }
     jv_unref(late.id);
 }

@@ -322,7 +322,7 @@ static struct request *requests_create(struct tidings_client *c, const struct re
     struct tidings_error why = {0};
     int rc = a->params.len > 0 ? jv_parse(a->params, JSON_MAX_DEPTH, &r->params, &why) : 0;
     if (rc < 0 || (r->params && !jv_is(r->params, JV_OBJECT))) {
-        tidings_fail(err, TIDINGS_E_INVALID, "the parameters of %s are no JSON object%s%s",
+        tidings_fail(err, TIDINGS_E_INVALID, "the parameters of %s are not a JSON object%s%s",
                      a->method, rc < 0 ? ": " : "", why.text);
     } else if (map_put(&c->requests, requests_key_of(&r->id), r, NULL) < 0) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -624,7 +624,7 @@ static bool is_echo(struct tidings_client *c, const struct rpc_message *m)
         return false;
     }
     struct tidings_error why;
-    tidings_fail(&why, TIDINGS_E_PARSE, "this is no MCP server: it sends back what it is sent");
+    tidings_fail(&why, TIDINGS_E_PARSE, "not an MCP server: it echoes its input");
     requests_fail(c, jv_is(m->id, JV_INT) ? jv_int(m->id) : 0, 0, &why);
     return true;
 }
@@ -860,7 +860,7 @@ static int input_round_begin(struct tidings_client *c, struct input_round **at, 
     int rc = input_round_prepare(c, at, request, err);
     struct input_round *r = *at;
     if (rc == 0 && state && !jv_is(state, JV_STRING)) {
-        rc = tidings_fail(err, TIDINGS_E_PARSE, "the server's requestState is no string");
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the server's requestState is not a string");
     } else if (rc == 0 && jv_str(state).len > ROUND_MAX_STATE) {
         rc = tidings_fail(err, TIDINGS_E_LIMIT, "the server's requestState is above %u bytes",
                           ROUND_MAX_STATE);
@@ -938,7 +938,7 @@ void input_round_answered(struct input_round *r, size_t index, struct tidings_st
 void input_round_refused(struct input_round *r, const char *reason)
 {
     struct tidings_error why;
-    tidings_fail(&why, TIDINGS_E_CANCELLED, "what the server asked was not answered: %.150s",
+    tidings_fail(&why, TIDINGS_E_CANCELLED, "the server's question was not answered: %.150s",
                  reason);
     requests_fail(r->client, r->request, 0, &why);
 }

@@ -158,7 +158,7 @@ static int skills_find_file(const struct json *entry, struct tidings_str uri,
     bool is_dynamic = !jv_is(jv_get(entry, "resources"), JV_ARRAY);
     *ret_file = skill_find_file(entry, uri);
     if (!*ret_file && !(is_dynamic && skill_holds(root, uri))) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.*s' is no file of the skill",
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.*s' is not a file of the skill",
                             STR_ARG_MAX(uri, SHOWN));
     }
     return 0;

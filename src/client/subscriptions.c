@@ -344,7 +344,7 @@ static int take_options(struct watch *w, const char *options, struct tidings_err
     char *text = options ? tidings_json_get(tidings_str(options), "") : NULL;
     if (options && (!text || text[0] != '{')) {
         mem_free(text);
-        return tidings_fail(err, TIDINGS_E_INVALID, "the options of '%.80s' are no JSON object",
+        return tidings_fail(err, TIDINGS_E_INVALID, "the options of '%.80s' are not a JSON object",
                             w->uri);
     }
     mem_free(w->options);

@@ -213,7 +213,7 @@ static int tool_headers_add(struct tool_declares *d, struct json *schema, struct
     struct json *given = jv_get(schema, "x-mcp-header");
     struct tidings_str name = jv_str(given), type = jv_str(jv_get(schema, "type"));
     if (!jv_is(given, JV_STRING) || !is_field_name(name)) {
-        return tool_headers_fault(d, "is no name of a header field");
+        return tool_headers_fault(d, "is not a header field name");
     }
     if (!str_eq(type, STR("string")) && !str_eq(type, STR("integer")) &&
         !str_eq(type, STR("boolean"))) {
@@ -221,11 +221,11 @@ static int tool_headers_add(struct tool_declares *d, struct json *schema, struct
     }
     for (size_t i = 0; i < d->count; i++) {
         if (str_eq_nocase(name, tidings_str(d->headers[i].name))) {
-            return tool_headers_fault(d, "is there twice");
+            return tool_headers_fault(d, "is duplicated");
         }
     }
     if (d->count >= TOOL_HEADERS_LINES || path->failed) {
-        return tool_headers_fault(d, "is there too often, or too deep");
+        return tool_headers_fault(d, "occurs too often, or too deep");
     }
     struct tool_header *h = &d->headers[d->count++];
     *h = (struct tool_header){

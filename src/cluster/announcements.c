@@ -130,7 +130,8 @@ static bool announce_take(struct cluster *c, size_t bytes, const struct share_ta
         limit_hit(counters, LIMIT_ANNOUNCED);
     }
     if (!fits) {
-        tidings_fail(err, TIDINGS_E_BUSY, "more changes than can be told: %zu bytes wait already",
+        tidings_fail(err, TIDINGS_E_BUSY,
+                     "change queue is full: %zu bytes pending; try again later",
                      __atomic_load_n(waiting, __ATOMIC_RELAXED));
     }
     return fits;
@@ -193,7 +194,7 @@ static void announcing_end(struct announcing *a, int code, const struct tidings_
     } else if (code < 0 && !is_over && a->mount) {
         cluster_owned_overflow(a->mount);
     } else if (code < 0 && !is_over) {
-        log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
+        log_warn(LOG_NODES, "announced on this node only", KV("uri", a->change.uri),
                  KV("reason", err->text));
         (void)hub_announce(c->hub, &a->change, NULL);
     } else if (is_over && !a->mount) { /* of a mount its next owner has everybody look again */

@@ -65,11 +65,11 @@ static int log_entry_check_announced(const struct tidings_change *c, struct tidi
     }
     if (!log_entry_is_uri(c->uri) || (c->from.len > 0 && !log_entry_is_uri(c->from)) ||
         (c->target.len > 0 && !log_entry_is_uri(c->target))) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "what it is of is no URI");
+        return tidings_fail(err, TIDINGS_E_INVALID, "its URI is invalid");
     }
     if (!log_entry_is_text(c->etag) || !log_entry_is_text(c->checksum) ||
         !log_entry_is_text(c->origin)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a text of it is too long, or no UTF-8");
+        return tidings_fail(err, TIDINGS_E_INVALID, "a string in it is too long or not UTF-8");
     }
     return change_check_metadata(c->metadata, err);
 }
@@ -219,8 +219,8 @@ static bool follow_is_whole(struct cluster *c, const struct log_entry *k)
     uint64_t now = clock_monotonic_ms();
     if (now >= c->follow_say_ms) {
         c->follow_say_ms = now + SAY_AGAIN_MS;
-        log_warn(LOG_NODES, "a row of the store is damaged, and was passed over",
-                 KV("position", k->position), KV("reason", why.text));
+        log_warn(LOG_NODES, "skipped a corrupt row in the store", KV("position", k->position),
+                 KV("reason", why.text));
     }
     return false;
 }

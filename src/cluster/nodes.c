@@ -144,7 +144,7 @@ static void note_other(struct cluster_nodes *n, const struct node_row *row)
         return;
     }
     if (lives && !noted->lives) {
-        log_info(LOG_NODES, "node is there", KV("name", noted->name), KV("version", row->version));
+        log_info(LOG_NODES, "node joined", KV("name", noted->name), KV("version", row->version));
     } else if (!lives && noted->lives) {
         log_warn(LOG_NODES, "node is silent", KV("name", noted->name),
                  KV("seenMs", (int64_t)(NODE_LEASE_MS - row->left_ms)),

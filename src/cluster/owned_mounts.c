@@ -306,7 +306,7 @@ static void owned_check_watch(struct owned_mount *m, struct store *store)
     uint64_t limit = m->all->cluster->with.watch_timeout_ms;
     if (m->watch == WATCH_STARTING && m->owner.stage == OWNER_STARTING && limit > 0 &&
         clock_boot_ms() - m->started_ms > limit) {
-        owned_fail(m, store, "whoever provides it did not begin within watch-timeout");
+        owned_fail(m, store, "its provider did not start within watch-timeout");
     }
 }
 
@@ -416,8 +416,7 @@ static void owned_rest(struct owned_mount *m)
 {
     __atomic_store_n(&m->is_watched, false, __ATOMIC_RELEASE);
     if (__atomic_exchange_n(&m->is_owned, false, __ATOMIC_ACQ_REL)) {
-        log_info(LOG_SERVER, "this node does not own a mount any more",
-                 KV("mount", owned_prefix(m)));
+        log_info(LOG_SERVER, "this node no longer owns a mount", KV("mount", owned_prefix(m)));
     }
     if (m->watch == WATCH_STARTED) {
         hub_unwatch_owners(m->all->cluster->hub, owned_prefix(m));
@@ -590,10 +589,10 @@ static int owned_check_named(const struct catalog *mounts, const char *option,
                                 list->items[i]);
         }
         if (p->is_durable) {
-            return tidings_fail(err, TIDINGS_E_INVALID,
-                                "--%s: what is at '%s' is kept in the database, and told by every "
-                                "node already",
-                                option, list->items[i]);
+            return tidings_fail(
+                err, TIDINGS_E_INVALID,
+                "--%s: the database already stores '%s', and every node announces its changes",
+                option, list->items[i]);
         }
     }
     return 0;

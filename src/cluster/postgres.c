@@ -136,7 +136,7 @@ static const struct meaning states[] = {
     {"57", TIDINGS_E_BUSY, ""},
     {"40", TIDINGS_E_BUSY, "try again"},
     {"55P03", TIDINGS_E_BUSY, "another node holds the lock; try again"},
-    {"25P03", TIDINGS_E_BUSY, "this node stood still with the lock; try again"},
+    {"25P03", TIDINGS_E_BUSY, "lost the store lock after a stall; retry"},
     {"25006", TIDINGS_E_BUSY, "it is a standby; name the primary, or all hosts"},
     {"28", TIDINGS_E_DENIED, "check user and password"},
     {"42501", TIDINGS_E_DENIED, "give the user rights on the schema and its tables"},

@@ -596,7 +596,7 @@ static int postgres_store_overtaken(struct postgres_store *s, struct tidings_err
                              : s->batch->locked_after < LOCKED_MAX / 2 ? 2 * s->batch->locked_after
                                                                        : LOCKED_MAX;
     s->batch->locked_left = s->batch->locked_after;
-    return tidings_fail(err, TIDINGS_E_BUSY, "%s: another node wrote meanwhile: try again",
+    return tidings_fail(err, TIDINGS_E_BUSY, "%s: another node wrote first; retry",
                         postgres_name(s->db));
 }
 

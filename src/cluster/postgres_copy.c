@@ -49,8 +49,8 @@ static int postgres_transfer_version(struct pg_result *r, struct transfer_row *r
     return entity_version_is_whole(&row->version, record.version_checksum)
                ? 0
                : tidings_fail(err, TIDINGS_E_INTERNAL,
-                              "what is stored of '%.*s' at position %" PRId64 " is damaged: "
-                              "nothing leads past it but an older copy of the store",
+                              "stored entity '%.*s' at position %" PRId64
+                              " is damaged: restore an older copy of the store",
                               STR_ARG(row->version.id), row->number);
 }
 
@@ -61,8 +61,8 @@ static int postgres_transfer_moved(struct pg_result *r, struct transfer_row *row
     struct tidings_str bytes = postgres_str(r, 0, 1);
     if (!kept_record_take(&bytes, &record)) {
         return tidings_fail(err, TIDINGS_E_INTERNAL,
-                            "what is stored at position %" PRId64 " is damaged: "
-                            "nothing leads past it but an older copy of the store",
+                            "what is stored at position %" PRId64
+                            " is damaged: restore an older copy of the store",
                             row->number);
     }
     row->version = record.version;
@@ -175,10 +175,10 @@ static int transfer_find(struct postgres_store *s, struct tidings_str source,
                           "%s: there is something in it: a copy needs a new store",
                           postgres_name(s->db));
     } else if (begun.len > 0 && !str_eq(begun, source)) {
-        rc = tidings_fail(err, TIDINGS_E_EXISTS,
-                          "%s: a copy of '%.*s' was begun here: go on with that, or "
-                          "name another database",
-                          postgres_name(s->db), STR_ARG(begun));
+        rc = tidings_fail(
+            err, TIDINGS_E_EXISTS,
+            "%s: a copy of '%.*s' has started here: resume it, or name another database",
+            postgres_name(s->db), STR_ARG(begun));
     } else if (begun.len > 0) {
         bool is_known = kind >= 0 && kind < TRANSFER_KINDS;
         *ret = (struct transfer_mark){(enum transfer_kind)(is_known ? kind : 0),

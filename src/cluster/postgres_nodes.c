@@ -215,7 +215,7 @@ int postgres_put_node(struct store *store, const struct node_row *row, int64_t f
     struct postgres_values v = {0};
     int rc = check_text(row->name, SHARED_NAME_MAX, "the name of a node", err);
     rc = rc == 0 ? check_text(row->version, SHARED_NAME_MAX, "a version", err) : rc;
-    rc = rc == 0 ? check_text(row->state, NODE_STATE_MAX, "what a node says of itself", err) : rc;
+    rc = rc == 0 ? check_text(row->state, NODE_STATE_MAX, "the state of a node", err) : rc;
     postgres_put_str(&v, row->name);
     postgres_put_int(&v, (int64_t)s->instance);
     postgres_put_str(&v, row->version);

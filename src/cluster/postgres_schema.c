@@ -546,9 +546,9 @@ static int read_cluster(struct postgres_store *s, const struct postgres_layout *
                           "to %lld, and that can be used from %lld on: start the newer one",
                           (long long)layout, (long long)l->made, (long long)oldest);
     } else if (postgres_str(r, 0, 4).len > 0 && !s->is_target) {
-        rc = tidings_fail(err, TIDINGS_E_BUSY,
-                          "a copy into it was begun and not ended: 'tidings store copy' with the "
-                          "same names goes on with it");
+        rc = tidings_fail(
+            err, TIDINGS_E_BUSY,
+            "an unfinished copy is in it; 'tidings store copy' with the same names resumes it");
     } else if (layout < 1) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "it has layout %lld: it is not ours",
                           (long long)layout);

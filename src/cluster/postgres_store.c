@@ -477,8 +477,7 @@ static int postgres_take_version(struct pg_result *r, int row, bool has_end,
     return postgres_has_names(ret) && entity_version_is_whole(ret, record.version_checksum)
                ? 1
                : tidings_fail(err, TIDINGS_E_INTERNAL,
-                              "what is stored of '%.*s' is damaged: put a copy of the store in its "
-                              "place",
+                              "stored entity '%.*s' is damaged: restore a copy of the store",
                               STR_ARG(ret->id));
 }
 

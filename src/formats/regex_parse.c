@@ -160,7 +160,7 @@ static void read_flags(struct regex_parser *p)
         if (c == '-') {
             on = false;
         } else if (!flag) {
-            regex_refuse(p, p->at, "an unknown option, or a group that is no regular expression");
+            regex_refuse(p, p->at, "an unknown option, or an invalid group");
             return;
         } else if (flag - known < FLAG_COUNT) {
             p->has_flag[flag - known] = on;

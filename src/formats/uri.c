@@ -707,7 +707,7 @@ int skill_check_front_matter(const struct json *front, struct tidings_str uri,
     }
     return jv_str(jv_get(front, "description")).len > 0
                ? 0
-               : tidings_fail(err, TIDINGS_E_PARSE, "'description' must be a text");
+               : tidings_fail(err, TIDINGS_E_PARSE, "'description' must be a string");
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -762,7 +762,8 @@ static int skill_check_file(const struct json *file, struct tidings_str root, in
     struct tidings_str uri = jv_str(jv_get(file, "uri"));
     struct json *size = jv_get(file, "size");
     if (!skill_holds(root, uri)) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "it names '%.*s', which is no file of the skill",
+        return tidings_fail(err, TIDINGS_E_PARSE,
+                            "it names '%.*s', which is not a file of the skill",
                             STR_ARG_MAX(uri, SHOWN));
     }
     if (!skill_is_digest(jv_str(jv_get(file, "digest")))) {
@@ -828,7 +829,7 @@ int skill_check_entry(const struct json *entry, struct tidings_error *err)
     struct json *files = jv_get(entry, "resources"), *front = jv_get(entry, "frontmatter");
     struct tidings_error why = {0};
     if (skill_root(uri).len == 0 || !skill_holds(skill_root(uri), uri)) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "'%.*s' is no URI of a " SKILL_FILE,
+        return tidings_fail(err, TIDINGS_E_PARSE, "'%.*s' is not the URI of a " SKILL_FILE,
                             STR_ARG_MAX(uri, SHOWN));
     }
     int rc = skill_check_front_matter(front, uri, &why);

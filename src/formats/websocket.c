@@ -113,7 +113,7 @@ int ws_check_handshake(const struct http_request *req, struct ws_handshake *ret,
     }
     struct tidings_str key = http_header(req, "sec-websocket-key", &count);
     if (!is_key(key, count)) {
-        *why = "Sec-WebSocket-Key must be there once: 16 bytes in base64";
+        *why = "exactly one Sec-WebSocket-Key is required: 16 bytes in base64";
         return 400;
     }
     ret->names_protocol = offers_ours(req, &offers_any);
@@ -619,7 +619,7 @@ static enum ws_event end_close(struct ws_reader *r)
     }
     unsigned code = r->control_len == 1 ? 0 : (unsigned)p[0] << 8 | p[1];
     if (!is_code(code)) {
-        return ws_reader_fail(r, WS_PROTOCOL_ERROR, "this is no code to close with");
+        return ws_reader_fail(r, WS_PROTOCOL_ERROR, "invalid close code");
     }
     struct tidings_str reason = tidings_strn(r->control + 2, r->control_len - 2);
     if (!str_is_utf8(reason)) {

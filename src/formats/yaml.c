@@ -102,7 +102,7 @@ static int yaml_escape(struct yaml *y, size_t at, size_t *ret_end)
         bool ok =
             yaml_hex(y, at + 2, digits, &c) == 0 && c < 0x110000 && (c < 0xd800 || c > 0xdfff);
         if (!ok) {
-            return yaml_fail(y, at, "an escape that is no character");
+            return yaml_fail(y, at, "invalid escape sequence");
         }
         yaml_put_character(&y->scalar, c);
         return 0;
@@ -137,7 +137,7 @@ static int yaml_fold(struct yaml *y, size_t at, int indent, bool is_escaped, siz
                 spaces++;
             }
             if ((int)(spaces - begin) <= indent) {
-                return yaml_fail(y, content, "a quoted text goes on without being indented");
+                return yaml_fail(y, content, "the next line of a quoted string is not indented");
             }
             for (unsigned i = 1; i < breaks; i++) {
                 buf_putc(&y->scalar, '\n');
@@ -411,10 +411,11 @@ static int yaml_block_header(struct yaml *y, size_t from, struct yaml_block_head
             break;
         }
     }
-    return yaml_is_rest_empty(y, at, end) ? 0
-                                          : yaml_fail(y, from,
-                                                      "behind '|' or '>' come '-' or '+', "
-                                                      "a digit, and the line ends");
+    return yaml_is_rest_empty(y, at, end)
+               ? 0
+               : yaml_fail(
+                     y, from,
+                     "'|' or '>' is followed by '-' or '+', a digit, and the end of the line");
 }
 
 static int yaml_leading_spaces(const struct yaml *y, size_t begin, size_t end)
@@ -724,7 +725,7 @@ static int yaml_inline(struct yaml *y, size_t from, size_t end, int indent)
     y->at = next;
     return yaml_is_rest_empty(y, behind, end)
                ? 0
-               : yaml_fail(y, behind, "something behind the end of a value");
+               : yaml_fail(y, behind, "unexpected text after a value");
 }
 
 /* ---- collections ----------------------------------------------------------------------------- */
@@ -773,7 +774,7 @@ static int yaml_put_key(struct yaml *y, size_t from, size_t colon)
             return rc;
         }
         if (!yaml_is_string(buf_str(&y->scalar)) || str_eq(buf_str(&y->scalar), STR("<<"))) {
-            return yaml_fail(y, from, "a key that is no text; put it in quotes");
+            return yaml_fail(y, from, "the key is not a string; put it in quotes");
         }
     }
     jw_key(y->w, buf_str(&y->scalar));
@@ -815,7 +816,7 @@ static int yaml_item(struct yaml *y, size_t from, size_t end, int indent)
     }
     size_t begin = yaml_skip_blanks(y, from + 1, end);
     if (memchr(y->text.ptr + from, '\t', begin - from)) {
-        return yaml_fail(y, from, "a tab behind '-'; use spaces");
+        return yaml_fail(y, from, "a tab after '-'; use spaces");
     }
     if (yaml_is_dash(y, begin) || yaml_is_key(y, begin, end, &colon)) {
         return yaml_block(y, begin, end, indent + (int)(begin - from));
@@ -942,7 +943,7 @@ static int yaml_flow_skip(struct yaml *y, size_t at, int indent, size_t *ret)
         }
         size_t content = yaml_skip_blanks(y, spaces, end);
         if (content < end && y->text.ptr[content] != '#' && (int)(spaces - at) <= indent) {
-            return yaml_fail(y, content, "what is in brackets goes on without being indented");
+            return yaml_fail(y, content, "the next line in brackets is not indented");
         }
     }
 }
@@ -1008,7 +1009,7 @@ static int yaml_flow_pair(struct yaml *y, size_t *at, int indent)
     }
     if (!is_quoted &&
         (!yaml_is_string(buf_str(&y->scalar)) || str_eq(buf_str(&y->scalar), STR("<<")))) {
-        return yaml_fail(y, from, "a key that is no text; put it in quotes");
+        return yaml_fail(y, from, "the key is not a string; put it in quotes");
     }
     jw_key(y->w, buf_str(&y->scalar));
     rc = yaml_flow_skip(y, *at, indent, at);

@@ -270,7 +270,7 @@ const char *dpop_check(const struct dpop *d, const struct dpop_request *r, int64
         return "the proof is too long";
     }
     if (jwt_parse_as(&t, r->proof, "dpop+jwt")) {
-        return "the proof is no JWT of the type dpop+jwt with an algorithm that is accepted here";
+        return "the proof is not a JWT of type dpop+jwt with an accepted algorithm";
     }
     struct dpop_proof proof = {.id = 0};
     const char *why = dpop_check_claims(d, t.claims, r, now_ms);

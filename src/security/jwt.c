@@ -54,7 +54,7 @@ static const char *check_time(const struct json *claims, const struct claims_rul
     *ret_expires_ms = 0;
     if (exp) {
         if (!read_date(exp, &at)) {
-            return "the expiry of the token is no date";
+            return "the token's expiry is not a date";
         }
         *ret_expires_ms = at + rules->leeway_ms;
         if (*ret_expires_ms <= now_ms) {
@@ -124,7 +124,7 @@ const char *claims_check(const struct json *claims, const struct claims_rules *r
     }
     ret->name = jv_str(subject ? subject : jv_get(claims, "client_id"));
     if (!identity_is_name(ret->name, AUTH_NAME_MAX)) {
-        return "the token names nobody";
+        return "the token has no subject";
     }
     if (!claims_gather_scopes(jv_get(claims, "scope"), &ret->scopes) ||
         !claims_gather_scopes(jv_get(claims, "scp"), &ret->scopes)) {
@@ -204,7 +204,7 @@ static int read_purpose(const struct json *v, struct jwk *ret, struct tidings_er
         return tidings_fail(err, TIDINGS_E_INVALID, "its key_ops have no 'verify'");
     }
     if (alg && !signature_find_algorithm(jv_str(alg), &ret->algorithm)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "its alg is none that is accepted here");
+        return tidings_fail(err, TIDINGS_E_INVALID, "its alg is not accepted");
     }
     ret->has_algorithm = alg != NULL;
     return 0;
@@ -255,7 +255,7 @@ static int read_material(const struct json *v, struct tidings_str issuer, struct
     }
     if (jv_get(v, "d")) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "it holds its private part, which is for the issuer alone");
+                            "it contains the private key; publish only the public key");
     }
     struct buf first, second;
     buf_init(&first, MEMBER_MAX);
@@ -286,7 +286,7 @@ static int jwks_read_key(const struct json *v, struct tidings_str issuer, struct
         return tidings_fail(err, TIDINGS_E_INVALID, "it is not an object");
     }
     if (kid && (!jv_is(kid, JV_STRING) || jv_str(kid).len > JWKS_KID_MAX)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "its kid is not a text of at most %u bytes",
+        return tidings_fail(err, TIDINGS_E_INVALID, "its kid is not a string of at most %u bytes",
                             JWKS_KID_MAX);
     }
     int rc = read_purpose(v, ret, err);
@@ -485,7 +485,7 @@ static const char *read_header(struct jwt *t, const char *type)
         return "the token needs an extension that is not known here";
     }
     if (type ? !str_eq(jv_str(typ), tidings_str(type)) : !jwt_is_access_token(typ)) {
-        return "the token is no access token";
+        return "the token is not an access token";
     }
     if (kid && (!jv_is(kid, JV_STRING) || jv_str(kid).len > JWKS_KID_MAX)) {
         return "the token names its key in no way that is known here";

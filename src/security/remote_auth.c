@@ -256,7 +256,7 @@ static void fetch_queue_destroy(struct fetch_queue *q)
 
 static const struct verdict unavailable = {
     .outcome = AUTH_UNAVAILABLE,
-    .why = "the authorization server cannot be asked at the moment",
+    .why = "the authorization server is unreachable; try again later",
 };
 
 static bool introspect_is_trusted(const struct auth_settings *s, struct tidings_str issuer)
@@ -280,7 +280,7 @@ static const char *read_active(const struct auth_settings *s, const struct json 
         return "the issuer of the token is not trusted here";
     }
     if (!introspect_is_access_token(jv_get(root, "token_use"))) {
-        return "the token is no access token";
+        return "the token is not an access token";
     }
     const char *why = claims_check(root, &rules, now_ms, &claims);
     if (why) {

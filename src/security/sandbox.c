@@ -350,7 +350,7 @@ int seccomp_enforce(unsigned flags, struct tidings_error *err)
     struct sock_fprog program = {.len = f.count, .filter = f.at};
     long rc = seccomp_call(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
     if (rc > 0) {
-        return tidings_fail(err, TIDINGS_E_BUSY, "seccomp: thread %ld has a filter of its own", rc);
+        return tidings_fail(err, TIDINGS_E_BUSY, "seccomp: thread %ld has its own filter", rc);
     }
     return rc < 0 ? error_errno(err, errno, "seccomp") : 0;
 }

@@ -77,8 +77,7 @@ int private_key_read(struct private_key **ret, struct tidings_str pem, struct ti
     tls_api.BIO_free(in);
     tls_api.ERR_clear_error();
     return evp ? private_key_wrap(ret, evp, err)
-               : tidings_fail(err, TIDINGS_E_INVALID,
-                              "that is no private key in PEM, without a password");
+               : tidings_fail(err, TIDINGS_E_INVALID, "not an unencrypted private key in PEM");
 }
 
 int private_key_generate(struct private_key **ret, struct tidings_error *err)

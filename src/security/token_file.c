@@ -231,10 +231,10 @@ static int token_file_parse_line(struct token_file *f, struct tidings_str text,
     }
     line->scopes = text;
     if (!token_file_gather_scopes(text, &scopes)) {
-        return tidings_fail(err, TIDINGS_E_PARSE,
-                            "what follows are scopes: visible ASCII without quotes and "
-                            "backslashes, at most %u of them",
-                            AUTH_SCOPES_MAX);
+        return tidings_fail(
+            err, TIDINGS_E_PARSE,
+            "scopes must be visible ASCII without quotes and backslashes, at most %u of them",
+            AUTH_SCOPES_MAX);
     }
     f->count++;
     return 0;

@@ -519,7 +519,7 @@ void verifier_check(struct verifier *v, struct tidings_str token,
         find_jwt(v, token, now_ms, ret);
     } else if (v->settings.introspection) {
         *ret = (struct verdict){.outcome = AUTH_UNAVAILABLE,
-                                .why = "the authorization server cannot be asked at the moment",
+                                .why = "the authorization server is unreachable; try again later",
                                 .need = VERDICT_NEEDS_INTROSPECTION};
     }
 }

@@ -63,9 +63,8 @@ static int check_remote(const struct config *c, const char *option, const struct
     if (wants && !config_is_encrypted(c)) {
         return tidings_fail(
             err, TIDINGS_E_DENIED,
-            "%s: tokens would cross the network readable by anybody; add "
-            "--tls-cert and --tls-key, or, when a proxy in front speaks TLS, say so "
-            "by its address: --auth-resource https://…",
+            "%s: tokens would cross the network unencrypted; add --tls-cert and --tls-key, or, if "
+            "a proxy terminates TLS, name its address: --auth-resource https://…",
             option);
     }
     if (wants && c->auth_issuer.count > 0 && !c->auth_resource[0]) {
@@ -175,7 +174,7 @@ static int check_alone(const struct config *c, struct tidings_error *err)
         {c->auth_scope.count > 0, config_wants_tokens(c),
          "--auth-scope: nothing gives scopes; add --auth-issuer or --auth-tokens"},
         {c->auth_resource[0], config_wants_tokens(c),
-         "--auth-resource: nobody is asked for a token; add --auth-issuer or --auth-tokens"},
+         "--auth-resource: no token is required; add --auth-issuer or --auth-tokens"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].given && !rows[i].needed) {
@@ -206,9 +205,10 @@ static int check_tokens(const struct config *c, struct tidings_error *err)
         }
     }
     if (c->tcp.count > 0 && !config_knows_clients(c)) {
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "--tcp: lines carry no token, so nobody would ask who comes in there; "
-                            "ask for certificates (--tls-client-auth require), or leave it out");
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "--tcp: this transport carries no token, so clients would not be authenticated; "
+            "require certificates (--tls-client-auth require), or remove the option");
     }
     return c->auth_resource[0] ? check_resource(c, err) : 0;
 }
@@ -652,7 +652,7 @@ static int config_file_take_type(struct json *v, struct config_mount_spec *spec,
     }
     spec->ops = builtin_find(name);
     return spec->ops ? 0
-                     : tidings_fail(err, TIDINGS_E_INVALID, "'%s' is no provider (accepted: %s)",
+                     : tidings_fail(err, TIDINGS_E_INVALID, "'%s' is not a provider (accepted: %s)",
                                     config_quote(name, shown), BUILTIN_NAMES);
 }
 

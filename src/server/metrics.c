@@ -185,7 +185,7 @@ static void metrics_clients(struct metrics_text *m, const struct server_stats *f
                     w->sessions);
     metrics_put_one(m, METRICS_GAUGE, "tidings_streams", "Answers over HTTP that are open streams.",
                     w->streams);
-    metrics_put_one(m, METRICS_GAUGE, "tidings_peers", "Clients that are there.", w->subscribers);
+    metrics_put_one(m, METRICS_GAUGE, "tidings_peers", "Connected clients.", w->subscribers);
     metrics_begin(m, METRICS_GAUGE, "tidings_subscriptions", "Subscriptions, by how they match.");
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         char labels[METRICS_LABELS] = "";
@@ -229,7 +229,7 @@ static void metrics_delivery(struct metrics_text *m, const struct server_stats *
                   "being written.");
     metrics_put_durations(m, NULL, &f->all.lag.waited);
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_turn_duration_seconds",
-                  "Turns of a worker's loop: how long everybody else of it waits.");
+                  "Duration of the turns of a worker's loop. Its other clients wait that long.");
     for (size_t i = 0; i < f->count; i++) {
         snprintf(worker, sizeof(worker), "worker=\"%zu\"", i);
         metrics_put_durations(m, worker, &f->workers[i].turns);
@@ -343,7 +343,8 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
                     "1: acknowledged writes were lost before this start, and that was accepted.",
                     s->store.has_lost_data);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
-                    "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
+                    "Size of the store file; 0: the store is not a file.",
+                    server_metrics_store_bytes(s));
     if (cluster_is_joined(s->store.cluster)) {
         metrics_nodes(m, s);
     }

@@ -398,7 +398,7 @@ int tidings_server_publish(struct tidings_server *server, const struct tidings_r
 {
     int rc = server_check_open(server, err);
     if (rc == 0 && (!about || about->uri.len == 0)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a URI");
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "publish requires a URI");
     }
     rc = rc < 0 ? rc : RESERVED_CHECK(about, err);
     if (rc < 0) {
@@ -506,7 +506,7 @@ static int check_published_uri(void *user, struct tidings_str uri)
     return p ? tidings_fail(c->err, TIDINGS_E_EXISTS,
                             "'%.*s' is published, and %s is mounted there", STR_ARG(uri),
                             p->ops->name)
-             : tidings_fail(c->err, TIDINGS_E_DENIED, "'%.*s' may not be published any more",
+             : tidings_fail(c->err, TIDINGS_E_DENIED, "'%.*s' can no longer be published",
                             STR_ARG(uri));
 }
 

@@ -474,7 +474,7 @@ static int check_entry(const struct tidings_resource *about, bool is_template, t
     }
     if (about->mime_type.len > 0 && !http_is_media_type(about->mime_type)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.*s' is no media type; one is \"text/plain\"",
+                            "'%.*s' is not a media type, such as \"text/plain\"",
                             STR_ARG_MAX(about->mime_type, 60));
     }
     return 0;

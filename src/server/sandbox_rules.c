@@ -358,8 +358,8 @@ static size_t count_threads(void)
 }
 
 #define LOST                                                                                       \
-    "who takes the server over may read and write all files of its user, run programs and "        \
-    "connect anywhere"
+    "an attacker who takes over the server can read and write all files of its user, run "         \
+    "programs and connect anywhere"
 
 static void sandbox_warn(const char *what, const struct tidings_error *why, const char *lost)
 {

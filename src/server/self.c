@@ -649,8 +649,8 @@ static const struct {
     struct tidings_str uri, name, description;
 } kinds[STATUS_KINDS] = {
     [STATUS_STATS] = STATUS_ROW("stats", "Counters of each worker"),
-    [STATUS_PEERS] = STATUS_ROW("peers", "Clients that are there"),
-    [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "What each client is subscribed to"),
+    [STATUS_PEERS] = STATUS_ROW("peers", "Connected clients"),
+    [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Subscriptions of all clients"),
     [STATUS_FAILURES] = STATUS_ROW("failures", "Requests that failed, by method and code"),
     [STATUS_OVERVIEW] = STATUS_ROW("status", "The server at a glance"),
     [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),
@@ -659,10 +659,10 @@ static const struct {
     [STATUS_TOOLS] = STATUS_ROW("tools", "Calls of each tool, and how long they took"),
     [STATUS_METRICS] = STATUS_ROW("metrics", "Metrics for Prometheus"),
     [STATUS_HISTORY] = STATUS_ROW("history", "The last 15 minutes, for the console"),
-    [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
-    [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
-    [STATUS_SEMANTICS] = STATUS_ROW("semantics", "What subscriptions cover, per scheme"),
-    [STATUS_MINE] = STATUS_ROW("subscriptions/mine", "What whoever reads this is subscribed to"),
+    [STATUS_MOUNTS] = STATUS_ROW("mounts", "Mounts and their providers"),
+    [STATUS_SANDBOX] = STATUS_ROW("sandbox", "Rights that the process has dropped"),
+    [STATUS_SEMANTICS] = STATUS_ROW("semantics", "Subscription semantics of each scheme"),
+    [STATUS_MINE] = STATUS_ROW("subscriptions/mine", "Subscriptions of the reader"),
 };
 
 struct status {

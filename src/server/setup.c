@@ -278,20 +278,21 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
     bool is_http = d->protocol.kind == LISTENER_HTTP, wants = config_wants_tokens(&s->config);
     bool knows = config_knows_clients(&s->config) || (is_http && wants);
     if (wants && !is_http && !e->is_unix && !knows) { /* … passed, likewise */
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "%s: lines carry no token, so nobody would ask who comes in there; ask "
-                            "for certificates (--tls-client-auth require), or do not pass it",
-                            listener_url(d->listener));
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "%s: this transport carries no token, so clients would not be authenticated; require "
+            "certificates (--tls-client-auth require), or do not pass the socket",
+            listener_url(d->listener));
     }
     if (endpoint_is_local(e)) {
         return 0;
     }
     if (wants && is_http && !config_is_encrypted(&s->config)) {
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "%s: tokens would cross the network readable by anybody; add "
-                            "--tls-cert and --tls-key, or name the proxy that speaks TLS in front "
-                            "of it: --auth-resource https://…",
-                            listener_url(d->listener));
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "%s: tokens would cross the network unencrypted; add --tls-cert and --tls-key, or, if "
+            "a proxy terminates TLS, name its address: --auth-resource https://…",
+            listener_url(d->listener));
     }
     if (s->is_program && !s->config.allow_remote &&
         !knows) { /* a passed one: others were judged before */
@@ -305,8 +306,8 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
     }
     if (is_http && s->config.console) { /* a passed one, likewise */
         return tidings_fail(err, TIDINGS_E_DENIED,
-                            "%s can be reached by other machines and nothing asks who they are: "
-                            "there can be no --console; ask for tokens (--auth-issuer, "
+                            "%s is reachable from other machines without authentication, so "
+                            "--console is not available; require tokens (--auth-issuer, "
                             "--auth-tokens) or certificates (--tls-client-auth require)",
                             listener_url(d->listener));
     }

@@ -99,8 +99,8 @@ static int store_compare(struct store *from, struct store *to, struct store_copy
     rc = rc == 0 ? transfer_count(to, &other, err) : rc;
     if (rc == 0 && memcmp(one.digest, other.digest, sizeof one.digest) != 0) {
         rc = tidings_fail(err, TIDINGS_E_CONFLICT,
-                          "the copy differs from what was copied: nothing may write to either of "
-                          "them meanwhile; remove the new store and copy again");
+                          "the copy differs from the original, because a program wrote to one of "
+                          "them; remove the new store, stop all writers and copy again");
     }
     if (rc == 0) {
         store_take_stats(&c->totals, &other);
@@ -168,7 +168,7 @@ static int store_maintenance_check_published(void *user, const struct published_
     return str_eq(row->about.etag, tidings_str(etag))
                ? 0
                : tidings_fail(err, TIDINGS_E_INTERNAL,
-                              "what is stored of '%.*s' is damaged: publish it again",
+                              "the stored content of '%.*s' is damaged; publish it again",
                               STR_ARG(row->about.uri));
 }
 

@@ -408,8 +408,7 @@ static void save_rest(struct server_files *f, struct tidings_provider *p)
         chunk->job = (struct store_job){.is_write = true, .run = chunk_run, .done = chunk_done};
         rc = rc == 0 ? commit_thread_run(f->keeping.commit_thread, &chunk->job) : rc;
         if (rc < 0) {
-            log_warn(LOG_STORE,
-                     "what is known of files is not saved: who comes back must look again",
+            log_warn(LOG_STORE, "cannot save file state; resuming clients must re-read",
                      KV("mount", p->prefix));
             return;
         }

@@ -202,7 +202,7 @@ int server_end_peer_add(struct tidings_server *s, struct tidings_error *err)
         .title = STR("End a client"),
         .description =
             STR("Ends a client of this server: its session, its streams, its connection. "
-                "It may come back. Give the peer that tidings://self/peers lists, or a "
+                "The client can reconnect. Give the peer that tidings://self/peers lists, or a "
                 "principal to end all of its peers."),
         .input_schema = tidings_str(end_peer_input),
         .output_schema = tidings_str(end_peer_output),
@@ -311,7 +311,8 @@ static const char notify_input[] =
     "{\"type\":\"object\",\"properties\":{\"changes\":{\"type\":\"array\",\"minItems\":1,"
     "\"maxItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{"
     "\"uri\":{\"type\":\"string\",\"minLength\":1,"
-    "\"description\":\"of what changed, or the path of a file; ** alone: anything may have\"},"
+    "\"description\":\"URI of the changed resource, or the path of a file; **: any resource may "
+    "have changed\"},"
     "\"kind\":{\"enum\":[\"updated\",\"created\",\"deleted\"],\"default\":\"updated\"}," METADATA
     "},"
     "\"required\":[\"uri\"],\"additionalProperties\":false}}},"
@@ -543,15 +544,14 @@ static const struct {
     const char *name, *title, *description, *input, *output, *annotations;
     tidings_call_fn fn;
 } tools[] = {
-    {"publish", "Publish a resource",
-     "Creates or replaces a resource; subscribers are told when it changed", publish_input,
-     publish_output, "{\"idempotentHint\":true,\"openWorldHint\":false}", on_publish},
+    {"publish", "Publish a resource", "Creates or replaces a resource and notifies its subscribers",
+     publish_input, publish_output, "{\"idempotentHint\":true,\"openWorldHint\":false}",
+     on_publish},
     {"unpublish", "Remove a published resource",
-     "Removes a resource that was published; subscribers are told", unpublish_input, "",
+     "Removes a published resource and notifies its subscribers", unpublish_input, "",
      "{\"destructiveHint\":true,\"openWorldHint\":false}", on_unpublish},
-    {"notify", "Say that resources changed",
-     "Tells subscribers that resources changed, without new content", notify_input, notify_output,
-     "{\"destructiveHint\":false,\"openWorldHint\":false}", on_notify},
+    {"notify", "Announce changes", "Tells subscribers that resources changed, without new content",
+     notify_input, notify_output, "{\"destructiveHint\":false,\"openWorldHint\":false}", on_notify},
 };
 #define TOOL_COUNT (sizeof(tools) / sizeof(tools[0]))
 

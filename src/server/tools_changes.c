@@ -106,8 +106,8 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
         .title = STR("What changed"),
         .description =
             STR("Lists the resources that changed since a cursor. The first time, call it without "
-                "a cursor to get one; later, with the newest cursor, to learn what changed "
-                "meanwhile. Returns at once."),
+                "a cursor to get one; later, with the newest cursor, to get the changes since "
+                "then. Returns immediately."),
         .input_schema = tidings_str(since_input),
         .output_schema = tidings_str(since_output),
         .annotations = tidings_str(hints),
@@ -129,11 +129,10 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
     };
     struct tidings_tool own = {
         .name = STR("my_subscriptions"),
-        .title = STR("What is subscribed to"),
+        .title = STR("My subscriptions"),
         .description =
-            STR("Lists what this client is subscribed to, with its options and whether it is "
-                "still told of changes. Of a client that the server cannot tell from others it "
-                "fails."),
+            STR("Lists the subscriptions of this client with their options and whether they are "
+                "still active. Fails if the server cannot identify the client."),
         .input_schema = tidings_str(own_input),
         .output_schema = tidings_str(own_output),
         .annotations = tidings_str(hints),

@@ -478,7 +478,7 @@ static int entity_call_write(struct entity_call *c, struct json *a, enum entity_
 #define BASELINE TIME_PROPERTY("baseline", "validFrom of the version this starts from")
 #define ORIGIN                                                                                     \
     "\"origin\":{\"type\":\"string\",\"maxLength\":256,\"description\":\"subscriptions with this " \
-    "origin and echo false do not hear of it\"}"
+    "origin and echo false are not notified\"}"
 #define ONCE                                                                                       \
     "\"idempotencyKey\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":512,\"description\":"   \
     "\"the same request with the same key gives the first result again\"}"
@@ -569,7 +569,7 @@ static const struct {
      entity_call_undelete},
     {{.name = SCHEMA("get-entity-history"),
       .title = SCHEMA("The versions of an entity"),
-      .description = SCHEMA("All versions, oldest first, also those that say it is deleted"),
+      .description = SCHEMA("All versions, oldest first, including deletions"),
       .input_schema = SCHEMA(OBJECT(
           TARGET "," TIME_PROPERTY(
               "from",
@@ -1147,7 +1147,7 @@ static int entity_http_check_names(struct tidings_str query, struct tidings_erro
         }
         if (!known) {
             return tidings_fail(err, TIDINGS_E_INVALID,
-                                "'%.*s' is no parameter; accepted: " ACCEPTED,
+                                "'%.*s' is not a parameter; accepted: " ACCEPTED,
                                 STR_ARG_MAX(name, 64));
         }
     }
@@ -1249,7 +1249,7 @@ static int read_arguments(struct entity_call *c, struct tidings_str uri, struct 
     }
     rc = rc == 0 ? jv_parse(buf_str(&text), JSON_MAX_DEPTH, &c->arguments, err) : rc;
     if (rc == TIDINGS_E_PARSE) { /* only a name that stands twice is left */
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "the baseline stands in If-Match already");
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "send baseline or If-Match, not both");
     }
     buf_deinit(&text);
     return rc;
@@ -1267,7 +1267,7 @@ static int read_body(struct entity_call *c, struct tidings_error *err)
     }
     int rc = jv_parse(tidings_write_bytes(c->write), JSON_MAX_DEPTH, &c->body, err);
     if (rc < 0) {
-        return error_wrap(err, rc, "the body is no JSON value");
+        return error_wrap(err, rc, "the body is not JSON");
     }
     if (is_patch && !jv_is(c->body, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a merge patch is an object");

@@ -27,7 +27,7 @@ static int parse_type(struct tidings_str text, struct entity_uri *ret, struct ti
     if (!has_version || !entity_type_name_is_valid(ret->type) ||
         !entity_type_version_is_valid(ret->version)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.*s' is no type of entities; write {type}@{version}, in letters, "
+                            "'%.*s' is not an entity type; write {type}@{version} with letters, "
                             "digits, '-', '_' and, in the version, '.'",
                             STR_ARG_MAX(text, QUOTED_MAX));
     }
@@ -79,8 +79,8 @@ static int parse_path(struct tidings_str path, struct entity_uri *ret, struct ti
     ret->id = str_cut(rest, '/', &rest, &more);
     if (!entity_id_is_valid(ret->id)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.*s' is no id of an entity; ids are letters, digits, '.', '-' and "
-                            "'_', at most %u",
+                            "'%.*s' is not a valid entity id; ids are letters, digits, '.', '-' "
+                            "and '_', at most %u",
                             STR_ARG_MAX(ret->id, QUOTED_MAX), ENTITY_ID_MAX);
     }
     ret->kind = ENTITY_URI_CURRENT;
@@ -91,9 +91,9 @@ static int parse_query(struct tidings_str query, struct entity_uri *ret, struct 
 {
     struct tidings_str key = str_cut(query, '=', &ret->parent, NULL);
     if (str_eq(key, STR("at")) || str_eq(key, STR("patchFrom"))) {
-        return tidings_fail(
-            err, TIDINGS_E_INVALID, "?%.*s is not accepted; write %s behind the id of the entity",
-            STR_ARG(key), key.ptr[0] == 'a' ? "/at/{timestamp}" : "/patch/{baseline}");
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "?%.*s is not accepted; write %s after the entity id", STR_ARG(key),
+                            key.ptr[0] == 'a' ? "/at/{timestamp}" : "/patch/{baseline}");
     }
     bool is_container = ret->kind == ENTITY_URI_ROOT || ret->kind == ENTITY_URI_TYPE;
     if (!is_container || !str_eq(key, STR("parent"))) {
@@ -104,7 +104,7 @@ static int parse_query(struct tidings_str query, struct entity_uri *ret, struct 
     }
     return entity_id_is_valid(ret->parent)
                ? 0
-               : tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no id of a parent",
+               : tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is not a valid parent id",
                               STR_ARG_MAX(ret->parent, QUOTED_MAX));
 }
 
@@ -733,9 +733,10 @@ static const struct tidings_resource templates[] = {
     TEMPLATE(ENTITY_URI_PREFIX "types", "Entity Type Registry",
              "All types of entities, with their schemas", true),
     TEMPLATE(ENTITY, "Current Entity", "An entity as it is", true),
-    TEMPLATE(ENTITY "/patch", "Entity Patch Update and Subscribe",
-             "An entity, for those who write merge patches (tool upsert-entity) and hear them",
-             true),
+    TEMPLATE(
+        ENTITY "/patch", "Entity Patch Update and Subscribe",
+        "An entity, for clients that write merge patches (tool upsert-entity) and receive them",
+        true),
     TEMPLATE(ENTITY "/patch/{baselineTimestamp}", "Get Entity Patch from Baseline",
              "The merge patch from the version that begins then to the current one", false),
     TEMPLATE(ENTITY "/at/{timestamp}", "Historical Entity", "An entity as it was at that instant",

@@ -152,7 +152,7 @@ static int too_early(struct entity_job *r, int64_t at, struct tidings_error *err
 {
     char text[TIMELINE_TEXT];
     r->reason = "unknownVersion";
-    return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of entity '%.*s' at %s",
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "entity '%.*s' has no version at %s",
                         STR_ARG(r->uri.id), timeline_text(at, text).ptr);
 }
 
@@ -426,7 +426,7 @@ int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error 
     int64_t baseline = TIMELINE_NEVER;
     bool is_types = r->uri.kind == ENTITY_URI_TYPES; /* an array, which patches take whole */
     if (!is_types && r->uri.kind != ENTITY_URI_CURRENT) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "there are patches of entities alone");
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "only entities have patches");
     }
     int rc = r->from.len > 0 && !is_types ? timeline_parse(r->from, &baseline, err) : 0;
     if (rc < 0) {

@@ -533,10 +533,9 @@ static const struct tidings_semantics file_semantics[] = {
     {TIDINGS_FORM_RESOURCE, "file:///{+path}",
      "that file; of a directory, every file and directory below it"},
     {TIDINGS_FORM_QUERY, "file:///{+directory}?pattern={glob}",
-     "what is below the directory and matches; a glob without '/' is compared with names at any "
-     "depth"},
+     "matching files below the directory; a glob without '/' is compared with names at any depth"},
     {TIDINGS_FORM_QUERY, "file:///query?pattern={glob}",
-     "what is below any mounted directory and matches"},
+     "matching files below any mounted directory"},
     {TIDINGS_FORM_CONTAINER, "file:///{+directory}/",
      "every file and directory below it, whether it exists yet or not"},
     {TIDINGS_FORM_RESOURCE, NULL, NULL},

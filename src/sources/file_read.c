@@ -105,8 +105,8 @@ static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t
     while (*lines > 0 && *at < s->part->size) {
         if (*at >= limit) {
             return tidings_fail(s->err, TIDINGS_E_LIMIT,
-                                "the lines lie further apart than is looked through or read at "
-                                "once; ask for bytes, or for the last lines");
+                                "the lines are further apart than one read can search; ask for "
+                                "bytes, or for the last lines");
         }
         int64_t end = *at + CHUNK < s->part->size ? *at + CHUNK : s->part->size;
         int64_t n = scan_read(s, *at, end);
@@ -237,7 +237,7 @@ static int file_open_checked(const struct file_provider *f, const char *path,
         rc = error_errno(err, errno, "'%.*s'", STR_ARG(uri));
     } else if (file_kind(info) != FILE_REGULAR) {
         rc =
-            tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no regular file any more", STR_ARG(uri));
+            tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no longer a regular file", STR_ARG(uri));
     }
     if (rc < 0) {
         close(fd);

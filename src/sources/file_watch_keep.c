@@ -360,11 +360,10 @@ int file_keep_load(struct file_watch *w, struct tidings_error *err)
         file_scope_clear(w);
     }
     if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT || rc == TIDINGS_E_CLOSED) {
-        return tidings_fail(err, rc, "what was known of the files: %s", tidings_code_text(rc));
+        return tidings_fail(err, rc, "cannot load the saved file state: %s", tidings_code_text(rc));
     }
     if (rc < 0) {
-        log_warn(LOG_FILES,
-                 "what was known of files cannot be read, so that changes since are not known",
+        log_warn(LOG_FILES, "cannot read the saved file state; resuming clients must re-read",
                  KV("reason", l.job.err.text[0] ? l.job.err.text : "it is damaged"),
                  KV("mount", w->root->prefix));
         tidings_provider_missed(w->provider);

@@ -187,14 +187,14 @@ static int check_conditions(const struct published_step *s, const struct publish
                             STR_ARG(s->uri));
     }
     if (s->if_absent && old) {
-        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' is there already (etag '%s')",
+        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' already exists (etag '%s')",
                             STR_ARG(s->uri), old->etag);
     }
     if (s->if_match.len == 0) {
         return 0;
     }
     if (!old) {
-        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' is not there", STR_ARG(s->uri));
+        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' does not exist", STR_ARG(s->uri));
     }
     if (!str_eq(s->if_match, STR("*")) && !str_eq(s->if_match, old->about.etag)) {
         return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' has another etag by now, '%s'",
@@ -346,7 +346,7 @@ static int check_request(const struct published *store, const struct publication
     struct tidings_str uri = p->about.uri;
     if (uri.len == 0 || uri.ptr[uri.len - 1] == '/') {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.*s' cannot be published: what ends in '/' is a container",
+                            "'%.*s' cannot be published: a URI that ends in '/' is a container",
                             STR_ARG(uri));
     }
     if (p->content.len > *store->max_bytes) { /* before it is copied */
@@ -631,7 +631,7 @@ static int read_item(struct tidings_read *read, const struct published_item *ite
     if (item->is_damaged) {
         tidings_read_explain(read, STR("{\"reason\":\"damaged\"}"));
         return tidings_fail(err, TIDINGS_E_INTERNAL,
-                            "what is stored of it is damaged: publish it again");
+                            "the stored content is damaged; publish it again");
     }
     if (tidings_read_unchanged(read, item->about.etag)) {
         return 0;

@@ -80,7 +80,7 @@ char *setting_text(const struct json *value, struct tidings_error *err)
 {
     struct tidings_str text = jv_str(value);
     if (text.len == 0 || text.len > SETTING_TEXT_MAX || memchr(text.ptr, '\0', text.len)) {
-        tidings_fail(err, TIDINGS_E_INVALID, "not a text of 1 to %u bytes without NUL",
+        tidings_fail(err, TIDINGS_E_INVALID, "not a string of 1 to %u bytes without NUL",
                      SETTING_TEXT_MAX);
         return NULL;
     }

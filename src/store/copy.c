@@ -139,8 +139,8 @@ static int sqlite_transfer_each(struct store *store, struct transfer_mark after,
             rc = kind == TRANSFER_VERSION &&
                          !entity_version_is_whole(&row.version, sqlite_int(st, 14))
                      ? tidings_fail(err, TIDINGS_E_INTERNAL,
-                                    "what is stored of '%.*s' at position %lld is damaged: nothing"
-                                    " leads past it but an older copy of the store",
+                                    "stored entity '%.*s' at position %lld is damaged: restore an "
+                                    "older copy of the store",
                                     STR_ARG(row.version.id), (long long)row.number)
                      : fn(user, &row, err);
         }
@@ -170,7 +170,7 @@ static int transfer_find_copying(struct sqlite_store *s, struct tidings_str sour
     rc = rc == 0 ? sqlite_step(s->db, st, err) : rc;
     if (rc == 1 && !str_eq(sqlite_str(st, 0), source)) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS,
-                          "a copy of '%.*s' was begun here: go on with that, or name another file",
+                          "a copy of '%.*s' has started here: resume it, or name another file",
                           STR_ARG(sqlite_str(st, 0)));
     } else if (rc == 1) {
         *ret = (struct transfer_mark){(enum transfer_kind)sqlite_int(st, 1), sqlite_int(st, 2)};
@@ -478,7 +478,7 @@ static int transfer_commit(struct transfer_copying *c, struct tidings_error *err
     c->rows = c->bytes = 0;
     int rc = c->to->ops->commit(c->to, err);
     if (rc == 0 && c->progress && !c->progress(c->user, &c->stats)) {
-        rc = tidings_fail(err, TIDINGS_E_CANCELLED, "stopped; the same command goes on from here");
+        rc = tidings_fail(err, TIDINGS_E_CANCELLED, "stopped; rerun the command to resume");
     }
     return rc;
 }

@@ -237,7 +237,7 @@ static int type_check_stored(const struct entity_type_row *row, struct json **re
         return tidings_fail(err, TIDINGS_E_INVALID, "no type has such a name or version");
     }
     if (!str_is_utf8(row->description)) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "its description is no UTF-8");
+        return tidings_fail(err, TIDINGS_E_INVALID, "its description is not UTF-8");
     }
     int rc = jv_parse(row->schema, JSON_MAX_DEPTH, ret_schema, err);
     return rc == 0 && row->options.len > 0
@@ -254,7 +254,7 @@ static bool load_one(void *user, const struct entity_type_row *row)
     struct tidings_error why = {0};
     int rc = type_check_stored(row, &schema, &options, &why);
     if (rc < 0 && rc != TIDINGS_E_NOMEM) {
-        log_warn(LOG_STORE, "an entity type is damaged, and was passed over", KV("type", row->name),
+        log_warn(LOG_STORE, "skipped a corrupt entity type", KV("type", row->name),
                  KV("version", row->version), KV("reason", why.text));
     }
     if (rc == TIDINGS_E_NOMEM) {

@@ -444,7 +444,7 @@ static int find_done(struct write_context *k, struct entity_done *done)
     if (rc < 0 || jv_count(list) != 2 * t->count) {
         jv_unref(list);
         return REFUSE(k, 0, ENTITY_INVALID, TIDINGS_E_INTERNAL,
-                      "what is kept of the key '%.*s' is damaged", STR_ARG(t->key));
+                      "the stored result of the key '%.*s' is damaged", STR_ARG(t->key));
     }
     for (size_t i = 0; rc == 0 && i < t->count; i++) {
         rc = find_again(k, i, jv_str(jv_at(list, 2 * i)), jv_int(jv_at(list, 2 * i + 1)), &done[i]);
@@ -496,8 +496,7 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     rc = rc == 0 ? entities_write_work_out(&k) : rc;
     if (rc == TIDINGS_E_NOMEM && arena->max - arena->used < LARGEST_PIECE) { /* nothing was put */
         return REFUSE(&k, problem->index, ENTITY_INVALID, TIDINGS_E_LIMIT,
-                      "what it reads and writes has more than %zu bytes together: write fewer "
-                      "entities at once",
+                      "it reads and writes more than %zu bytes; write fewer entities at once",
                       arena->max);
     }
     rc = rc == 0 ? put_steps(&k) : rc;
@@ -523,7 +522,7 @@ static int entities_write_check(struct write_context *k, size_t i)
                       ENTITY_ID_MAX);
     }
     if (w->has_parent && w->parent.len > 0 && !entity_id_is_valid(w->parent)) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "the parent is no entity's id");
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "invalid parent id");
     }
     if (w->has_parent && str_eq(w->parent, w->id)) {
         return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "an entity is not its own parent");
@@ -531,7 +530,7 @@ static int entities_write_check(struct write_context *k, size_t i)
     for (size_t j = 0; j < i; j++) {
         if (str_eq(k->steps[j].w->id, w->id)) {
             return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
-                          "'%.*s' stands twice in one transaction", STR_ARG(w->id));
+                          "'%.*s' occurs twice in one transaction", STR_ARG(w->id));
         }
     }
     if (w->op == ENTITY_UPSERT && !w->value == !w->patch) {

@@ -144,7 +144,7 @@ int log_lock_share(const char *path, struct tidings_error *err)
         rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.200s' is another file now", path);
     } else if (!log_lock_is_owned(fd)) {
         rc = tidings_fail(err, TIDINGS_E_BUSY,
-                          "a program that is no tidings server has it open: end it first");
+                          "a program other than tidings has it open; close that program first");
     }
     if (rc < 0) {
         close(fd);
@@ -344,7 +344,7 @@ static int check_opened(const struct opened_file *p, struct tidings_error *err)
     struct stat st;
     bool is_seen = p->path[0] == '\0' || stat(p->path, &st) == 0;
     if (!is_seen && errno != ENOENT && errno != ENOTDIR) {
-        return tidings_fail(err, TIDINGS_E_IO, "'%s' cannot be looked at: %s", p->path,
+        return tidings_fail(err, TIDINGS_E_IO, "'%s' cannot be examined: %s", p->path,
                             strerror(errno));
     }
     if (p->path[0] == '\0' || (is_seen && st.st_dev == p->device && st.st_ino == p->number)) {
@@ -383,7 +383,7 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     if (strstr(path, "://")) {
         char shown[URL_REDACTED_MAX];
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.80s' is no file: the URL of a database begins with postgres://",
+                            "'%.80s' is not a file; a database URL starts with postgres://",
                             url_redact(path, shown));
     }
     struct sqlite *db = mem_zalloc(sizeof(*db));

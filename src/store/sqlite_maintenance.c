@@ -58,7 +58,7 @@ static const struct {
      "versions are listed that are not in the log"},
     {"SELECT count(*) FROM main.current c WHERE NOT EXISTS(SELECT 1 FROM main.versions v WHERE"
      " v.id=c.id AND v.seq=c.seq)",
-     "entities are listed whose newest version is not there"},
+     "the newest version of listed entities is missing"},
     {"SELECT count(*) FROM main.versions v WHERE NOT EXISTS(SELECT 1 FROM main.current c WHERE"
      " c.id=v.id)",
      "versions are listed of entities that are not"},
@@ -308,13 +308,13 @@ static int sqlite_backup_begin(struct backup *b, const char *from, const char *t
     (void)snprintf(b->part, sizeof b->part, "%s.part", to);
     (void)snprintf(b->part_log, sizeof b->part_log, "%s.part-wal", to);
     if (lstat(to, &st) == 0) {
-        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.300s' is there: name a new file", to);
+        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.300s' exists; name a new file", to);
     }
     int fd = open(b->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST) {
         return tidings_fail(err, TIDINGS_E_EXISTS,
-                            "'%.300s' is there: another backup is being made, or was interrupted; "
-                            "then remove it",
+                            "'%.300s' exists: another backup is running, or was interrupted; in "
+                            "the latter case, remove the file",
                             b->part);
     }
     if (fd < 0) {

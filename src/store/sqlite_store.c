@@ -630,8 +630,7 @@ static int sqlite_store_fetch(struct sqlite_store *s, int64_t seq, struct entity
     s->handed_out = st;
     if (!entity_version_is_whole(ret, sqlite_int(st, 12))) {
         return tidings_fail(err, TIDINGS_E_INTERNAL,
-                            "what is stored of '%.*s' is damaged: put a copy of the store in its "
-                            "place",
+                            "stored entity '%.*s' is damaged: restore a copy of the store",
                             STR_ARG(ret->id));
     }
     return 1;
@@ -895,11 +894,10 @@ static int sqlite_check_whole(struct sqlite_store *s, struct tidings_error *err)
 {
     int64_t is_copying = 0;
     int rc = sqlite_transfer_is_copying(s, &is_copying, err);
-    return rc == 0 && is_copying
-               ? tidings_fail(err, TIDINGS_E_BUSY,
-                              "a copy into it was begun and not ended: 'tidings store copy' with "
-                              "the same names goes on with it")
-               : rc;
+    return rc == 0 && is_copying ? tidings_fail(err, TIDINGS_E_BUSY,
+                                                "an unfinished copy is in it; 'tidings store copy' "
+                                                "with the same names resumes it")
+                                 : rc;
 }
 
 /* Go on without the lost commits. Cursors of earlier runs may be of a later state. The log is cut

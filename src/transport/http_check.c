@@ -209,8 +209,7 @@ static bool conn_set_identity(struct http_conn *conn, struct auth_identity *iden
         return false;
     }
     if (rc < 0) {
-        refuse_token(conn, 401, STR("invalid_token"),
-                     "the token names somebody by too long a name");
+        refuse_token(conn, 401, STR("invalid_token"), "the token's subject is too long");
         return false;
     }
     if (!has_scopes(http_worker_of(conn)->config->auth, principal)) {

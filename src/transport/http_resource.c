@@ -450,7 +450,7 @@ static void http_exchange_done(struct resource_io *p)
         }
     }
     if (p->code >= 0 && p->is_part && p->len == 0) {
-        p->code = tidings_fail(&p->err, TIDINGS_E_INVALID, "the range begins behind the end");
+        p->code = tidings_fail(&p->err, TIDINGS_E_INVALID, "the range starts after the end");
         p->reason = READ_OUT_OF_RANGE;
     }
     if (p->code < 0) {

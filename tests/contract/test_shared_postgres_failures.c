@@ -188,7 +188,7 @@ static void who_stands_still_with_the_lock_loses_it(void **state)
     store_put(b, "y", 1, "1");
     store_commit(b);
     assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_BUSY); /* certainly not kept */
-    assert_non_null(strstr(err.text, "stood still"));
+    assert_non_null(strstr(err.text, "after a stall"));
     recover(a);
     assert_string_equal(store_followed(a, true), "1 entity y\n");
     assert_int_equal(store_value(a, "x"), -1);

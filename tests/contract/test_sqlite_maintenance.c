@@ -132,7 +132,7 @@ static void what_is_wrong_is_said(void **state)
         {"UPDATE published SET content=x'32'", "damaged"},
         {"DELETE FROM log", "not in the log"},
         {"UPDATE versions SET vfrom=2", "not in the log"},
-        {"DELETE FROM versions", "newest version is not there"},
+        {"DELETE FROM versions", "newest version of listed entities is missing"},
         {"DELETE FROM current", "entities that are not"},
         {"CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log; END", "changed them"},
         {"PRAGMA writable_schema=ON; UPDATE sqlite_master SET rootpage=2 WHERE name='current_type'",

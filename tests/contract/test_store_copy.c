@@ -290,7 +290,7 @@ static void interrupted_anywhere_it_goes_on(void **state)
             int rc = d & 2 ? postgres_store_open(to, STR("tidings"), &none, &err)
                            : sqlite_store_open(to, &none, &err);
             assert_int_equal(rc, TIDINGS_E_BUSY);
-            assert_non_null(strstr(err.text, "'tidings store copy' with the same names goes on"));
+            assert_non_null(strstr(err.text, "'tidings store copy' with the same names resumes"));
             if (copy_store(from, to, &f, &err) < 0) {
                 fail_msg("after %u rows: %s", rows, err.text);
             }
@@ -321,12 +321,12 @@ static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
     const struct tidings_store_copying stopped = {.from = from, .to = to, .progress = stop_at_once};
     assert_int_equal(tidings_store_copy(&stopped, &f, &err), TIDINGS_E_CANCELLED);
     assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_EXISTS);
-    assert_non_null(strstr(err.text, "was begun here"));
+    assert_non_null(strstr(err.text, "has started here"));
     assert_int_equal(copy_store(from, to, &f, &err), 0);
     assert_int_equal(copy_store(from, from, &f, &err), TIDINGS_E_INVALID);
     assert_int_equal(copy_store("", to, &f, &err), TIDINGS_E_INVALID);
     assert_int_equal(copy_store(from, "postgress://db/x", &f, &err), TIDINGS_E_INVALID);
-    assert_non_null(strstr(err.text, "begins with postgres://"));
+    assert_non_null(strstr(err.text, "starts with postgres://"));
     fresh_name(false, other);
     assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_NOTFOUND);
     assert_int_equal(access(other, F_OK), -1);
@@ -350,7 +350,7 @@ static void no_password_is_written_into_the_copy(void **state)
     const struct tidings_store_copying stopped = {.from = with, .to = to, .progress = stop_at_once};
     assert_int_equal(tidings_store_copy(&stopped, &f, &err), TIDINGS_E_CANCELLED);
     assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_EXISTS);
-    assert_non_null(strstr(err.text, "was begun here"));
+    assert_non_null(strstr(err.text, "has started here"));
     assert_null(strstr(err.text, "hunter2"));
     assert_int_equal(copy_store(with, to, &f, &err), 0);
 }

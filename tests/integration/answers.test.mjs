@@ -73,7 +73,7 @@ test('nobody answers: it is said what was asked, and how to answer', async (t) =
     assert.match(form.stderr, /^ {2}name \(text, required\): As on your passport$/m);
     assert.match(form.stderr, /^ {2}age \(integer\), unless given 30$/m);
     assert.match(form.stderr, /^ {2}colour \(one of r, g\)$/m);
-    assert.match(form.stderr, /nobody answered: run it on a terminal, or give --answer JSON/);
+    assert.match(form.stderr, /no answer was given; run it on a terminal, or give --answer JSON/);
     assert.deepEqual(JSON.parse(form.stdout), { action: 'cancel' });
     assert.match(visit.stderr, /the server asks: Pay here/);
     const failure = JSON.parse(json.stderr.trim().split('\n').at(-1));
@@ -136,7 +136,7 @@ test('a prompt that asks first is answered too', async (t) => {
     const prompt = 'test_input_required_result_prompt';
     const said = await good(t, ['prompt', prompt, '--answer', '{"context":"in a hurry"}', ...launch]);
     assert.match(said, /in a hurry/);
-    await bad(t, 75, /nobody answered/, ['prompt', prompt, ...launch]);
+    await bad(t, 75, /no answer was given/, ['prompt', prompt, ...launch]);
 });
 
 /* ---- other commands --------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ test('a resource that asks before it is read is answered too, in both eras, or i
         bad(t, 75, /tidings read: the server asks: Who are you\?/, ['read', 'ask://form', ...words], { env }),
         bad(t, 64, /roots.*\n.*--roots DIR names a directory/, ['read', 'ask://roots', ...words], { env }),
     ]);
-    assert.match(nobody.stderr, /nobody answered: run it on a terminal, or give --answer JSON/);
+    assert.match(nobody.stderr, /no answer was given; run it on a terminal, or give --answer JSON/);
 });
 
 test('lists, completions and subscriptions that ask are answered', async (t) => {

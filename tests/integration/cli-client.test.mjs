@@ -103,7 +103,7 @@ test('on a terminal control characters are shown as escapes unless --raw', { ski
     const raw = await onTerminal(t, ['read', '--raw', server.url, server.uri('escape.txt')]);
     assert.ok(raw.stdout.includes('\x1b[31m\x07'));
     const bytes = await onTerminal(t, ['read', server.url, server.uri('blob.bin')]);
-    assert.match(bytes.stdout, /3 B that are no text; --output FILE/);
+    assert.match(bytes.stdout, /3 B that are not text; --output FILE/);
 });
 
 test('colours are for terminals, or on demand', { skip: noScript }, async (t) => {

@@ -56,7 +56,7 @@ test('words of other programs, a typo and a habit are answered with what to do',
         [64, /'-n N' is what you mean, there is no option '-5'/, ['tail', '-5', server.url, 'x']],
         [66, /nothing that is served can match 'file:.*d\/'/, ['watch', server.url, outside]],
         [66, /nothing that is served can match 'file:.*d\/\*\*\/\*\.c'/, ['watch', '--era', 'legacy', server.url, `${outside}**/*.c`]],
-        [66, /--match glob waits for what is not there yet/, ['watch', server.url, `${outside}later`]],
+        [66, /--match glob waits for resources that do not exist yet/, ['watch', server.url, `${outside}later`]],
         [69, /no tool 'publish'; 'tidings serve' offers it with --allow-write, and --publish/, ['publish', server.url, 'app:///x', 'y']],
         [69, /no tool 'notify'; 'tidings serve' offers it with --allow-write/, ['notify', server.url, 'app:///x']],
         [69, /ping.*; older revisions have other methods: --era legacy/, ['request', server.url, 'ping']],
@@ -84,7 +84,7 @@ test('what a server does not have is told as what it is', async (t) => {
 test('who logs in where none is needed, or answers with what is no JSON, is told what to do', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     const { stderr } = await run(t, ['login', '--no-browser', server.url], { env: { XDG_STATE_HOME: new Tree(t).path } });
-    assert.match(stderr, /'tidings info SERVER' says whether the server is there; where that works without a login, none is needed\n/);
+    assert.match(stderr, /'tidings info SERVER' checks whether the server responds; if that works without a login, none is needed\n/);
     await bad(t, 65, /--answer: '\{bad': line 1 column 2/, ['call', server.url, 'publish', '--answer', '{bad']);
 });
 

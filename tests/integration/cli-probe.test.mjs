@@ -145,7 +145,7 @@ describe('a server', together, () => {
         await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
         const result = await probe(t, ['--touch', server.url, 'app:///x']);
         assert.deepEqual(failed(result), []);
-        assert.equal(result.came('modern', 'updates'), '3 changes, each was told');
+        assert.equal(result.came('modern', 'updates'), '3 changes, all were notified');
         assert.equal(result.verdict('legacy', 'resume'), 'pass');
         for (const era of ['modern', 'legacy']) {
             assert.match(result.came(era, 'list-changed'), /^told \d+ ms after the list changed$/);
@@ -160,7 +160,7 @@ describe('a server', together, () => {
         const call = 'publish {"uri":"app:///x","text":"change {n}"}';
         const result = await probe(t, ['--era', 'modern', '--call', call, server.url, 'app:///x']);
         assert.deepEqual(failed(result), []);
-        assert.equal(result.came('modern', 'updates'), '3 changes, each was told');
+        assert.equal(result.came('modern', 'updates'), '3 changes, all were notified');
         const { stdout } = await run(t, ['read', server.url, 'app:///x']);
         assert.match(stdout, /^change \d$/);
         const missing = await probe(t, ['--era', 'modern', '--call', 'nothing', server.url, 'app:///x']);
@@ -226,7 +226,7 @@ describe('a server', together, () => {
         };
         assert.match(await wrong('--touch', '--change', 'true'), /--change, --call or --touch/);
         assert.match(await wrong('--call', 'x', '--change', 'true'), /--change, --call or --touch/);
-        assert.match(await wrong('--call', 'set [1]'), /behind 'set' comes a JSON object, not '\[1\]'/);
+        assert.match(await wrong('--call', 'set [1]'), /behind 'set' must be followed by a JSON object, not '\[1\]'/);
         assert.match(await wrong('--call', ' {}'), /the name of a tool/);
         const server = await serve(t, { files });
         const broken = await probe(t, ['--era', 'modern', '--change', 'exit 3', '--change-list', 'exit 4', server.url, server.uri('a.txt')]);
@@ -239,7 +239,7 @@ describe('a server', together, () => {
         const commands = ['--change', 'true', '--change-list', 'true'];
         const result = await probe(t, ['--era', 'modern', '--wait', '1s', ...commands, server.url, server.uri('a.txt')]);
         assert.equal(result.code, 1);
-        assert.equal(result.came('modern', 'updates'), '0 of 1 changes were told within 1.0 s; the resource reads as before: was it changed?');
+        assert.equal(result.came('modern', 'updates'), '0 of 1 changes were notified within 1.0 s; the resource reads as before: was it changed?');
         assert.equal(result.came('modern', 'list-changed'), 'nothing within 1.0 s; the list reads as before: was it changed?');
     });
 });
@@ -253,19 +253,19 @@ const faults = {
     unfiltered: {
         filtered: /^\d updates of something else, as faulty:\/\/other$/,
         bystander: /^\d updates for a client that never subscribed, as faulty:\/\/other$/,
-        'list-unasked': /^\d came to a client that asked for updates of resources alone$/,
+        'list-unasked': /^\d came to a client that asked only for updates of resources$/,
     },
     early: { acknowledged: /^1 updates came before the acknowledgement$/ },
     misnamed: { subscribe: /the acknowledgement names subscription 4711, not the request it answers$/ },
     astray: { correlated: /^(\d) of \1 updates name subscription "somebody else"; it was acknowledged as \d+$/ },
     anonymous: {
         correlated: /^(\d) of \1 updates do not say which subscription they belong to$/,
-        'list-changed': /^1 of 1 came without the subscriptionId of who asked$/,
+        'list-changed': /^1 of 1 came without the subscriptionId of their subscription$/,
     },
     silent: {
-        updates: /^0 of 1 changes were told within 1\.0 s; the resource reads differently now$/,
+        updates: /^0 of 1 changes were notified within 1\.0 s; the resource reads differently now$/,
         'list-changed (warn)': /^nothing within 1\.0 s; the list reads differently now$/,
-        idle: /^open, but a change after 3\.0 s was not told$/,
+        idle: /^open, but a change after 3\.0 s was not notified$/,
     },
     cutting: { 'idle (warn)': /^the stream ended after \d+\.\d s: the connection was closed in the middle of the answer, without its end$/ },
     resetting: { 'idle (warn)': /^the stream ended after \d+\.\d s: .*reset by peer$/ },

@@ -217,7 +217,7 @@ test('on a terminal a log cannot do what it likes', { skip: noTerminal }, async 
     fs.appendFileSync(server.tree.at('log'), 'title \x1b]0;x\x07 \u202e\n');
     await screen.shows('title \\x1b]0;x\\x07 \\u202e');
     fs.appendFileSync(server.tree.at('log'), Buffer.from([0, 255, 0x1b]));
-    await screen.shows('3 B that are no text');
+    await screen.shows('3 B that are not text');
     assert.ok(!screen.screen.includes('\x1b]0'));
     screen.type('\x03');
     await screen.ended();

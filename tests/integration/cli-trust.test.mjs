@@ -198,7 +198,7 @@ test('what was agreed to is listed and forgotten, for people and programs', asyn
     const [gone] = objects(await servers('--json', '--forget', 'notes'));
     assert.deepEqual([gone.action, gone.digest], ['forgotten', added.digest]);
     assert.equal(await servers('--trusted'), '');
-    await bad(t, 66, /nothing of the name 'notes'/, ['servers', '--forget', 'notes'], here.options);
+    await bad(t, 66, /no trusted entry has the name 'notes'/, ['servers', '--forget', 'notes'], here.options);
     await bad(t, 66, /no server is known by the name 'x'/, ['servers', '--trust', 'x'], here.options);
     await bad(t, 64, /exclude one another/, ['servers', '--trust', 'x', '--trusted'], here.options);
     await bad(t, 77, /launches a program/, ['ls', 'notes'], here.options);
@@ -217,7 +217,7 @@ test('a list that others can write says nothing', async (t) => {
     await good(t, ['servers', '--trust', 'notes'], here.options);
     assert.equal(fs.statSync(here.trusted).mode & 0o777, 0o600);
     fs.chmodSync(here.trusted, 0o666);
-    await bad(t, 77, /what was agreed to is not known: .*everybody can write it/, ['ls', 'notes'], here.options);
+    await bad(t, 77, /cannot read your earlier consent: .*everybody can write it/, ['ls', 'notes'], here.options);
     assert.equal(here.ran(), false);
     fs.chmodSync(here.trusted, 0o600);
     fs.writeFileSync(here.trusted, 'nonsense\n{"file":1}\n');

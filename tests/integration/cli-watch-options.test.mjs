@@ -62,7 +62,7 @@ test('--match says what the URIs are', async (t) => {
     assert.match(wrong.stderr, /--match takes auto, literal, container, template, glob or regex/);
     const up = await run(t, ['watch', 'http://127.0.0.1:1/mcp', '*/../x']);
     assert.equal(up.code, 64);
-    assert.match(up.stderr, /'\.\.' cannot stand behind a wildcard/);
+    assert.match(up.stderr, /'\.\.' is not allowed after a wildcard/);
 });
 
 test('--include value and metadata are shown, escaped, on a line each, cut with the length', async (t) => {

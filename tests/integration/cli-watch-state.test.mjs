@@ -152,6 +152,6 @@ test('a server without cursors: that is said', async (t) => {
     const args = ['watch', '-1', '--state', place.at('state'), 'plain://it', '--', process.execPath, stranger];
     const end = await run(t, args);
     assert.equal(end.code, 0, end.stderr);
-    assert.match(end.stderr, /the server names no cursor: what changes while nobody watches is not told of plain:\/\/it\n/);
+    assert.match(end.stderr, /the server has no cursors: changes while watch does not run are lost for plain:\/\/it\n/);
     assert.deepEqual(cursors(place), ['']);
 });

@@ -23,7 +23,7 @@ const A = `${MOUNT}a.txt`;
 const CURSOR = 'dev.tidings/cursor';
 const TAKEOVER = 3 * DEADLINE; // the lease, the look of the others and a loaded machine
 const OWNS = /this node owns a mount mount=/;
-const LOST = /this node does not own a mount any more/;
+const LOST = /this node no longer owns a mount/;
 
 const truncated = ({ _meta }) => _meta['dev.tidings/truncated'] === true;
 const read = async (server, uri) => (await call(server, 'resources/read', { uri })).contents[0].text;

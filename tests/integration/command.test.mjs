@@ -99,7 +99,7 @@ test('a mount that cannot be meant is refused with what is accepted', async (t) 
         [{ type: 'command', argv: ['a'] }, /uri: a mount of this type needs one/],
         [{ type: 'command', uri: URI }, /argv is missing/],
         [{ type: 'command', uri: URI, argv: ['a'], shell: true }, /unknown key 'shell'/],
-        [{ type: 'comand', uri: URI }, /'comand' is no provider \(accepted: file, system, command\)/],
+        [{ type: 'comand', uri: URI }, /'comand' is not a provider \(accepted: file, system, command\)/],
     ]) {
         tree.write('tidings.json', JSON.stringify({ mounts: [mount] }));
         const { code, stderr } = await run(t, ['serve', '--config', tree.at('tidings.json')]);

@@ -375,6 +375,6 @@ test('a reader that takes nothing is warned of and cut', async (t) => {
     const line = fields(await cut);
     assert.equal(line.reason, '"it takes nothing (--stall-timeout)"');
     assert.ok(Number(line.unsent_bytes) > 0 && line.address.startsWith('127.0.0.1:'), JSON.stringify(line));
-    assert.ok(server.lines.seen.some((other) => other.includes('slow reader: what waits for it is merged')), server.stderr);
+    assert.ok(server.lines.seen.some((other) => other.includes('slow reader: pending updates are merged')), server.stderr);
     socket.destroy();
 });

@@ -37,13 +37,13 @@ for (const [sdk, era] of [['1', 'legacy'], ['2', 'modern'], ['FastMCP', 'legacy'
                 ...names.map((name) => call(at, name)),
             ].map((args) => run(t, args, options)));
             assert.equal(JSON.parse(half.stdout).structuredContent.text, 'a\ufffdz');
-            assert.match(half.stderr, /the server sent half of a surrogate pair: U\+FFFD stands in its place/);
+            assert.match(half.stderr, /the server sent half of a surrogate pair: U\+FFFD replaces it/);
             assert.deepEqual(JSON.parse(twice.stdout).structuredContent, { n: 2 });
             assert.match(twice.stderr, /the server sent a key twice in an object: the last value counts/);
             assert.match(big.stdout.replace(/\s/g, ''), /"n":18446744073709552000}/);
             assert.equal(big.stderr, '');
             assert.equal(read.stdout, 'a\ufffdz');
-            assert.match(read.stderr, /the server sent half of a surrogate pair: U\+FFFD stands in its place/);
+            assert.match(read.stderr, /the server sent half of a surrogate pair: U\+FFFD replaces it/);
             assert.ok(deep.stdout.replace(/\s/g, '').includes(`${'['.repeat(100)}1${']'.repeat(100)}`));
         });
 

@@ -56,7 +56,7 @@ test('settings: one that others can write is not followed, found or named', asyn
         const end = await start(t, tree, args);
         assert.ok(end.isOver, args.join(' '));
         assert.equal(end.code, 77, end.stderr);
-        assert.match(end.stderr, /tidings\.json': everybody can write it \(mode 0666\)/);
+        assert.match(end.stderr, /tidings\.json': any user can write it \(mode 0666\)/);
     }
     const variable = await run(t, START, { cwd: '/', env: { TIDINGS_CONFIG: tree.at('tidings.json') } });
     assert.equal(variable.code, 77, variable.stderr);
@@ -112,7 +112,7 @@ test('secrets: tokens, rules and keys that everybody can write are refused', asy
         fs.chmodSync(tree.at(name), 0o666);
         return tree.at(name);
     };
-    const says = /everybody can write it \(mode 0666\)/;
+    const says = /any user can write it \(mode 0666\)/;
     await bad(t, 77, says, ['read', 'http://127.0.0.1:1/', 'a:b', '--token-file', everybody('token')]);
     await bad(t, 77, says, [...START, '--auth-tokens', everybody('tokens'), tree.path]);
     await bad(t, 77, says, [...START, '--access-file', everybody('rules'), tree.path]);

@@ -107,8 +107,8 @@ test('a skill inside another is a skill, and its files are files of the other, i
         for (let i = 0; i < 3; i++) {
             assert.deepEqual(await uris(server), ['skill://a/SKILL.md', 'skill://a/b/SKILL.md']);
         }
-        await server.lines.next((line) => /a SKILL.md is no skill/.test(line), 'the log to say why');
-        assert.equal(server.lines.seen.filter((line) => /a SKILL.md is no skill/.test(line)).length, 1, 'it is said once');
+        await server.lines.next((line) => /invalid SKILL.md/.test(line), 'the log to say why');
+        assert.equal(server.lines.seen.filter((line) => /invalid SKILL.md/.test(line)).length, 1, 'it is said once');
     }
 });
 
@@ -228,7 +228,7 @@ test('links out of the directory, what is too large and names that do not fit ar
     for (const uri of ['skill://out/SKILL.md', 'skill://ok/../ok/SKILL.md', 'skill://ok/again.md', 'file:///etc/passwd', 'skill://SKILL.md', '']) {
         await refused(server, 'skills/get', { uri });
     }
-    await server.lines.next((line) => /a SKILL.md is no skill uri=skill:\/\/other/.test(line), 'the log to say why');
+    await server.lines.next((line) => /invalid SKILL.md uri=skill:\/\/other/.test(line), 'the log to say why');
 });
 
 test('front matter is read as the parser of others reads it, and what is not read is refused with its line', async (t) => {

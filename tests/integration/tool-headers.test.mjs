@@ -82,7 +82,7 @@ test('a tool that declares fields wrongly is left out, with a warning that drive
     const { heard, url } = await serveTools(t);
     const end = await run(t, ['tools', url]);
     assert.deepEqual([end.code, end.stdout.trim()], [0, 'right']);
-    assert.match(end.stderr, /the tool 'wrong\S*\[31m' is left out: its x-mcp-header is no name of a header field/);
+    assert.match(end.stderr, /the tool 'wrong\S*\[31m' is left out: its x-mcp-header is not a header field name/);
     assert.doesNotMatch(end.stderr, /\x1b/);
     await bad(t, 65, /is left out/, ['call', url, TOOLS[1].name, 'a=1']);
     assert.ok(!heard.some((method) => method.startsWith('tools/call')));

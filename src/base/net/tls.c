@@ -646,7 +646,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
         return rc;
     }
     if (st.st_mode & S_IROTH) {
-        tls_context_warn(o, path, "everybody on this machine can read the key");
+        tls_context_warn(o, path, "every user of this machine can read the key");
     }
     tls_api.SSL_CTX_set_default_passwd_cb(ssl, refuse_passphrase);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, &is_encrypted);
@@ -656,7 +656,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
     if (is_encrypted) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "key '%s': encrypted, and nobody is asked for a passphrase; "
+                            "key '%s': encrypted, but a server cannot ask for a passphrase; "
                             "decrypt it with 'openssl pkey'",
                             path);
     }

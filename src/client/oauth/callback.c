@@ -147,7 +147,7 @@ static void callback_on_request(struct callback_conn *conn, const struct http_re
                               : 404,
                    is_ours ? "The answer has arrived: go back to the program. This window can be "
                              "closed."
-                   : is_place ? "This is not the answer to the login that is waited for."
+                   : is_place ? "This is not the response to the pending login."
                               : "There is nothing here.");
     callback_conn_close(conn);
     if (is_ours) {
@@ -175,7 +175,7 @@ static void callback_on_bytes(struct loop_poll *poll, int events, void *user)
     }
     ptrdiff_t head = http_parse_head(c->in.ptr, c->in.len, &c->scanned, &req, &fault);
     if (head < 0) {
-        callback_reply(c, 400, "That was no HTTP request.");
+        callback_reply(c, 400, "That was not an HTTP request.");
         callback_conn_close(c);
     } else if (head > 0) {
         callback_on_request(c, &req);

@@ -208,7 +208,7 @@ int document_read(struct tidings_str text, const char *what, struct json **ret,
     }
     if (!jv_is(root, JV_OBJECT)) {
         jv_unref(root);
-        return tidings_fail(err, TIDINGS_E_PARSE, "%s is no JSON object", what);
+        return tidings_fail(err, TIDINGS_E_PARSE, "%s is not a JSON object", what);
     }
     *ret = root;
     return 0;
@@ -229,7 +229,7 @@ int document_text(const struct json *document, const char *name, size_t max, cha
     }
     if (!is_fit) {
         return tidings_fail(err, TIDINGS_E_PARSE,
-                            "'%s' is no text of visible characters, at most %zu", name, max);
+                            "'%s' is not a string of visible characters, at most %zu", name, max);
     }
     *ret = str_dup(text);
     return *ret ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -152,7 +152,7 @@ static void flow_succeed(struct flow *f, struct token *token)
 static void flow_on_deadline(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    flow_failf(user, TIDINGS_E_TIMEOUT, "nobody agreed in time: log in again");
+    flow_failf(user, TIDINGS_E_TIMEOUT, "login timed out; log in again");
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -212,8 +212,7 @@ static bool flow_may_ask(struct flow *f, const char *url)
                url_may_lead(&server, &next);
     if (!may) {
         flow_failf(f, TIDINGS_E_DENIED,
-                   "only https is used for a login, http on this very machine by a server that is "
-                   "there too: not '%.100s'",
+                   "a login needs https, or http between programs on this machine; not '%.100s'",
                    url);
     }
     return may;
@@ -402,7 +401,7 @@ static void flow_get_well_known(struct flow *f, const char *url, const char *nam
     struct url u;
     buf_init(&address, 2 * URL_MAX);
     if (!url_read(tidings_str(url), &u)) {
-        flow_failf(f, TIDINGS_E_INVALID, "'%.120s' is no http address: nobody can be asked", url);
+        flow_failf(f, TIDINGS_E_INVALID, "'%.120s' is not an http address", url);
         return;
     }
     if (is_root) {
@@ -450,7 +449,7 @@ static void flow_guess_server(struct flow *f)
     struct tidings_error why = {0};
     if (f->resource.resource) {
         flow_failf(f, TIDINGS_E_NOTFOUND,
-                   "the authorization server '%.120s' has no metadata: ask whoever runs it",
+                   "the authorization server '%.120s' has no metadata; ask its operator",
                    f->resource.issuer);
     } else if (server_metadata_guess(tidings_str(f->resource.issuer), &f->issuer, &why) < 0) {
         flow_fail(f, &why);
@@ -668,7 +667,7 @@ static void flow_ask_device(struct flow *f)
 {
     struct buf form;
     if (!f->host.settings->on_device) {
-        flow_failf(f, TIDINGS_E_DENIED, "nobody is there to log in: log in first");
+        flow_failf(f, TIDINGS_E_DENIED, "a login needs a user: run 'tidings login' first");
         return;
     }
     buf_init(&form, 65536);
@@ -953,7 +952,7 @@ static void flow_discovered(struct flow *f)
         }
     } else {
         flow_failf(f, TIDINGS_E_UNSUPPORTED,
-                   "'%.120s' registers no clients by itself: get a client id from whoever runs it",
+                   "'%.120s' does not register clients; get a client id from its operator",
                    f->issuer.issuer);
     }
 }
@@ -994,9 +993,9 @@ static bool flow_open_callback(struct flow *f)
 {
     struct tidings_error why = {0};
     const struct oauth_settings *s = f->host.settings;
-    int rc = s->on_open
-                 ? 0
-                 : tidings_fail(&why, TIDINGS_E_DENIED, "nobody is there to log in: log in first");
+    int rc = s->on_open ? 0
+                        : tidings_fail(&why, TIDINGS_E_DENIED,
+                                       "a login needs a user: run 'tidings login' first");
     rc = rc == 0 && (random_text(f->state) < 0 || random_text(f->verifier) < 0)
              ? tidings_fail(&why, TIDINGS_E_IO, "there is no randomness")
              : rc;
@@ -1134,7 +1133,8 @@ static void flow_on_token(struct flow *f, const struct flow_answer *answer)
         why.code = TIDINGS_E_BUSY; /* the token stays, for another time */
     }
     if (rc == 0 && a.is_bound && !f->key) {
-        rc = tidings_fail(&why, TIDINGS_E_PARSE, "a token came that is bound to a key of nobody");
+        rc = tidings_fail(&why, TIDINGS_E_PARSE,
+                          "the server issued a token bound to an unknown key");
     }
     if (rc == 0 && f->key && !a.is_bound) {
         rc = tidings_fail(&why, TIDINGS_E_DENIED,

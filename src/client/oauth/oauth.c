@@ -59,7 +59,7 @@ static int oauth_settings_check(const struct tidings_oauth_options *o, struct ti
                                 "idp_client_id");
         }
         if (!url_read(tidings_str(o->idp_endpoint), &u) || !url_is_safe(&u)) {
-            return tidings_fail(err, TIDINGS_E_INVALID, "idp_endpoint is no https URL");
+            return tidings_fail(err, TIDINGS_E_INVALID, "idp_endpoint is not an https URL");
         }
         break;
     default:
@@ -429,7 +429,7 @@ static void oauth_renew(struct tidings_oauth *o)
     if (t && t->refresh) {
         rc = oauth_start_flow(o, FLOW_REFRESH, oauth_on_refresh, &why);
     } else if (o->is_early) {
-        rc = tidings_fail(&why, TIDINGS_E_NOTFOUND, "the token cannot be renewed any more");
+        rc = tidings_fail(&why, TIDINGS_E_NOTFOUND, "the token can no longer be renewed");
     } else {
         oauth_login_unlocked(o);
     }
@@ -762,10 +762,11 @@ int tidings_oauth_login(struct tidings_oauth *o, const char *server, struct tidi
     struct oauth_wish wish = {.server = server, .is_probing = true};
     struct url u;
     if (!url_read(tidings_str(server), &u)) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.120s' is no address to log in to (accepted: https://…, and http:// "
-                            "on this machine)",
-                            server);
+        return tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "'%.120s' is not an address for a login (accepted: https://…, and http:// "
+            "on this machine)",
+            server);
     }
     int rc = oauth_obtain(o, &wish, err);
     if (rc == 0 && !oauth_wait(o, oauth_on_waited, &waiting)) {

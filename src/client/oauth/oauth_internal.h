@@ -13,7 +13,7 @@
  *
  * A token that is near its end is renewed on the same road before anybody refuses it, with nobody
  * waiting or with those whose requests begin just then; nobody is asked to log in for that. What an
- * authorization server is about to give is taken and kept although nobody waits for it any more: a
+ * authorization server is about to give is taken and kept although the request was cancelled: a
  * refresh token is good for one use, and whoever breaks off then has none.
  */
 #ifndef CLIENT_OAUTH_OAUTH_INTERNAL_H

@@ -223,8 +223,8 @@ static int token_store_check(int fd, struct tidings_error *err)
     }
     if (st.st_mode & 077) {
         return tidings_fail(err, TIDINGS_E_DENIED,
-                            "others can read or write it (mode %04o): its tokens are not used; log "
-                            "in again after 'chmod 600', for somebody may have them",
+                            "others can read or write it (mode %04o): its tokens are not used; run "
+                            "'chmod 600' and log in again, because other users may have read them",
                             (unsigned)st.st_mode & 07777);
     }
     return 0;

@@ -468,9 +468,10 @@ static void job_write_run_write(struct job *r)
     const struct tidings_provider_ops *ops = r->provider->ops;
     struct tidings_error err;
     if (ops->write && w->metadata.len > 0 && !(ops->flags & TIDINGS_PROVIDER_TAKES_METADATA)) {
-        tidings_fail(&err, TIDINGS_E_INVALID,
-                     "'%.*s' takes no metadata: its changes have metadata of their own",
-                     STR_ARG(r->uri));
+        tidings_fail(
+            &err, TIDINGS_E_INVALID,
+            "'%.*s' takes no metadata, because its provider sets the metadata of its changes",
+            STR_ARG(r->uri));
         tidings_write_done(w, TIDINGS_E_INVALID, STR_EMPTY, &err);
         return;
     }

@@ -130,11 +130,12 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
         struct tidings_error err;
         read->reason = READ_STALE;
         job_begin(&read->base);
-        job_finish(&read->base,
-                   tidings_fail(&err, TIDINGS_E_BUSY,
-                                "the store cannot be reached, and what is known of it may be old; "
-                                "try again later"),
-                   &err);
+        job_finish(
+            &read->base,
+            tidings_fail(
+                &err, TIDINGS_E_BUSY,
+                "the store cannot be reached, and cached data may be stale; try again later"),
+            &err);
         return;
     }
     if (read->options->at_least.len > 0 && worker->hub) {

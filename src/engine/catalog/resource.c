@@ -39,8 +39,8 @@ static const struct {
                                 "everything below, whether it exists yet or not", BELOW},
     [TIDINGS_FORM_REGEX] = {"regex", "{+regex}",
                             "with the option match: \"regex\": every URI it is found in", MATCHING},
-    [TIDINGS_FORM_RELATED] = {"related", "{+resource}", "what its provider says depends on it",
-                              RELATED},
+    [TIDINGS_FORM_RELATED] = {"related", "{+resource}",
+                              "resources that depend on it, as its provider reports", RELATED},
 };
 
 /* Empty for a template whose scheme is a variable. */

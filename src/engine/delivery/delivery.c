@@ -208,7 +208,7 @@ void delivery_log_full(const struct subscriber *subscriber)
     uint64_t others = 0;
     if (delivery_log_take(subscriber->worker, DELIVERY_LOG_FULL, &others)) {
         const struct channel_facts facts = delivery_log_facts(subscriber);
-        log_warn(LOG_DELIVERY, "slow reader: what waits for it is merged",
+        log_warn(LOG_DELIVERY, "slow reader: pending updates are merged",
                  KV("peer", subscriber_id(subscriber)),
                  KV("waiting", (uint64_t)subscriber->outbox.count),
                  KV("principal", access_log_name(subscriber->principal)),
@@ -290,7 +290,7 @@ void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
     static const char *const events[] = {
         [DELIVERY_LOG_BEGUN] = "listening began",
         [DELIVERY_LOG_ENDED] = "listening ended",
-        [DELIVERY_LOG_FULL] = "slow readers: what waits for them is merged",
+        [DELIVERY_LOG_FULL] = "slow readers: pending updates are merged",
         [DELIVERY_LOG_CUT] = "slow readers cut",
         [DELIVERY_LOG_CHANGE] = "changes",
     };

@@ -114,7 +114,7 @@ struct hub_announcing {
     struct list deferred; /* announcements that wait until the workers have caught up … */
     struct loop_timer *timer;
     uint64_t deferred_ms;           /* … and since when none of them could go on */
-    bool has_stuck_worker;          /* one that does not catch up: nobody waits for it any more */
+    bool has_stuck_worker;          /* one that does not catch up: the request was cancelled */
     struct thread_message overflow; /* on its way while has_overflowed */
     bool has_overflowed; /* atomic: something was refused since everybody was last told … */
     uint64_t
@@ -421,7 +421,7 @@ static void hub_announce_overflow_deliver(struct thread_message *message, void *
     /* In its place among what the store has, for those who come from another node. What has a lower
      * position and is yet to be numbered is told again then, rather than not at all. */
     uint64_t position = __atomic_exchange_n(&hub->announcing->overflow_upto, 0, __ATOMIC_SEQ_CST);
-    log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
+    log_warn(LOG_DELIVERY, "changes refused", KV("reason", "change queue is full"));
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     publish_made(hub, change_create_list_event(CHANGE_EVERYTHING, epoch, seq), seq, position,
                  STR_EMPTY);
@@ -492,7 +492,8 @@ static struct announce_message *hub_announce_begin(struct hub *hub, size_t bytes
         *from->why = why;
     }
     tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
-                 fits ? "out of memory" : "more changes than can be told: %zu bytes wait already",
+                 fits ? "out of memory"
+                      : "change queue is full: %zu bytes pending; try again later",
                  limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED));
     return NULL;
 }

@@ -96,8 +96,9 @@ static int notify_check_list(const struct notify *n, struct json *said, struct t
     struct json *changes = jv_get(said, "changes");
     size_t count = jv_count(changes);
     if (!jv_is(said, JV_OBJECT) || !jv_is(changes, JV_ARRAY) || count == 0 || jv_count(said) != 1) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "what changed is {\"changes\": [{\"uri\": …}, …]} and nothing else");
+        return tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "the body must be {\"changes\": [{\"uri\": …}, …]} without other members");
     }
     if (count > NOTIFY_MAX) {
         limit_hit(n->worker->limit_counters, LIMIT_NOTIFY);

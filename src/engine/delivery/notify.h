@@ -28,7 +28,7 @@ struct quota;
 struct worker;
 
 #define NOTIFY_MAX 1000u
-#define NOTIFY_ANSWER "what was accepted is announced, but the answer" /* cannot be given */
+#define NOTIFY_ANSWER "the accepted changes are announced, but the answer" /* cannot be given */
 #define NOTIFY_EVERYTHING "**" /* instead of a URI: anything may have changed */
 
 /* Who says it. */

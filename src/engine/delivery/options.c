@@ -125,7 +125,7 @@ static int read_since(struct options *o, struct json *v, struct tidings_error *e
 {
     o->sealed = cursor_is_sealed(jv_str(v)) ? jv_str(v) : STR_EMPTY;
     if (!jv_is(v, JV_STRING) || (o->sealed.len == 0 && !cursor_parse(jv_str(v), &o->since))) {
-        return options_refuse_value("since", "a cursor this server gave out", err);
+        return options_refuse_value("since", "a cursor from this server", err);
     }
     return 0;
 }

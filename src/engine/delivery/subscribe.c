@@ -198,7 +198,7 @@ static int at_least_check(const struct worker *worker, const struct log_cursor *
     return is_ours || (c->has_position && hub_resume(worker->hub, c, true, &number))
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID,
-                              "nothing is known here of the cursor in 'dev.tidings/atLeast': read "
+                              "this server does not know the cursor in 'dev.tidings/atLeast'; read "
                               "without it");
 }
 
@@ -326,9 +326,9 @@ void subscribe_item_check_baseline(struct subscribe_item *w)
     if (w->options.include != OPTION_INCLUDE_PATCH) {
         subscribe_item_refuse(w, TIDINGS_E_INVALID, "option 'baseline' goes with include: 'patch'");
     } else if (w->kind != PATTERN_LITERAL) {
-        subscribe_item_refuse(
-            w, TIDINGS_E_INVALID,
-            "option 'baseline' goes with one resource; here each is told whole at first");
+        subscribe_item_refuse(w, TIDINGS_E_INVALID,
+                              "option 'baseline' needs a single resource; for other URIs the first "
+                              "update has the full content");
     }
 }
 

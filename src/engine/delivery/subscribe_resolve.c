@@ -757,8 +757,8 @@ static void check_regex(struct subscribe_item *w)
     look_at_entries(&r, &c->resources, r.fixed);
     look_at_entries(&r, &c->templates, subscribe_scheme(r.fixed));
     if (!r.meets) {
-        w->warning = r.meets_mute ? STR("what it can match now cannot be subscribed to; only what "
-                                        "is registered later will be notified")
+        w->warning = r.meets_mute ? STR("all resources that it matches now are not subscribable; "
+                                        "only resources registered later cause updates")
                                   : STR(ONLY_LATER);
     }
 }

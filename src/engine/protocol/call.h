@@ -215,7 +215,7 @@ void call_task_progress(struct tidings_call *h, struct tidings_str message);
 /* It goes: its task without a result, if it has none. */
 void call_task_deinit(struct tidings_call *h);
 
-/* call.c, for call_task.c: call the handler; nobody waits for it any more. */
+/* call.c, for call_task.c: call the handler; the request was cancelled. */
 void call_start(struct tidings_call *h);
 void call_cancel(struct tidings_call *h);
 void call_free(struct tidings_call *h);

@@ -220,7 +220,7 @@ static int wait_check(const struct call_question *q, struct json *result, struct
     const char *wrong = dialect_check_answer(q->method, result);
     int rc = wrong ? tidings_fail(&why, TIDINGS_E_INVALID, "%s", wrong) : 0;
     rc = rc < 0 ? rc : wait_check_form(q, result, &why);
-    return rc < 0 ? tidings_fail(err, rc, "the client's answer to '%.*s' is no good: %s",
+    return rc < 0 ? tidings_fail(err, rc, "the client's answer to '%.*s' is invalid: %s",
                                  STR_ARG_MAX(q->key, 64), why.text)
                   : 0;
 }
@@ -494,10 +494,9 @@ bool call_read_answers(struct tidings_call *h, struct request *request)
                                      : TIDINGS_E_INVALID;
     if (rc < 0) {
         request_fail(request, rc, STR_EMPTY, "%s",
-                     rc == TIDINGS_E_NOMEM
-                         ? "out of memory"
-                         : "params.requestState was not given out for this call, or "
-                           "it has expired; call again without it");
+                     rc == TIDINGS_E_NOMEM ? "out of memory"
+                                           : "params.requestState is not from this call, or has "
+                                             "expired; call again without it");
     }
     return rc == 0;
 }

@@ -125,7 +125,7 @@ void drain_deinit(struct worker *worker)
 static void access_enforce_end_streams(struct subscriber *subscriber)
 {
     struct worker *worker = subscriber->worker; /* which outlives it */
-    worker->ending = "its token or certificate does not count any more";
+    worker->ending = "its token or certificate is no longer valid";
     if (subscriber->ops && subscriber->ops->end_streams) {
         subscriber->ops->end_streams(subscriber);
     } else {

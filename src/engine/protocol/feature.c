@@ -61,8 +61,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     struct tidings_str type = jv_str(jv_get(property, "type"));
     if (name.len == 0 || name.len > NAME_BYTES || !http_all_are(name, HTTP_IS_TOKEN)) {
         return header_params_refuse(
-            s, "must be a string of 1 to 128 characters that may stand in the name of a "
-               "header");
+            s, "must be a string of 1 to 128 characters that a header name can contain");
     }
     if (!str_eq(type, STR("string")) && !str_eq(type, STR("integer")) &&
         !str_eq(type, STR("boolean"))) {
@@ -70,7 +69,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     }
     size_t count = s->found ? s->found->count : 0;
     if (count == MAX_ROWS || s->pointer.len >= POINTER_BYTES) {
-        return header_params_refuse(s, "stands too often, or too deep in the schema");
+        return header_params_refuse(s, "occurs too often, or too deep in the schema");
     }
     struct header_params *grown =
         mem_realloc(s->found, sizeof(*grown) + (count + 1) * sizeof(grown->rows[0]));
@@ -155,7 +154,7 @@ static int header_params_visit(struct scan *s, struct json *schema, bool is_reac
     struct json *name = jv_get(schema, KEY);
     int rc = 0;
     if (name && (!is_reachable || s->pointer.len == 0)) {
-        rc = header_params_refuse(s, "may stand only where a chain of 'properties' leads");
+        rc = header_params_refuse(s, "is allowed only below a chain of 'properties'");
     } else if (name) {
         rc = add_row(s, schema, jv_str(name));
     }
@@ -214,7 +213,7 @@ bool header_params_holds(const struct header_params *m, struct json *arguments,
             (is_given && !header_params_equals(header, value))) {
             tidings_fail(err, TIDINGS_E_INVALID, "the header %s %s the argument '%s' it repeats%s",
                          row->header, count == 0 ? "is missing beside" : "differs from",
-                         row->pointer + 1, count > 1 ? ", or is there twice" : "");
+                         row->pointer + 1, count > 1 ? ", or is duplicated" : "");
             return false;
         }
     }
@@ -243,7 +242,8 @@ static int schema_object_put_rules(struct jw *w, const struct tidings_schema_fie
         return tidings_fail(err, rc, "the rules of '%.60s': %.160s", f->name, why.text);
     }
     if (!jv_is(rules, JV_OBJECT)) {
-        rc = tidings_fail(err, TIDINGS_E_PARSE, "the rules of '%.60s' are no JSON object", f->name);
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the rules of '%.60s' are not a JSON object",
+                          f->name);
     }
     for (size_t i = 0; rc == 0 && i < sizeof(own) / sizeof(own[0]); i++) {
         if (own[i] && jv_get(rules, own[i])) {
@@ -270,7 +270,7 @@ static int schema_object_put_field(struct jw *w, const struct tidings_schema_fie
         return tidings_fail(err, TIDINGS_E_INVALID, "'%.60s' has no known type", f->name);
     }
     if (f->choices && f->type != TIDINGS_SCHEMA_STRING && f->type != TIDINGS_SCHEMA_STRINGS) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "'%.60s' has choices, but is no string",
+        return tidings_fail(err, TIDINGS_E_INVALID, "'%.60s' has choices, but is not a string",
                             f->name);
     }
     jw_key(w, tidings_str(f->name));

@@ -54,7 +54,7 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
     struct request *request = s->user;
     struct subscription_group *group = s->pending.group;
     if (!group) {
-        request_fail(request, TIDINGS_E_CLOSED, w->as_requested, "the session ended meanwhile");
+        request_fail(request, TIDINGS_E_CLOSED, w->as_requested, "the session has ended");
     } else if (w->refused) {
         bool is_invalid = w->stat.base.err.code == TIDINGS_E_INVALID && !w->stat.base.details;
         request_fail_job(request, &w->stat.base, w->as_requested,
@@ -205,7 +205,7 @@ int own_listing_init(struct own_listing *l, uint64_t subscriber, const struct pr
     uint64_t skip = 0;
     if (after.len > 0 && (!str_to_u64(after, &skip) || skip > SIZE_MAX / 2)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "the cursor is not one this server gave out; begin again without it");
+                            "the cursor is not from this server; retry without a cursor");
     }
     bool is_named = principal && principal->kind != PRINCIPAL_ANONYMOUS;
     if (subscriber == OWN_BY_PRINCIPAL && !is_named) {

@@ -912,8 +912,7 @@ void method_resources_list(struct request *request)
     if (cursor.source == FROM_MOUNT && !method_resources_find_mount(l, cursor.after)) {
         struct tidings_error err;
         tidings_fail(&err, TIDINGS_E_INVALID,
-                     "params.cursor points to a mount that is not served any more; begin again "
-                     "without it");
+                     "params.cursor points to a removed mount; retry without it");
         listing_fail(l, &err);
         return;
     }

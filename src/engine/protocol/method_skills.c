@@ -333,7 +333,7 @@ static void skill_entry_listed(struct skill_entry *e)
         has_main = has_main || str_eq(tidings_str(e->files[i].uri), e->uri);
     }
     if (e->code == 0 && !has_main) {
-        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "no skill is there");
+        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "there is no such skill");
     }
 }
 
@@ -526,7 +526,7 @@ static void skill_entry_pause(struct skill_entry *e)
 static bool skill_entry_step(struct skill_entry *e)
 {
     if (e->request->cancelled && e->code == 0) {
-        skill_entry_fail(e, TIDINGS_E_CANCELLED, "nobody waits for it any more");
+        skill_entry_fail(e, TIDINGS_E_CANCELLED, "the request was cancelled");
     }
     if (e->code == 0 && !e->has_listed) {
         if (skill_entry_list_next(e)) {
@@ -593,7 +593,7 @@ static void skill_entry_start(struct skill_entry *e)
     if (skill_root(e->uri).len == 0 || !str_starts(e->uri, STR(SKILL_SCHEME ":")) ||
         !access_allows(who, ACCESS_READ, e->uri) ||
         !catalog_find(e->catalog, e->uri, &e->request->arena, &hit)) {
-        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "no skill is there");
+        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "there is no such skill");
         e->done(e);
         return;
     }
@@ -603,7 +603,8 @@ static void skill_entry_start(struct skill_entry *e)
     if (!e->is_dynamic) {
         skill_entry_add_registered(e);
     } else if (skill_entry_add(e, &own) == 1 && e->count == 0) {
-        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "no skill is there"); /* it may not be listed */
+        skill_entry_fail(e, TIDINGS_E_NOTFOUND,
+                         "there is no such skill"); /* it may not be listed */
     }
     skill_entry_run(e);
 }
@@ -754,8 +755,7 @@ static void skills_warn(struct request *request, const struct skill_entry *e)
 {
     bool is_gone = e->code == TIDINGS_E_NOTFOUND || e->code == TIDINGS_E_CANCELLED;
     if (!is_gone && !skill_cache_said(request->worker, e->uri, tidings_str(e->err.text))) {
-        log_warn(LOG_PROVIDER, "a SKILL.md is no skill", KV("uri", e->uri),
-                 KV("reason", e->err.text));
+        log_warn(LOG_PROVIDER, "invalid SKILL.md", KV("uri", e->uri), KV("reason", e->err.text));
     }
 }
 
@@ -832,8 +832,7 @@ void method_skills_list(struct request *request)
     p->wanted = wanted < SKILLS_PER_PAGE ? wanted : SKILLS_PER_PAGE;
     if (source == SKILLS_MOUNTED && !skills_find_mount(p)) {
         p->code = tidings_fail(&p->err, TIDINGS_E_INVALID,
-                               "params.cursor points to a mount that is not served any more; begin "
-                               "again without it");
+                               "params.cursor points to a removed mount; retry without it");
         skills_end(p);
         return;
     }

@@ -471,7 +471,7 @@ bool page_read_cursor(struct request *request, const char *sources, char *ret_so
         buf_deinit(&text);
         if (!good) {
             request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
-                         "params.cursor is not one this server gave out; begin again without it");
+                         "params.cursor is not from this server; retry without it");
             return false;
         }
     }

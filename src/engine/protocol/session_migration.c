@@ -99,7 +99,7 @@ static void ask_again(struct session_wait *wait, int code)
     mem_free(h);
     if (!session) {
         request_fail(request, TIDINGS_E_BUSY, STR_EMPTY,
-                     "the session has moved to another node meanwhile; send this again");
+                     "the session has moved to another node; send this again");
         return;
     }
     request->session = session;
@@ -427,7 +427,7 @@ static bool session_is_unfit(struct session_migration *m, const struct buf *stat
                  KV("subscriptions", m->session->subscriber->subscription_count),
                  KV("most_bytes", m->movers->store->max_bytes));
         subscriber_warn(m->session->subscriber,
-                        "this session has too many subscriptions to go on at another node");
+                        "this session has too many subscriptions to move to another node");
         m->generation = 0; /* of a new row, when it fits again */
     }
     m->is_unfit = is_unfit;

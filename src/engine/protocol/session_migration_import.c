@@ -420,7 +420,7 @@ static struct session *session_import_make(struct session_import *a, const struc
     struct buf by;
     *ret = session_state_read(s, buf_str(&job->state), &err);
     if (*ret < 0) {
-        log_warn(LOG_NODES, "session of another node cannot go on here", KV("reason", err.text));
+        log_warn(LOG_NODES, "cannot import the session of another node", KV("reason", err.text));
         return NULL;
     }
     struct jw w;
@@ -431,9 +431,9 @@ static struct session *session_import_make(struct session_import *a, const struc
     buf_deinit(&by);
     const struct revision *revision = dialect_assume(s->revision); /* another, if it is not known */
     if (!is_theirs || !str_eq(revision->name, s->revision)) {
-        log_warn(
-            LOG_NODES, "session of another node cannot go on here",
-            KV("reason", is_theirs ? "its revision is not known here" : "it is somebody else's"));
+        log_warn(LOG_NODES, "cannot import the session of another node",
+                 KV("reason", is_theirs ? "this node does not support its protocol revision"
+                                        : "it belongs to another principal"));
         *ret = TIDINGS_E_INVALID;
         return NULL;
     }

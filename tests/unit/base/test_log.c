@@ -153,14 +153,14 @@ static void a_wrong_level_is_an_error_that_says_what_there_is(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"", "(accepted: off, error, warn, info, debug; behind it areas"},
-        {"loud", "'loud' is no level"},
-        {"info,loud", "'loud' is no level"},
-        {"info,store=loud", "'store=loud' is no level"},
-        {"info,shop=debug", "'shop' is no area of the log (accepted: server, transport, request"},
+        {"", "(accepted: off, error, warn, info, debug; then areas"},
+        {"loud", "'loud' is not a log level"},
+        {"info,loud", "'loud' is not a log level"},
+        {"info,store=loud", "'store=loud' is not a log level"},
+        {"info,shop=debug", "'shop' is not a log area (accepted: server, transport, request"},
         {"store=debug", "a level for all areas comes first, as in info,store=debug"},
         {"info,debug", "'debug' needs an area"},
-        {"INFO", "'INFO' is no level"},
+        {"INFO", "'INFO' is not a log level"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

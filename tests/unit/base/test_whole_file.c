@@ -98,7 +98,7 @@ static void what_everybody_can_write_is_refused(void **state)
     assert_int_equal(whole_file_read(path, 10000, &out, &err), TIDINGS_E_DENIED);
     assert_int_equal(whole_file_read_found(path, 10000, &out, &err), TIDINGS_E_DENIED);
     assert_int_equal(out.len, 0);
-    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, "everybody can write it (mode 0602)"),
+    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, "any user can write it (mode 0602)"),
                      TIDINGS_E_DENIED);
     assert_int_equal(chmod(path, 0644), 0);
     assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, ""), 0);

@@ -135,8 +135,9 @@ static void what_cannot_be_used_says_why(void **state)
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"args\":7}}}", "'args' must be a list"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":\"K\"}}}", "'env' must be an object"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":[1]}}}", "'env' must be an object"},
-        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":{\"K\":null}}}}", "'K' must be a text"},
-        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"cwd\":7}}}", "'cwd' must be a text"},
+        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":{\"K\":null}}}}",
+         "'K' must be a string"},
+        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"cwd\":7}}}", "'cwd' must be a string"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *text = find(rows[i].file);

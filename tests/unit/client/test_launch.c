@@ -59,7 +59,7 @@ static void a_program_that_sends_back_what_it_is_sent_is_no_server(void **state)
     struct tidings_error err = {0, ""};
     struct tidings_client *c = launch("exec cat", NULL);
     assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_PARSE);
-    assert_string_equal(err.text, "this is no MCP server: it sends back what it is sent");
+    assert_string_equal(err.text, "not an MCP server: it echoes its input");
     tidings_client_destroy(c);
 }
 

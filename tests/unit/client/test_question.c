@@ -31,8 +31,8 @@ static int accept_at_last(struct asker *a, struct tidings_question *q)
         {"{\"age\":-1}", "age"},
         {"{\"age\":\"old\"}", "age"},
         {"{\"size\":1}", "no field 'size'"},
-        {"[1]", "no JSON object"},
-        {"{", "no JSON object"},
+        {"[1]", "not a JSON object"},
+        {"{", "not a JSON object"},
     };
     (void)a;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -140,7 +140,7 @@ static void who_will_not_sample_says_so(void **state)
         int code = asker_run(&a, &err);
         assert_int_equal(code, a.is_modern ? TIDINGS_E_CANCELLED : 0);
         assert_string_equal(a.is_modern ? err.text : a.heard,
-                            a.is_modern ? "what the server asked was not answered: the user "
+                            a.is_modern ? "the server's question was not answered: the user "
                                           "rejected the request"
                                         : "{\"code\":-1,\"message\":\"the user rejected the "
                                           "request\"}\n");
@@ -250,9 +250,9 @@ static void what_makes_no_sense_is_refused_unasked(void **state)
     static const struct {
         const char *method, *params, *why;
     } rows[] = {
-        {"elicitation/create", "{\"message\":\"m\"}", "no object with fields"},
+        {"elicitation/create", "{\"message\":\"m\"}", "not an object with fields"},
         {"elicitation/create", "{\"requestedSchema\":{\"type\":\"string\"}}",
-         "no object with fields"},
+         "not an object with fields"},
         {"elicitation/create",
          FORM_OF("\"a\":{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"string\"}}}"),
          "neither text, a number"},
@@ -261,19 +261,20 @@ static void what_makes_no_sense_is_refused_unasked(void **state)
          "neither text, a number"},
         {"elicitation/create", FORM_OF("\"a\":{\"$ref\":\"#\"}"), "neither text, a number"},
         {"elicitation/create", FORM_OF("\"a\":{\"type\":\"string\",\"enum\":[]}"), "no choices"},
-        {"elicitation/create", FORM_OF("\"a\":{\"type\":\"string\",\"enum\":[1]}"), "is no text"},
+        {"elicitation/create", FORM_OF("\"a\":{\"type\":\"string\",\"enum\":[1]}"),
+         "is not a string"},
         {"elicitation/create", FORM_OF("\"a\":{\"type\":\"string\",\"pattern\":\"(\"}"),
          "the form's schema"},
-        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"javascript:alert(1)\"}", "no http://"},
-        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"file:///etc/passwd\"}", "no http://"},
-        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://\"}", "no http://"},
-        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https:///x\"}", "no http://"},
+        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"javascript:alert(1)\"}", "not http://"},
+        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"file:///etc/passwd\"}", "not http://"},
+        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://\"}", "not http://"},
+        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https:///x\"}", "not http://"},
         {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://a/\\u001b[31m\"}",
-         "no http://"},
-        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://a/ --x\"}", "no http://"},
+         "not http://"},
+        {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://a/ --x\"}", "not http://"},
         {"elicitation/create", "{\"mode\":\"url\",\"url\":\"https://\\u0430pple.com/\"}",
-         "no http://"},
-        {"elicitation/create", "{\"mode\":\"url\"}", "no http://"},
+         "not http://"},
+        {"elicitation/create", "{\"mode\":\"url\"}", "not http://"},
         {"elicitation/create", "{\"mode\":\"telepathy\"}", "nothing a client can be asked"},
         {"tools/call", "{}", "nothing a client can be asked"},
     };
@@ -464,7 +465,7 @@ static void nobody_answers_in_time(void **state)
         int code = asker_call(&a, &err);
         assert_int_equal(code, i == 3 ? TIDINGS_E_CANCELLED : 0);
         assert_string_equal(a.heard, i < 2    ? "{\"action\":\"cancel\"}\n"
-                                     : i == 2 ? "{\"code\":-1,\"message\":\"nobody answered in "
+                                     : i == 2 ? "{\"code\":-1,\"message\":\"no answer in "
                                                 "time\"}\n"
                                               : "");
         (void)tidings_client_step(a.client, 0, NULL);

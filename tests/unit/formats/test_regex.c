@@ -142,7 +142,7 @@ static void what_is_refused_says_why_and_where(void **state)
         {"(?<n>a)\\k<n>", "backreferences are not supported", TIDINGS_E_INVALID},
         {"(?>a)", "atomic groups are not supported", TIDINGS_E_INVALID},
         {"a++", "possessive quantifiers are not supported", TIDINGS_E_INVALID},
-        {"(?R)", "no regular expression", TIDINGS_E_INVALID},
+        {"(?R)", "an invalid group", TIDINGS_E_INVALID},
         {"(*ACCEPT)", "verbs are not supported", TIDINGS_E_INVALID},
         {"\\p{Klingon}", "a general category", TIDINGS_E_INVALID},
         {"\\y", "mean nothing here", TIDINGS_E_INVALID},

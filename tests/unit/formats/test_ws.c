@@ -81,7 +81,7 @@ static void what_is_wrong_with_a_handshake_is_said(void **state)
         {BEGIN("GET", "1") UP KEY "Sec-WebSocket-Version: 13, 8\r\n", 426, "13"},
         {BEGIN("GET", "1") UP KEY V13 V13, 426, "13"},
         {BEGIN("GET", "1") UP V13, 400, "Sec-WebSocket-Key"},
-        {BEGIN("GET", "1") UP KEY KEY V13, 400, "once"},
+        {BEGIN("GET", "1") UP KEY KEY V13, 400, "exactly one"},
         {BEGIN("GET", "1") UP V13 "Sec-WebSocket-Key: dGhl\r\n", 400, "16 bytes"},
         {BEGIN("GET", "1") UP V13 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ--\r\n", 400, "base64"},
         {BEGIN("GET", "1") UP V13 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZWQw\r\n", 400, "16 "},

@@ -93,7 +93,7 @@ static void what_is_not_read_is_refused_with_its_line(void **state)
     refused("a: 1\nb: &x [1]\n", "line 2: anchors and aliases");
     refused("a: *x\n", "line 1: anchors and aliases");
     refused("a: !!python/object:os.system x\n", "line 1: tags");
-    refused("<<: {a: 1}\n", "a key that is no text");
+    refused("<<: {a: 1}\n", "the key is not a string");
     refused("? a\n: b\n", "line 1:");
     refused("a: 1\na: 2\n", "a key comes twice");
     refused("a: b: c\n", "line 1: ': ' inside a plain text");
@@ -101,7 +101,7 @@ static void what_is_not_read_is_refused_with_its_line(void **state)
     refused("a:\n  b: 1\n c: 2\n", "line 3: indented");
     refused("\ta: 1\n", "line 1: a tab");
     refused("a: \"x\n", "line 1: a quote that does not end");
-    refused("a: \"\\ud800\"\n", "an escape that is no character");
+    refused("a: \"\\ud800\"\n", "invalid escape sequence");
     refused("a: [1\n", "a bracket that is not closed");
     refused("a: .inf\n", "JSON has no such number");
     refused("a: 1e999\n", "a number is too large");

@@ -106,7 +106,7 @@ static void a_proof_is_for_one_request(void **state)
         {"{\"jti\":\"1\",\"htm\":\"POST\",\"htu\":\"https://host/mcp\",\"iat\":1800000000,\"ath\":"
          "\"x\"}",
          "ath"},
-        {"[]", "no JWT"},
+        {"[]", "not a JWT"},
     };
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     struct jose_key *key = jose_key_create("ES256");

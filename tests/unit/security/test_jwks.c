@@ -185,13 +185,13 @@ static void keys_for_something_else_are_passed_over(void **state)
         {"\"use\":1", "its use is not 'sig'"},
         {"\"key_ops\":[\"sign\"]", "its key_ops have no 'verify'"},
         {"\"key_ops\":\"verify\"", "its key_ops have no 'verify'"},
-        {"\"alg\":\"HS256\"", "its alg is none that is accepted here"},
-        {"\"alg\":\"none\"", "its alg is none that is accepted here"},
-        {"\"alg\":null", "its alg is none that is accepted here"},
+        {"\"alg\":\"HS256\"", "its alg is not accepted"},
+        {"\"alg\":\"none\"", "its alg is not accepted"},
+        {"\"alg\":null", "its alg is not accepted"},
         {"\"alg\":\"RS256\"", "its alg is for another kind of key"},
         {"\"alg\":\"ES384\"", "its alg is for another kind of key"},
-        {"\"d\":\"AAAA\"", "it holds its private part"},
-        {"\"kid\":7", "its kid is not a text"},
+        {"\"d\":\"AAAA\"", "it contains the private key"},
+        {"\"kid\":7", "its kid is not a string"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct buf text;

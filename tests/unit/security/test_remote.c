@@ -438,10 +438,10 @@ static void introspection_answer_is_checked(void **state)
         {"{\"active\":true,\"sub\":\"b\",\"aud\":\"https://h.test/mcp\",\"exp\":1}", AUTH_INVALID,
          "the token has expired"},
         {"{\"active\":true,\"aud\":\"https://h.test/mcp\"}", AUTH_INVALID,
-         "the token names nobody"},
+         "the token has no subject"},
         {"{\"active\":true,\"sub\":\"b\",\"aud\":\"https://h.test/mcp\","
          "\"token_use\":\"refresh_token\"}",
-         AUTH_INVALID, "the token is no access token"},
+         AUTH_INVALID, "the token is not an access token"},
         {"{\"active\":\"true\"}", AUTH_UNAVAILABLE, NULL},
         {"{}", AUTH_UNAVAILABLE, NULL},
         {"[", AUTH_UNAVAILABLE, NULL},

@@ -88,8 +88,8 @@ static void a_mistake_is_told_with_its_line(void **state)
         {"alice g" ABC "\n", "t:1: the name is followed by"},
         {"\n\nali\001ce " ABC "\n", "t:3: a line begins with a name"},
         {"alice " ABC "\nbob " ABC "\n", "t:2: this token is on an earlier line"},
-        {"alice " ABC " a\"b\n", "t:1: what follows are scopes"},
-        {"alice " ABC " caf\xc3\xa9\n", "t:1: what follows are scopes"},
+        {"alice " ABC " a\"b\n", "t:1: scopes must be"},
+        {"alice " ABC " caf\xc3\xa9\n", "t:1: scopes must be"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct token_file *f = NULL;

@@ -57,7 +57,7 @@ static void a_read_waits_for_the_cursor_it_names(void **state)
     snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor); /* its own */
     must_say(read_with(0, "published:///x", meta), "two");
     must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":\"1.2.3\""),
-             "nothing is known here of the cursor");
+             "does not know the cursor");
     must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":\"nonsense\""),
              "must be a cursor that you were given");
     must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":7"), "must be a cursor");

@@ -51,7 +51,7 @@ static void settings_that_say_more_of_others_need_them(void **state)
         {{ISSUER, "auth-credentials", "c"}, "--auth-introspection where"},
         {{"auth-tokens", "t", "auth-ca", "ca.pem"}, "no --auth-issuer"},
         {{"auth-scope", "res:read"}, "add --auth-issuer or --auth-tokens"},
-        {{RESOURCE}, "nobody is asked for a token"},
+        {{RESOURCE}, "no token is required"},
         {{ISSUER, "auth-issuer", "https://b.example", "auth-jwks", "a.json"},
          "2 issuers and 1 sets of keys"},
         {{ISSUER, "auth-issuer", "https://b.example"}, NULL},
@@ -93,9 +93,9 @@ static void other_machines_come_with_tokens_but_never_in_the_clear(void **state)
         {{"http", "0.0.0.0:0", ISSUER, RESOURCE, TLS}, NULL},
         {{"http", "0.0.0.0:0", "auth-tokens", "t", TLS}, NULL},
         {{"http", "0.0.0.0:0", ISSUER, TLS}, "name it with --auth-resource"},
-        {{"http", "0.0.0.0:0", ISSUER}, "readable by anybody"},
-        {{"http", "0.0.0.0:0", "auth-tokens", "t"}, "readable by anybody"},
-        {{"http", "0.0.0.0:0", "auth-tokens", "t", "allow-remote", "true"}, "readable by anybody"},
+        {{"http", "0.0.0.0:0", ISSUER}, "unencrypted"},
+        {{"http", "0.0.0.0:0", "auth-tokens", "t"}, "unencrypted"},
+        {{"http", "0.0.0.0:0", "auth-tokens", "t", "allow-remote", "true"}, "unencrypted"},
         {{"http", "127.0.0.1:0", "auth-tokens", "t"}, NULL},
     };
     CHECK(rows);
@@ -121,7 +121,7 @@ static void doors_that_take_no_token_ask_for_a_certificate(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {{"tcp", "127.0.0.1:0", "auth-tokens", "t"}, "lines carry no token"},
+        {{"tcp", "127.0.0.1:0", "auth-tokens", "t"}, "carries no token"},
         {{"tcp", "127.0.0.1:0", "auth-tokens", "t", TLS, "tls-client-ca", "ca.pem",
           "tls-client-auth", "require"},
          NULL},

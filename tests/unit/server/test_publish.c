@@ -226,7 +226,7 @@ static void only_what_lies_below_a_prefix_is_published(void **state)
     served_set("publish", "note:///in/");
     check_error(publish("note:///out", ""), TIDINGS_E_DENIED, "not below 'note:///in/'");
     check_error(publish("note:///in/../out", ""), TIDINGS_E_INVALID, "dot");
-    check_error(publish("", ""), TIDINGS_E_INVALID, "needs a URI");
+    check_error(publish("", ""), TIDINGS_E_INVALID, "requires a URI");
     assert_int_equal(publish("note:///in/x", ""), 1);
     served_run();
     check_error(publish("note:///out", ""), TIDINGS_E_DENIED, "not below 'note:///in/'");

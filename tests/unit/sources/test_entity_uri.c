@@ -77,8 +77,8 @@ static void what_is_no_uri_of_an_entity_is_refused_with_the_form(void **state)
         {"entity:///Us.er@1/u", "{type}@{version}"},
         {"entity:///User@1@2/u", "{type}@{version}"},
         {"entity:///types/", "{type}@{version}"},
-        {"entity:///User@1//patch", "no id"},
-        {"entity:///User@1/a%20b", "no id"},
+        {"entity:///User@1//patch", "not a valid entity id"},
+        {"entity:///User@1/a%20b", "not a valid entity id"},
         {"entity:///User@1/a/", "may not follow"},
         {"entity:///User@1/a/pätch", "may not follow"},
         {"entity:///User@1/a/history", "may not follow"},
@@ -91,8 +91,8 @@ static void what_is_no_uri_of_an_entity_is_refused_with_the_form(void **state)
         {"entity:///User@1/a?parent=p", "only ?parent={id}"},
         {"entity:///types?parent=p", "only ?parent={id}"},
         {"entity:///User@1/?child=p", "only ?parent={id}"},
-        {"entity:///User@1/?parent=", "no id of a parent"},
-        {"entity:///User@1/?parent=a&x=y", "no id of a parent"},
+        {"entity:///User@1/?parent=", "not a valid parent id"},
+        {"entity:///User@1/?parent=a&x=y", "not a valid parent id"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct entity_uri uri;

@@ -207,7 +207,7 @@ static void conditions_hold_or_nothing_changes(void **state)
     char etag[PUBLISHED_ETAG_SIZE];
     p.if_match = STR("*");
     assert_int_equal(published_put(f->store, NULL, &p, etag, &err), TIDINGS_E_CONFLICT);
-    assert_non_null(strstr(err.text, "is not there"));
+    assert_non_null(strstr(err.text, "does not exist"));
     p.if_match = STR_EMPTY;
     p.if_absent = true;
     assert_int_equal(published_put(f->store, NULL, &p, etag, &err), 1);

@@ -184,7 +184,7 @@ static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
         {"{\"interval\": true}", "interval: not a duration"},
         {"{\"every\": 1}", "unknown key 'every' (accepted: interval, proc)"},
         {"[]", "must be a JSON object"},
-        {"{\"proc\": \"\"}", "proc: not a text"},
+        {"{\"proc\": \"\"}", "proc: not a string"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct tidings_error err = {0};

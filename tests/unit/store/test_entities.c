@@ -363,7 +363,7 @@ static void a_transaction_happens_whole_and_at_one_instant(void **state)
     struct entity_write twice[2] = {write_to("u1"), write_to("u1")};
     twice[0].op = ENTITY_DELETE;
     twice[1].op = ENTITY_UNDELETE;
-    assert_refused(transact(twice, 2), ENTITY_INVALID, "'u1' stands twice in one transaction");
+    assert_refused(transact(twice, 2), ENTITY_INVALID, "'u1' occurs twice in one transaction");
 }
 
 static void a_new_entity_can_be_insisted_on(void **state)

@@ -134,7 +134,7 @@ static void what_is_suspicious_is_only_a_warning(void **state)
         {"a.pem", "a.key", NULL},
         {"old.pem", "old.key", "expired"},
         {"early.pem", "early.key", "not valid yet"},
-        {"rsa.pem", "rsa.key", "everybody on this machine"},
+        {"rsa.pem", "rsa.key", "every user of this machine"},
     };
     assert_int_equal(chmod(tls_files_path("rsa.key"), 0644), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -84,7 +84,7 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
         } while (announce(uri, &err) == 0);
         assert_true(accepted > 100);
         assert_int_equal(err.code, TIDINGS_E_BUSY);
-        assert_non_null(strstr(err.text, "more changes than can be told"));
+        assert_non_null(strstr(err.text, "change queue is full"));
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
         assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_ANNOUNCED], 2 * round);
         harness_until(&b, has_numbered_all, NULL);

@@ -103,11 +103,11 @@ static void what_is_no_list_is_refused_whole(void **state)
     static const struct {
         const char *text, *part;
     } table[] = {
-        {"[]", "and nothing else"},
-        {"{}", "and nothing else"},
-        {"{\"changes\":{}}", "and nothing else"},
-        {"{\"changes\":[]}", "and nothing else"},
-        {"{\"changes\":[{\"uri\":\"api:///a\"}],\"x\":1}", "and nothing else"},
+        {"[]", "without other members"},
+        {"{}", "without other members"},
+        {"{\"changes\":{}}", "without other members"},
+        {"{\"changes\":[]}", "without other members"},
+        {"{\"changes\":[{\"uri\":\"api:///a\"}],\"x\":1}", "without other members"},
         {"{\"changes\":[{\"uri\":\"api:///a\"},null]}", "changes[1] must be an object"},
         {"{\"changes\":[{\"uri\":\"api:///a\"},{}]}", "changes[1].uri"},
         {"{\"changes\":[{\"uri\":\"api:///a\"},{\"uri\":\"\"}]}", "changes[1].uri"},

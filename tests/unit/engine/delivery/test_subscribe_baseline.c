@@ -165,7 +165,7 @@ static void a_baseline_goes_with_patches_of_one_resource(void **state)
                                    "{\"baseline\":\"v0001\",\"uris\":{\"doc:///*\":"
                                    "{\"include\":\"patch\"}}}");
     assert_non_null(strstr(refused_reason(c, "doc:///a"), "include: 'patch'"));
-    assert_non_null(strstr(refused_reason(c, "doc:///*"), "one resource"));
+    assert_non_null(strstr(refused_reason(c, "doc:///*"), "single resource"));
     client_free(c);
 }
 

@@ -43,9 +43,9 @@ static void schemas_that_make_no_sense_are_refused_with_the_place(void **state)
     } rows[] = {
         {NAMED("\"\""), "/a: "},
         {NAMED("7"), "/a: "},
-        {NAMED("\"two words\""), "name of a header"},
-        {NAMED("\"a:b\""), "name of a header"},
-        {NAMED("\"\\u00e4\""), "name of a header"},
+        {NAMED("\"two words\""), "a header name"},
+        {NAMED("\"a:b\""), "a header name"},
+        {NAMED("\"\\u00e4\""), "a header name"},
         {PROPERTY("{\"type\":\"number\",\"x-mcp-header\":\"A\"}"), "string, integer or boolean"},
         {PROPERTY("{\"x-mcp-header\":\"A\"}"), "string, integer or boolean"},
         {PROPERTY("{\"type\":\"object\",\"x-mcp-header\":\"A\"}"), "string, integer or boolean"},
