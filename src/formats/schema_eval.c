@@ -103,6 +103,8 @@ static void eval_report(struct eval *e, const struct at *at, const struct rule *
 
 /* Report, unless quiet, and return false. `rule` NULL: the node itself. */
 static bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt,
+                      ...) TIDINGS_PRINTF(4, 5);
+static bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt,
                       ...)
 {
     if (!e->error || e->quiet > 0 || e->is_over) {

@@ -131,6 +131,7 @@ static void flow_fail(struct flow *f, const struct tidings_error *why)
 }
 
 /* It is over. */
+static void flow_failf(struct flow *f, int code, const char *format, ...) TIDINGS_PRINTF(3, 4);
 static void flow_failf(struct flow *f, int code, const char *format, ...)
 {
     struct tidings_error why = {.code = code};
