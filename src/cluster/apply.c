@@ -81,7 +81,8 @@ static int log_entry_check_entity(const struct log_entry *k, struct tidings_erro
         entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
         entity_type_version_is_valid(v->type_version) &&
         (k->old_type_version.len == 0 || entity_type_version_is_valid(k->old_type_version)) &&
-        (v->parent.len == 0 || entity_id_is_valid(v->parent));
+        (v->parent.len == 0 || entity_id_is_valid(v->parent)) &&
+        (v->old_parent.len == 0 || entity_id_is_valid(v->old_parent));
     return is_whole
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID, "no entity has such an id or such a type");
@@ -136,6 +137,7 @@ static bool log_entry_describe_entity(const struct log_entry *k, log_entry_descr
     struct entity_done done = {
         .version = k->version,
         .old_type_version = k->old_type_version,
+        .old_parent = k->version.old_parent,
         .changed = true,
         .created = k->created,
     };

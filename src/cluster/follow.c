@@ -152,6 +152,7 @@ static void page_read(struct pg_result *r, int count, int i, struct kept_record 
     } else {
         ret->at_ms = other.at_ms;
         v->parent = w->parent;
+        v->old_parent = w->old_parent;
         v->changed_by = w->changed_by;
         v->principal = w->principal;
     }

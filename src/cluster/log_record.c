@@ -43,9 +43,9 @@ static void record_fields(struct kept_record *r, struct record_fields *ret)
         *ret = (struct record_fields){
             .numbers = {&r->at_ms, &v->from, &v->since, &r->version_checksum},
             .texts = {&v->id, &v->type, &v->type_version, &v->parent, &v->changed_by, &v->principal,
-                      &v->old_type_version},
+                      &v->old_type_version, &v->old_parent},
             .number_count = 4,
-            .text_count = 7,
+            .text_count = 8,
         };
         return;
     }

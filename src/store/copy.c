@@ -24,7 +24,7 @@ static const char *const reading[TRANSFER_TASK] = {
     [TRANSFER_TYPE] = "SELECT seq, name, version, schema, description, options FROM main.types"
                       " WHERE seq>?1 ORDER BY seq",
     [TRANSFER_VERSION] = "SELECT seq, id, vfrom, type, tversion, parent, deleted, created, at,"
-                         " since, changed_by, principal, previous, value, sum FROM"
+                         " since, changed_by, principal, previous, value, sum, old_parent FROM"
                          " main.log WHERE seq>?1 AND forget=-9223372036854775807-1 ORDER BY seq",
     [TRANSFER_MOVED] = "SELECT seq, id, type, tversion, became, vfrom FROM main.moved"
                        " WHERE seq>?1 ORDER BY seq",
@@ -52,6 +52,7 @@ static void sqlite_transfer_version(struct sqlite3_stmt *st, struct transfer_row
         .principal = sqlite_str(st, 11),
         .previous = sqlite_str(st, 12),
         .value = sqlite_str(st, 13),
+        .old_parent = sqlite_str(st, 15),
     };
     r->at_ms = sqlite_int(st, 8);
 }
@@ -406,7 +407,7 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
         break;
     case TRANSFER_VERSION:
         TEXTS(v->id, v->type, v->type_version, v->parent, v->value, v->changed_by, v->principal,
-              v->previous);
+              v->previous, v->old_parent);
         NUMBERS(v->from, v->since, v->deleted, v->created, r->at_ms);
         break;
     case TRANSFER_MOVED:

@@ -230,6 +230,8 @@ static int entities_write_prepare(struct write_context *k, size_t i)
     s->next.old_type_version = s->exists && !str_eq(s->now.type_version, s->next.type_version)
                                    ? s->now.type_version
                                    : STR_EMPTY;
+    s->next.old_parent =
+        s->exists && !str_eq(s->now.parent, s->next.parent) ? s->now.parent : STR_EMPTY;
     return rc;
 }
 

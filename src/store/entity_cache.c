@@ -137,7 +137,8 @@ void entity_read_cache_put(struct entity_read_cache *k, const struct entity_vers
     struct entity_version copy = *v;
     struct tidings_str *texts[] = {&copy.id,        &copy.type,     &copy.type_version,
                                    &copy.parent,    &copy.value,    &copy.changed_by,
-                                   &copy.principal, &copy.previous, &copy.old_type_version};
+                                   &copy.principal, &copy.previous, &copy.old_type_version,
+                                   &copy.old_parent};
     size_t bytes = sizeof(struct cached);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         bytes += texts[i]->len;
@@ -211,9 +212,9 @@ static void recent_free(struct shared_value *value)
 static struct recent_version *recent_copy(const struct entity_version *v)
 {
     struct entity_version copy = *v;
-    struct tidings_str *texts[] = {&copy.id,        &copy.type,    &copy.type_version,
-                                   &copy.parent,    &copy.value,   &copy.changed_by,
-                                   &copy.principal, &copy.previous};
+    struct tidings_str *texts[] = {&copy.id,        &copy.type,     &copy.type_version,
+                                   &copy.parent,    &copy.value,    &copy.changed_by,
+                                   &copy.principal, &copy.previous, &copy.old_parent};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         bytes += texts[i]->len;
@@ -336,7 +337,7 @@ const struct entity_version *latest_find(const struct latest_versions *h, struct
 static struct latest_version *latest_create(const struct entity_version *v)
 {
     size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
-                   v->changed_by.len + v->principal.len + v->previous.len;
+                   v->changed_by.len + v->principal.len + v->previous.len + v->old_parent.len;
     struct latest_version *latest =
         bytes <= LATEST_BYTES ? mem_alloc(sizeof(*latest) + bytes) : NULL;
     if (latest) {
@@ -350,6 +351,7 @@ static struct latest_version *latest_create(const struct entity_version *v)
         latest->version.changed_by = str_pack(&at, v->changed_by);
         latest->version.principal = str_pack(&at, v->principal);
         latest->version.previous = str_pack(&at, v->previous);
+        latest->version.old_parent = str_pack(&at, v->old_parent);
         latest->version.old_type_version = STR_EMPTY;
         latest->version.to = TIMELINE_FOREVER;
     }

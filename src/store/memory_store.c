@@ -398,7 +398,7 @@ static struct undo *undo_create(enum undo_kind kind, struct entity *e, size_t co
 static struct stored *copy_version(const struct entity_version *v)
 {
     size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
-                   v->changed_by.len + v->principal.len + v->previous.len;
+                   v->changed_by.len + v->principal.len + v->previous.len + v->old_parent.len;
     struct stored *s = mem_alloc(sizeof(*s) + bytes);
     if (s) {
         char *at = s->text;
@@ -408,6 +408,7 @@ static struct stored *copy_version(const struct entity_version *v)
         s->v.type = str_pack(&at, v->type);
         s->v.type_version = str_pack(&at, v->type_version);
         s->v.parent = str_pack(&at, v->parent);
+        s->v.old_parent = str_pack(&at, v->old_parent);
         s->v.value = str_pack(&at, v->value);
         s->v.changed_by = str_pack(&at, v->changed_by);
         s->v.principal = str_pack(&at, v->principal);

@@ -245,7 +245,8 @@ static const char *const steps[] = {
      * certain, for each epoch, that what was announced of a mount is here. */
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
     " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
-    " at INTEGER, since INTEGER, sum INTEGER, changed_by TEXT, principal TEXT, previous TEXT,"
+    " at INTEGER, since INTEGER, sum INTEGER, old_parent TEXT, changed_by TEXT, principal TEXT, "
+    "previous TEXT,"
     " value TEXT);"
     "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
     " WITHOUT ROWID;"
@@ -298,7 +299,7 @@ static const char in_memory[] =
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS_BEHIND_ID                                                                          \
     "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
-    " l.created, l.since, l.principal, l.sum"
+    " l.created, l.since, l.principal, l.sum, l.old_parent"
 #define COLUMNS "l.id, " COLUMNS_BEHIND_ID
 /* Reading never writes: `current` without the entities that have versions it does not know, and the
  * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
@@ -325,9 +326,10 @@ static const char in_memory[] =
 static const char *const statements[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
-    [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-               " deleted, changed_by, previous, value, created, at, since, principal, sum) "
-               "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
+    [APPEND] =
+        "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
+        " deleted, changed_by, previous, value, created, at, since, principal, sum,"
+        " old_parent) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)",
     [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4,?5,?6)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",

@@ -606,6 +606,7 @@ static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
         .created = sqlite_int(st, 9) != 0,
         .since = sqlite_int(st, 10),
         .principal = sqlite_str(st, 11),
+        .old_parent = sqlite_str(st, 13),
     };
 }
 
@@ -722,6 +723,7 @@ int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, 
     sqlite_bind_int(st, 15, v->since);
     sqlite_bind_str(st, 16, v->principal);
     sqlite_bind_int(st, 17, entity_version_checksum(v));
+    sqlite_bind_str(st, 18, v->old_parent);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -1125,29 +1127,32 @@ int changelog_sqlite_create(struct store *store, const struct changelog_limits *
 
 /* The columns of each kind stand for: kind, seq, id or URI, from or modified, type or where it came
  * from, version or target, parent, deleted or removed, created, changed by, old type version, etag,
- * size, when it was written, principal, metadata, not subscribable. Rows that only say that a
- * version was forgotten are none. */
+ * size, when it was written, principal, metadata, not subscribable, old parent. Rows that only say
+ * that a version was forgotten are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
-    " l.changed_by, m.tversion, '', 0, l.at, l.principal, '', 0 FROM main.log l LEFT JOIN "
+    " l.changed_by, m.tversion, '', 0, l.at, l.principal, '', 0, l.old_parent FROM main.log l LEFT "
+    "JOIN "
     "main.moved "
     "m ON "
     "m.seq=l.seq-1 AND"
     " m.id=l.id WHERE l.seq>?1 AND l.forget=?2"
     " UNION ALL SELECT 1, m.seq, m.id, m.vfrom, m.type, m.became, l.parent, 0, 0,"
-    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal, '', 0 FROM main.moved m "
+    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal, '', 0,"
+    " coalesce(l.old_parent, '') FROM main.moved m "
     "LEFT"
     " JOIN main.log l ON l.seq=m.seq+1 AND l.id=m.id WHERE m.seq>?1"
-    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '', '', 0 FROM"
+    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '', '', 0, '' "
+    "FROM"
     " main.types"
     " HAVING max(seq)>?1"
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
-    " size, at, '', metadata, subscribable=0 FROM main.published WHERE seq>?1"
+    " size, at, '', metadata, subscribable=0, '' FROM main.published WHERE seq>?1"
     " UNION ALL SELECT 4, seq, uri, modified, came_from, target, '', kind=?4, kind=?3, '', '', "
     "etag,"
-    " size, at, '', '', subscribable=0 FROM main.file_changes WHERE seq>?1"
+    " size, at, '', '', subscribable=0, '' FROM main.file_changes WHERE seq>?1"
     " UNION ALL SELECT 4, created, uri, modified, came_from, target, '', 0, 1, '', '', etag, size,"
-    " at, '', '', subscribable=0 FROM main.file_changes WHERE created>?1 ORDER BY 2";
+    " at, '', '', subscribable=0, '' FROM main.file_changes WHERE created>?1 ORDER BY 2";
 
 static void read_change(struct sqlite3_stmt *st, struct log_entry *c)
 {
@@ -1178,6 +1183,7 @@ static void read_change(struct sqlite3_stmt *st, struct log_entry *c)
         .created = c->created,
         .changed_by = sqlite_str(st, 9),
         .principal = sqlite_str(st, 14),
+        .old_parent = sqlite_str(st, 17),
     };
 }
 

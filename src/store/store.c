@@ -52,6 +52,7 @@ int64_t entity_version_checksum(const struct entity_version *v)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         checksum = checksum_str(checksum, texts[i]);
     }
+    checksum = v->old_parent.len > 0 ? checksum_str(checksum, v->old_parent) : checksum;
     return checksum == 0 ? 1 : (int64_t)checksum;
 }
 

@@ -61,6 +61,7 @@ struct entity_version {
     struct tidings_str id;
     struct tidings_str type, type_version;
     struct tidings_str parent;     /* the id of an entity, or empty */
+    struct tidings_str old_parent; /* of the version before, if it was different */
     struct tidings_str value;      /* JSON text */
     struct tidings_str changed_by; /* JSON text: the writer, as the writer states it */
     struct tidings_str principal;  /* JSON text: the authenticated writer; or empty */

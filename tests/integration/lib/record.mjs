@@ -5,7 +5,7 @@
 
 export const KIND = { entity: 0, moved: 1, types: 2, published: 3, announced: 5, session: 6, run: 7, broken: 8, mounted: 9 };
 
-const VERSION = { numbers: ['from', 'since', 'sum'], texts: ['id', 'type', 'typeVersion', 'parent', 'changedBy', 'principal', 'oldTypeVersion'] };
+const VERSION = { numbers: ['from', 'since', 'sum'], texts: ['id', 'type', 'typeVersion', 'parent', 'changedBy', 'principal', 'oldTypeVersion', 'oldParent'] };
 const RESOURCE = { numbers: ['modified', 'size'], texts: ['uri', 'etag', 'from', 'target', 'metadata', 'checksum', 'origin'] };
 const fieldsOf = (kind) => kind <= KIND.moved ? VERSION : RESOURCE;
 
