@@ -79,7 +79,7 @@ test('nobody answers: it is said what was asked, and how to answer', async (t) =
     const failure = JSON.parse(json.stderr.trim().split('\n').at(-1));
     assert.deepEqual([json.code, failure.status, failure.error], [75, 75, 'cancelled']);
     assert.deepEqual(JSON.parse(wrong.stdout), { action: 'cancel' });
-    assert.match(wrong.stderr, /asked something that --answer does not fit, so it was cancelled/);
+    assert.match(wrong.stderr, /asked something that the value of --answer does not fit, so the question was cancelled/);
     await bad(t, 75, /--answer has no answer left for: give an array with one for each/, ['call', 'form', '--answer', '[]', ...words], { env });
 });
 
@@ -93,8 +93,8 @@ test('what is no answer, and what is no directory, is refused before the server 
         [64, `takes ${accepted}, not \\["accept",1\\]`, ['--answer', '["accept",1]']],
         [66, '--answer: /no/such: No such file', ['--answer', '@/no/such']],
         [64, "takes a directory, not 'https://x/'; several are --roots A --roots B", ['--roots', 'https://x/']],
-        [64, "takes a directory, not '/tmp,/usr', which is not there; several", ['--roots', '/tmp,/usr']],
-        [64, "takes a directory, not '.*a.txt', which is none", ['--roots', file]],
+        [64, "takes a directory, not '/tmp,/usr', which does not exist; several", ['--roots', '/tmp,/usr']],
+        [64, "takes a directory, not '.*a.txt', which is not a directory", ['--roots', file]],
         [64, "there is '--roots', but no option '--root'", ['--root', '/tmp']],
         [64, "a value is missing behind '--answer'", ['--answer']],
     ];
@@ -272,7 +272,7 @@ test('a person fills in a form', { skip: noTerminal }, async (t) => {
     terminal.type('Ann\n');
     await terminal.shows('age (integer) [30]: ');
     terminal.type('old\n');
-    await terminal.shows("'old' is no number");
+    await terminal.shows("'old' is not a number");
     await terminal.shows('age (integer) [30]: ');
     terminal.type('200\n');
     await terminal.shows('age (integer) [30]: ');

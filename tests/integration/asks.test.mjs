@@ -61,7 +61,7 @@ for (const [era, open, transports] of ERAS) {
                 name: 'test_input_required_result_multi_round',
                 arguments: {},
             });
-            assert.match(twice.content[0].text, era === '2025-11-25' ? /is no good.*color/ : /Ann/);
+            assert.match(twice.content[0].text, era === '2025-11-25' ? /is invalid.*color/ : /Ann/);
         });
     }
 }

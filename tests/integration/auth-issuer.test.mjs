@@ -108,7 +108,7 @@ test('a token that is not what it should be is refused, and it is said why', asy
         expired: [/expired/, await token({ claims: { exp: seconds() - 5 } })],
         'without an end': [/no expiry/, await token({ claims: { exp: undefined } })],
         'not yet': [/not valid yet/, await token({ claims: { nbf: seconds() + 300 } })],
-        'of another kind': [/no access token/, await token({ header: { typ: 'logout+jwt' } })],
+        'of another kind': [/not an access token/, await token({ header: { typ: 'logout+jwt' } })],
         'opaque, where nobody can be asked': [/not known/, randomBytes(32).toString('base64url')],
     };
     for (const [name, [said, shown]] of Object.entries(rows)) {

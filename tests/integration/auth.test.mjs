@@ -354,8 +354,8 @@ test('settings that contradict one another are refused with what to do', async (
     tokens.give('alice');
     const tree = new Tree(t, files);
     const rows = [
-        [['--http', '0.0.0.0:0', ...tokens.args], /readable by anybody.*--tls-cert.*--auth-resource https/],
-        [['--tcp', '127.0.0.1:0', ...tokens.args], /--tcp: lines carry no token.*--tls-client-auth require/],
+        [['--http', '0.0.0.0:0', ...tokens.args], /unencrypted.*--tls-cert.*--auth-resource https/],
+        [['--tcp', '127.0.0.1:0', ...tokens.args], /--tcp: this transport carries no token.*--tls-client-auth require/],
         [['--auth-scope', 'x'], /add --auth-issuer or --auth-tokens/],
         [['--auth-tokens', '/nowhere'], /nowhere/],
     ];

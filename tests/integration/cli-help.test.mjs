@@ -101,7 +101,7 @@ test('what a server says of itself breaks at blanks on a terminal, and nowhere e
 
 test('the options of a server are grouped by topic', async (t) => {
     const { stdout } = await run(t, ['help', 'serve']);
-    for (const topic of ['where clients connect', 'TLS', 'what is served', 'subscriptions', 'limits of each client']) {
+    for (const topic of ['where clients connect', 'TLS', 'resources', 'subscriptions', 'limits of each client']) {
         assert.ok(stdout.includes(`\n${topic}\n  --`), topic);
     }
 });

@@ -73,7 +73,7 @@ test('subscriptions say who is subscribed to what, or who would be told; nodes w
     const told = objects(await good(t, ['subscriptions', '--json', server.url, uri]));
     assert.deepEqual(told.map((row) => [row.subscribedUri, row.client.name]), [[uri, 'integration-test']]);
     assert.equal(lines(await good(t, ['subscriptions', server.url, server.uri('b & c#%.txt')])).length, 1, 'none but the head');
-    await bad(t, 64, /'no uri' is no URI/, ['subscriptions', server.url, 'no uri']);
+    await bad(t, 64, /'no uri' is not a URI/, ['subscriptions', server.url, 'no uri']);
     const nodes = lines(await good(t, ['nodes', server.url]));
     assert.match(nodes[0], /^ NODE +STATE +LAG +SEEN +AGE +SESSIONS +SUBS +VERSION +ADDRESS +OWNS$/);
     assert.match(nodes[1], /^\*tidings +lives +0 ms +0 ms /);
@@ -107,7 +107,7 @@ test('top --once prints a look, --json an object for each', async (t) => {
     assert.ok(!text.includes('\x1b'));
     const [look] = objects(await good(t, ['top', '--once', '--json', server.url]));
     assert.deepEqual([look.status.ready, look.peers.length], [true, 1]);
-    await bad(t, 69, /no terminal to draw on: say --once or --json/, ['top', server.url]);
+    await bad(t, 69, /not a terminal; use --once or --json/, ['top', server.url]);
 });
 
 test('top fits into 80 columns, with the address of each client', { skip: noTerminal }, async (t) => {

@@ -68,7 +68,7 @@ test('where no MCP server is, /mcp is proposed only to those who named no path',
     const url = `http://127.0.0.1:${server.address().port}`;
     await bad(t, 66, /no MCP endpoint.*name its path too, which is \/mcp/, ['ls', `${url}/`]);
     for (const path of ['/mcp', '/api/v1/mcp', '/sse']) {
-        const { stderr } = await bad(t, 66, /no MCP endpoint.*\(HTTP 404\): ask whoever runs the server/, ['ls', url + path]);
+        const { stderr } = await bad(t, 66, /no MCP endpoint.*\(HTTP 404\): ask the server's operator/, ['ls', url + path]);
         assert.doesNotMatch(stderr, /tidings serves|\/mcp/);
     }
 });

@@ -148,7 +148,7 @@ describe('a server', together, () => {
         assert.equal(result.came('modern', 'updates'), '3 changes, all were notified');
         assert.equal(result.verdict('legacy', 'resume'), 'pass');
         for (const era of ['modern', 'legacy']) {
-            assert.match(result.came(era, 'list-changed'), /^told \d+ ms after the list changed$/);
+            assert.match(result.came(era, 'list-changed'), /^notified \d+ ms after the list changed$/);
         }
         const { stdout } = await run(t, ['ls', '-q', server.url]);
         assert.equal(stdout.trim(), 'app:///x', 'what was added is gone');
@@ -187,7 +187,7 @@ describe('a server', together, () => {
         const nothing = await probe(t, ['--era', 'modern', empty.url]);
         assert.deepEqual([nothing.report.verdict, nothing.code], ['inconclusive', 2]);
         const people = await run(t, ['probe', '--era', 'modern', '--wait', '100ms', server.url, server.uri('a.txt')]);
-        assert.match(people.stdout, /skipped\ninconclusive: no change was seen to be told/);
+        assert.match(people.stdout, /skipped\ninconclusive: no notification arrived/);
         assert.equal(people.stderr, '', 'nothing is shown where nobody looks');
     });
 
@@ -226,7 +226,7 @@ describe('a server', together, () => {
         };
         assert.match(await wrong('--touch', '--change', 'true'), /--change, --call or --touch/);
         assert.match(await wrong('--call', 'x', '--change', 'true'), /--change, --call or --touch/);
-        assert.match(await wrong('--call', 'set [1]'), /behind 'set' must be followed by a JSON object, not '\[1\]'/);
+        assert.match(await wrong('--call', 'set [1]'), /'set' must be followed by a JSON object, not '\[1\]'/);
         assert.match(await wrong('--call', ' {}'), /the name of a tool/);
         const server = await serve(t, { files });
         const broken = await probe(t, ['--era', 'modern', '--change', 'exit 3', '--change-list', 'exit 4', server.url, server.uri('a.txt')]);

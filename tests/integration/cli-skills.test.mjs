@@ -103,7 +103,7 @@ test("we list, read and verify the skills of the SDK's server", async (t) => {
     const [said] = objects(await good(t, ['skill', url, 'pdf', '--json']));
     assert.deepEqual(said, catalog.entries[0]);
     assert.equal(lines(await good(t, ['skill', url, 'pdf', '--files'])).length, 3);
-    await bad(t, 66, /no file of the skill/, ['skill', url, 'pdf', 'other.md']);
+    await bad(t, 66, /not a file of the skill/, ['skill', url, 'pdf', 'other.md']);
     const kept = new Tree(t, { all: 'what was there' });
     assert.equal(await good(t, ['skill', url, 'pdf', 'references/FORMS.md', 'SKILL.md', '--output', kept.at('all')]), '');
     assert.equal(fs.readFileSync(kept.at('all'), 'utf8'), FORMS + TEXT);

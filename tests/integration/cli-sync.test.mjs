@@ -79,7 +79,7 @@ test('what was changed here is kept and told, unless it is forced', async (t) =>
     const first = await once(t, server, mirror.path);
     assert.equal(first.code, 1);
     const kept = first.did.filter(({ action }) => action === 'kept');
-    assert.deepEqual(kept, [{ action: 'kept', uri: server.uri('dir/b.bin'), reason: 'it was there before' }]);
+    assert.deepEqual(kept, [{ action: 'kept', uri: server.uri('dir/b.bin'), reason: 'it existed before' }]);
     mirror.write('a.txt', 'edited here');
     mirror.write('dir/deep/c.json', 'edited too');
     server.tree.write('a.txt', 'edited there');

@@ -100,15 +100,15 @@ test('a log that is truncated, replaced, or gone for a while is followed, and it
     const tail = follow(t, [server.url, server.uri('log')]);
     await tail.next('line 3');
     fs.writeFileSync(at, 'short\n');
-    await tail.said(/log: truncated; begins again/);
+    await tail.said(/log: truncated; reading from its start/);
     await tail.next('short');
     server.tree.replace('log', 'another one, and longer than what there was\n');
-    await tail.said(/log: replaced; goes on/);
+    await tail.said(/log: replaced; reading the new file/);
     await tail.next('another one, and longer than what there was');
     fs.renameSync(at, server.tree.at('log.1'));
     await tail.said(/log: is gone; waiting/);
     fs.writeFileSync(at, 'rotated\n');
-    await tail.said(/log: is there again/);
+    await tail.said(/log: exists again/);
     await tail.next('rotated');
     fs.appendFileSync(at, 'and on\n');
     await tail.next('and on');

@@ -217,7 +217,7 @@ test('a list that others can write says nothing', async (t) => {
     await good(t, ['servers', '--trust', 'notes'], here.options);
     assert.equal(fs.statSync(here.trusted).mode & 0o777, 0o600);
     fs.chmodSync(here.trusted, 0o666);
-    await bad(t, 77, /cannot read your earlier consent: .*everybody can write it/, ['ls', 'notes'], here.options);
+    await bad(t, 77, /cannot read your earlier consent: .*any user can write it/, ['ls', 'notes'], here.options);
     assert.equal(here.ran(), false);
     fs.chmodSync(here.trusted, 0o600);
     fs.writeFileSync(here.trusted, 'nonsense\n{"file":1}\n');

@@ -55,10 +55,10 @@ const gated = (gate) => `echo "begin $TIDINGS_COUNT $TIDINGS_MERGED" $(sed 's,.*
 
 test("the README's make runs once for a burst of 50 files, and once for the next", async (t) => {
     const readme = fs.readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-    const [, words] = readme.match(/`tidings (watch SERVER src\/ --exec 'make[^`]*)`/);
+    const [, words] = readme.match(/^\$ tidings (watch .*--exec 'make.*)$/m);
     const files = { 'src/a.c': '', Makefile: 'all:\n\t@echo built $$TIDINGS_COUNT $$(sort -u $$TIDINGS_URIS | wc -l)\n' };
     const server = await serve(t, { files, args: AT_ONCE });
-    const line = `exec '${BIN}' ${words.replace('SERVER', server.url)}`;
+    const line = `exec '${BIN}' ${words.replace('127.0.0.1:7777', server.url).replace(/'demo[^']*'/, 'src/')}`;
     const watch = await started(t, server, server.uri('src/'), '/bin/sh', ['-c', line], { cwd: server.tree.path });
     const names = Array.from({ length: 50 }, (_, i) => `src/${i}.c`);
     for (const text of ['one', 'two']) {

@@ -74,7 +74,7 @@ test('an interrupted watch ends with 0, or by the signal if changes were wanted'
     assert.deepEqual(await interrupted(), { code: 0, signal: null });
     assert.deepEqual(await interrupted('--count', '1'), { code: null, signal: 'SIGINT' });
     const { stdout } = await run(t, ['help', 'exit']);
-    assert.match(stdout, /^ {2}130 +ended by SIGINT \(Ctrl-C\)/m);
+    assert.match(stdout, /^ {2}130 +stopped by SIGINT \(Ctrl-C\)/m);
 });
 
 test('a watch that resumed by its cursor does not say that changes may be missing', async (t) => {

@@ -129,7 +129,7 @@ test('a file that is not for it is refused, with what to do', async (t) => {
     assert.match(await refused(73, other.url, 'a'), /is of a watch of http:\S+; name another file with --state, or remove this one/);
     assert.match(await refused(73, server.url, 'b'), /is of a watch of other URIs, as file:\S+\/a; name another file/);
     fs.chmodSync(state, 0o666);
-    assert.match(await refused(77, server.url, 'a'), /not a file that you alone can write; name another one/);
+    assert.match(await refused(77, server.url, 'a'), /other users can write this file; name another one/);
     for (const text of ['{}', '{"watch":1,"server":1}', 'no JSON', '{"watch":1,"server":"x","subscriptions":[{"uri":"a:b"}]}']) {
         place.write('damaged', text);
         fs.chmodSync(place.at('damaged'), 0o600);
@@ -142,7 +142,7 @@ test('a file that is not for it is refused, with what to do', async (t) => {
     if (process.getuid() === 0) {
         place.write('theirs', '');
         fs.chownSync(place.at('theirs'), 1234, 1234);
-        assert.match(await refused(77, server.url, 'a', place.at('theirs')), /not a file that you alone can write/);
+        assert.match(await refused(77, server.url, 'a', place.at('theirs')), /other users can write this file/);
     }
 });
 

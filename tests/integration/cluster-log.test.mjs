@@ -54,7 +54,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
             VALUES('slow', 7, '1', '{}', 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 2, ${behind})
             ON CONFLICT (name) DO UPDATE SET behind = excluded.behind`);
         await put(9999);
-        await says(a, /node is there name=slow/);
+        await says(a, /node joined name=slow/);
         await put(12345);
         await says(a, /warn nodes: node is behind name=slow lagMs=12345/);
         const row = (await nodesOf(a.program)).find(({ name }) => name === 'slow');
@@ -104,7 +104,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
             await database.sql(`INSERT INTO ${where}.tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
                 VALUES('${name}', 7, '\x1b[7m', '{"address":"\\u001b[5m"}', 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 2, 0)`);
         }
-        await says(a, /node is there name=x{128} /);
+        await says(a, /node joined name=x{128} /);
         const terminal = new Terminal(t, [BIN, 'nodes', a.program.url]);
         await terminal.ended();
         assert.deepEqual([...terminal.screen].filter((c) => /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/u.test(c)), [], JSON.stringify(terminal.screen));

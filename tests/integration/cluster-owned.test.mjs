@@ -303,7 +303,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await refused(/--cluster: only a store that nodes share/, ...mount, '--cluster', 'one', '--store', tree.at('store.db'));
         await refused(/named by --shared and by --owned/, ...mount, '--shared', MOUNT, '--owned', MOUNT, '--store', store);
         await refused(/--owned: nothing is mounted at 'file:\/\/other\/'/, ...mount, '--owned', 'file://other/', '--store', store);
-        await refused(/kept in the database/, '--publish', 'app:///', '--owned', 'app:///', '--store', store);
+        await refused(/the database already stores/, '--publish', 'app:///', '--owned', 'app:///', '--store', store);
         await refused(/--owned: 'file:\/\/data'/, ...mount, '--owned', 'file://data', '--store', store);
         tree.write('bad.json', JSON.stringify({ mounts: [{ path: '.', nodes: 'mine' }] }));
         await refused(/nodes: 'mine' \(accepted: local, shared, owned\)/, '--config', tree.at('bad.json'));

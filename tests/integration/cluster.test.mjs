@@ -151,7 +151,7 @@ test('nodes on one database', { skip }, async (t) => {
     await t.test('a node that stands still is named, with how far it is behind, and so is that it came and ended', async (t) => {
         const { node } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
-        await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b came');
+        await a.lines.next((line) => /nodes: node joined name=b/.test(line), 'that b came');
         const metrics = async (who) => (await read(who, 'tidings://self/metrics')).text;
         for (const [who, name] of [[a, 'a'], [b, 'b']]) {
             await eventually(async () => /^tidings_nodes 2$/m.test(await metrics(who)), `${name} counts two nodes`);
@@ -173,7 +173,7 @@ test('nodes on one database', { skip }, async (t) => {
         assert.match(await metrics(a), /^tidings_nodes 1$/m);
         assert.match(await good(t, ['nodes', a.url]), /^\*a +lives +.*\n b +SILENT +\d/m);
         b.child.kill('SIGCONT');
-        await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b is back');
+        await a.lines.next((line) => /nodes: node joined name=b/.test(line), 'that b is back');
         await b.stop();
         await a.lines.next((line) => /nodes: node has ended name=b/.test(line), 'that b ended');
     });

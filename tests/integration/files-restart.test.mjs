@@ -304,7 +304,7 @@ test('a record whose bytes changed on the disk is noticed, said, and not believe
     kept.tree.write('written.txt', 'new');
     await kept.start();
     assert.deepEqual(await client.visit(), { '': 'truncated' });
-    assert.match(kept.server.stderr, /what was known of files cannot be read/);
+    assert.match(kept.server.stderr, /cannot read the saved file state/);
     await kept.restart('SIGTERM', () => kept.tree.write('written.txt', 'old'));
     assert.deepEqual(await client.visit(), { 'written.txt': 'updated' });
 });

@@ -63,7 +63,7 @@ test('a host keeps live copies, and asks its user what servers ask', async (t) =
     host.child.stdin.write('Ann\n');
     await shows(/age: /);
     host.child.stdin.write('old\n');
-    await shows(/'old' is no number/);
+    await shows(/'old' is not a number/);
     await shows(/age: /);
     host.child.stdin.write('\n');
     await shows(/Colour: /);

@@ -205,7 +205,7 @@ const refused = [
     {
         name: 'a token that would be another header',
         wrong: { token: (proper) => ({ ...proper, access_token: 'a\r\nCookie: x' }) },
-        says: /'access_token' is no text of visible characters/,
+        says: /'access_token' is not a string of visible characters/,
     },
     {
         name: 'a refused code, with commands for the terminal',

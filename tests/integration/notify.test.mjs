@@ -123,7 +123,7 @@ test('each change of a list is judged by itself, and what is no list is refused 
         ['{', 400, /line 1/],
         ['[]', 400, /changes/],
         [{ changes: [] }, 400, /changes/],
-        [{ changes: [{ uri: 'api:///5' }], more: 1 }, 400, /nothing else/],
+        [{ changes: [{ uri: 'api:///5' }], more: 1 }, 400, /without other members/],
         [{ changes: [{ uri: 'api:///5' }, 1] }, 400, /changes\[1\] must be an object/],
         [{ changes: [{ uri: 'api:///5' }, { uri: 1 }] }, 400, /changes\[1\]\.uri/],
         [{ changes: [{ uri: 'api:///5' }, { uri: 'api:///6', kind: 'moved' }] }, 400, /updated, created or deleted/],

@@ -109,7 +109,7 @@ for (const transport of TRANSPORTS) {
                 [{ uri: 'other://b', text: '' }, /not below 'note:\/\/'/],
                 [{ uri: 'a path', text: '' }, /file:.*a%20path.*not below 'note:/],
                 [{ uri: 'note://b', text: 'x'.repeat(5000) }, /published-bytes/],
-                [{ uri: 'note://a', text: 'b', ifAbsent: true }, /there already/],
+                [{ uri: 'note://a', text: 'b', ifAbsent: true }, /already exists/],
                 [{ uri: 'note://a', text: 'b', ifMatch: 'x' }, /another etag/],
             ]) {
                 const result = await publish(client, args);

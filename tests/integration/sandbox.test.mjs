@@ -60,7 +60,7 @@ test('sandbox: a server is confined, all its threads, and says so', async (t) =>
 
 test('sandbox: --no-sandbox says what is lost; a program that embeds a server is left alone', async (t) => {
     const server = await serve(t, { files, args: ['--self', '--no-sandbox'] });
-    assert.match(server.stderr, /warn server: no sandbox lost="who takes the server over may /);
+    assert.match(server.stderr, /warn server: no sandbox lost="an attacker who takes over the server can /);
     assert.equal(status(server.child.pid, 'Seccomp'), 0);
     assert.deepEqual(await stateOf(server), { noNewPrivs: false, landlock: 0, seccomp: false, helper: false });
     assert.deepEqual(childrenOf(server.child.pid), []);

@@ -79,7 +79,7 @@ test('names: a file of another user, or that others can write, is not used', { s
     const file = tree.at('project/.mcp.json');
     assert.deepEqual(lines(await good(t, ['servers', '-q'], options)), ['notes']);
     for (const [spoil, says] of [
-        [() => fs.chmodSync(file, 0o666), /everybody can write it/],
+        [() => fs.chmodSync(file, 0o666), /any user can write it/],
         [() => { fs.chmodSync(file, 0o664); fs.chownSync(file, 0, 50); }, /its group \(number 50\) can write it/],
         [() => { fs.chmodSync(file, 0o644); fs.chownSync(file, STRANGER, STRANGER); }, /belongs to another user/],
     ]) {
@@ -99,7 +99,7 @@ test('names: one that others can write is no reason to let a project answer for 
     });
     fs.chmodSync(tree.at('home/.config/tidings/servers.json'), 0o646);
     const options = { cwd: tree.at('project'), env: { HOME: tree.at('home'), XDG_CONFIG_HOME: '' } };
-    await bad(t, 77, /servers\.json': everybody can write it/, ['ls', 'notes'], options);
+    await bad(t, 77, /servers\.json': any user can write it/, ['ls', 'notes'], options);
 });
 
 test('secrets: tokens, rules and keys that everybody can write are refused', async (t) => {

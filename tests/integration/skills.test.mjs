@@ -243,7 +243,7 @@ test('front matter is read as the parser of others reads it, and what is not rea
     const bad = [
         ['a: &x [1]\nb: [*x, *x]\n', /line 4: anchors and aliases/],
         ['a: !!js/function x\n', /line 4: tags/],
-        ['<<: {a: 1}\n', /line 4: a key that is no text/],
+        ['<<: {a: 1}\n', /line 4: the key is not a string/],
         [`a: ${'['.repeat(100)}\n`, /line 4: nested more than 16 deep/],
         [`a: [${'1,'.repeat(3000)}]\n`, /more than 2048 values/],
         [`a: ${'x'.repeat(70_000)}\n`, /more than 64 KiB/],

@@ -94,7 +94,7 @@ test('a backup under writes has what was acknowledged before it began', async (t
         assert.equal(await get(restored, 'still-99'), '99'.padEnd(200_000, 'y'));
         await restored.stop();
     }
-    await bad(t, 73, /is there: name a new file/, ['store', 'backup', store, seen[0].to]);
+    await bad(t, 73, /exists; name a new file/, ['store', 'backup', store, seen[0].to]);
     await server.stop();
 });
 

@@ -65,7 +65,7 @@ for (const [how, page] of [['denied', undefined], ['cut short', 'two']]) {
         const end = await once(t, server, dir);
         assert.equal(end.code, 1);
         assert.deepEqual(told(end.did), ['failed app:///a/b/', 'removed app:///c/', 'removed app:///c/x']);
-        assert.match(end.did.find(({ action }) => action === 'failed').reason, /stays as it was.*not for you/);
+        assert.match(end.did.find(({ action }) => action === 'failed').reason, /its contents are unchanged.*not for you/);
         assert.match(end.stderr, /incomplete/);
         assert.deepEqual(contents(dir), { 'a/': null, 'a/b/': null, 'a/b/one': '1', 'a/b/two': '2', d: 'd' });
         isBroken = false;
@@ -182,7 +182,7 @@ test('what is edited here while it is read from there is kept', async (t) => {
 test('what appears here while it is read from there is kept', async (t) => {
     const { mirror, end } = await disturb(t, { c: 'c' }, (tree) => tree.write('m/a/b', 'mine'));
     assert.equal(end.code, 1);
-    assert.equal(reason(end, 'app:///a/b'), 'it was there before');
+    assert.equal(reason(end, 'app:///a/b'), 'it existed before');
     assert.equal(fs.readFileSync(mirror.at('m/a/b'), 'utf8'), 'mine');
 });
 

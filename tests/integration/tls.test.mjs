@@ -390,7 +390,7 @@ test('a key that everybody can read is warned of', async (t) => {
     const certs = new Certificates(t).make('server');
     chmodSync(certs.file('server.key'), 0o644);
     const { server } = await start(t, { certs });
-    assert.match(server.stderr, /server\.key.*everybody on this machine can read/);
+    assert.match(server.stderr, /server\.key.*every user of this machine can read/);
 });
 
 test('who is not let in gets an alert in place of a handshake', async (t) => {

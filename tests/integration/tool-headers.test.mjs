@@ -54,7 +54,7 @@ test('--args lists tools first and sends the fields with the first call', async 
 
 test('--args does not reach a tool that declares fields wrongly', async (t) => {
     const { heard, url } = await serveTools(t);
-    await bad(t, 65, /is left out: its x-mcp-header is no name/, ['call', url, TOOLS[1].name, '--args', '{}']);
+    await bad(t, 65, /is left out: its x-mcp-header is not a header field name/, ['call', url, TOOLS[1].name, '--args', '{}']);
     assert.deepEqual(heard, ['server/discover', 'tools/list']);
 });
 

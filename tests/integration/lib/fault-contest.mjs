@@ -190,7 +190,7 @@ export class Contests {
     #publishedMayBe({ body, status, before }, states, isOpen) {
         const said = /\betag '([^']+)'|, '([^']+)'$/.exec(`${body.error}`.replace(/\)$/, ''));
         const etag = said?.[1] ?? said?.[2];
-        if (status === 404 || (status === 412 && / is not there/.test(body.error))) {
+        if (status === 404 || (status === 412 && / does not exist/.test(body.error))) {
             return states.has(null);
         }
         if (status === 412 && etag) {
