@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The match index as a whole: literals and containers lie in two hash tables, globs and templates
- * in a tree, regexes under their grams. A changed URI is cut at its slashes once; the hash of any
- * run of segments is made of the hashes of the segments, so that looking up every prefix of a URI
- * costs no more than reading it.
+ * The match index as a whole: literals and containers are in two hash tables, globs and templates
+ * in a tree, regexes under their grams. A changed URI is cut at its slashes once. The hash of any
+ * run of segments is computed from the hashes of the segments, so that looking up every prefix of a
+ * URI costs no more than reading it.
  *
- * Invariant: an entry exists exactly while it has a node. Canonical form is the caller's.
+ * Invariant: an entry exists exactly while it has a node. The caller must pass canonical strings.
  */
 #include "engine/match/match.h"
 
@@ -15,8 +15,8 @@
 #include "base/str.h"
 #include "base/time.h"
 
-/* A pattern without wildcards: a literal URI, or a container and what is below it. Its text lies
- * behind it. */
+/* A pattern without wildcards: a literal URI, or a container and everything below it. Its text
+ * follows the struct. */
 struct exact_entry {
     struct match_entry entry;
     char text[];
@@ -26,7 +26,7 @@ static struct match_seed match_draw_seed(const struct match *m)
 {
     struct match_seed seed;
     if (random_bytes(&seed, sizeof(seed)) < 0) {
-        /* No random source at all: at least not the same for each index and run. */
+        /* No random source at all: at least make it differ between indexes and runs. */
         seed.start = clock_monotonic_ns() ^ (uint64_t)(uintptr_t)m << 20;
         seed.multiplier = seed.start * 0xD1B54A32D192ED03u;
     }
@@ -71,7 +71,7 @@ static uint32_t exact_key(const struct match *m, uint8_t kind, uint64_t run)
     return match_key(m->seed, NULL, kind, run);
 }
 
-/* `run` is the hash of the segments of `text`, in which a slash at the end counts for nothing. */
+/* `run` is the hash of the segments of `text`; a slash at the end is ignored. */
 static struct exact_entry *find_exact(struct match *m, uint8_t kind, struct tidings_str text,
                                       uint64_t run)
 {
@@ -132,7 +132,7 @@ static void remove_exact(struct match *m, struct match_entry *entry)
 
 static uint8_t exact_kind(enum pattern_kind kind, struct tidings_str text)
 {
-    /* Nothing is below a query. */
+    /* A query has nothing below it. */
     if (kind == PATTERN_LITERAL || str_find(text, '?') >= 0) {
         return ITEM_LITERAL;
     }
@@ -251,19 +251,19 @@ void match_remove(struct match *m, struct match_node *node)
     }
 }
 
-/* ---- looking up ------------------------------------------------------------------------------ */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 struct lookup {
     struct match_view view;
     struct match *m;
-    size_t query_at; /* where the query begins, or the length */
+    size_t query_at; /* start of the query, or the length */
     const struct match_calls *calls;
     void *user;
-    struct match_segment *segments; /* as many as the text has bytes, and one more */
+    struct match_segment *segments; /* room for one more than the bytes of the text */
 };
 
-/* URIs up to this length are looked up with little memory on the stack: a frame of many pages costs
- * a touch of each (-fstack-clash-protection), a sixth of the lookup. */
+/* URIs up to this length are looked up with little stack memory: a frame of many pages touches each
+ * page (-fstack-clash-protection), which costs a sixth of the lookup. */
 #define SHORT_URI 192u
 
 static void match_report(void *user, struct match_entry *entry)
@@ -339,7 +339,7 @@ static void end_segment(struct lookup *l, size_t start, size_t end, uint64_t *ru
     }
 }
 
-/* Cut at slashes; returns the hash of it all. */
+/* Cuts the URI at slashes; returns the hash of the whole URI. */
 static uint64_t match_cut(struct lookup *l)
 {
     struct tidings_str text = l->view.text;

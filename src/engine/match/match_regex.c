@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Indexing regexes by a piece of literal text (a gram), and running those whose gram a URI has.
+ * Indexes regexes by a piece of literal text (a gram), and runs those whose gram is in a URI.
  *
- * Invariant: a regex lies in exactly one list, of its gram or the unindexed ones; a gram exists
+ * Invariant: a regex is in exactly one list, that of its gram or the unindexed one; a gram exists
  * while its list is not empty. `popularity` is a small table of counters that several grams may
- * share: a wrong count makes a filing worse, never wrong.
+ * share: a wrong count makes the choice of a gram worse, but never incorrect.
  */
 #include "engine/match/match_regex.h"
 
@@ -30,10 +30,10 @@ void match_regexes_deinit(struct match_regexes *r)
     match_table_deinit(&r->grams);
 }
 
-/* Searches without a table before a regex is worth one. */
+/* Searches without a table before a table pays off. */
 #define TABLE_AFTER 2u
 
-/* The counters are there as long as there is a regex. */
+/* The counters exist as long as there is a regex. */
 static int open_shared(struct match_regexes *r, struct tidings_error *err)
 {
     if (!r->popularity) {
@@ -104,7 +104,7 @@ struct choice {
     unsigned popularity; /* UINT_MAX: none yet */
 };
 
-/* Among equals the last: what stands behind is what differs. */
+/* Among equals the last, because the ends of strings differ most. */
 static void choose_gram(struct match_regexes *r, uint32_t key, uint64_t bytes, void *user)
 {
     struct choice *best = user;
@@ -114,7 +114,7 @@ static void choose_gram(struct match_regexes *r, uint32_t key, uint64_t bytes, v
     }
 }
 
-/* How long the grams of these literals are: 8, 4 or 0. */
+/* Gram length for these literals: 8, 4 or 0. */
 static size_t gram_length(struct tidings_str literals)
 {
     size_t longest = 0;
@@ -125,7 +125,7 @@ static size_t gram_length(struct tidings_str literals)
     return longest >= 8 ? 8 : longest >= 4 ? 4 : 0;
 }
 
-/* The gram, or NULL. */
+/* Returns the gram, or NULL. */
 static struct match_gram *find_gram(const struct match_regexes *r, uint32_t key, uint64_t bytes,
                                     size_t len)
 {
@@ -166,7 +166,7 @@ static void link_to(struct match_regex **list, struct match_regex *x)
     *list = x;
 }
 
-/* Out of its list; the gram goes with its last regex. */
+/* Removes it from its list, and the gram with its last regex. */
 static void match_regex_unfile(struct match_regexes *r, struct match_regex *x)
 {
     *x->link = x->next;
@@ -229,7 +229,7 @@ static struct match_regex *find_source(const struct match_regexes *r, uint32_t k
     return x;
 }
 
-/* NULL: *ret_code says why. */
+/* Returns NULL with the reason in *ret_code. */
 static struct match_regex *make_regex(struct tidings_str source, uint64_t *cost, int *ret_code,
                                       struct tidings_error *err)
 {
@@ -329,9 +329,9 @@ size_t match_regexes_bytes(const struct match_regexes *r)
            (r->popularity ? POPULARITY_SLOTS * sizeof(*r->popularity) : 0);
 }
 
-/* ---- looking up ------------------------------------------------------------------------------ */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
-/* A table, when it has been searched often enough. Without memory it goes on as it is. */
+/* Creates a table once it has been searched often enough. If out of memory, works without one. */
 static void open_table(struct match_regexes *r, struct match_regex *x)
 {
     if (x->searches < TABLE_AFTER) {
@@ -343,7 +343,7 @@ static void open_table(struct match_regexes *r, struct match_regex *x)
     }
 }
 
-/* As long as somebody pays: what one cannot pay to the end, another may. */
+/* Repeats while a node can pay: another node may complete a search that one could not. */
 static void match_regex_run(struct match_regexes *r, struct match_regex *x,
                             const struct match_view *view)
 {
@@ -370,7 +370,7 @@ static void match_regex_run(struct match_regexes *r, struct match_regex *x,
     }
 }
 
-/* Every regex of a list. */
+/* Runs every regex of a list. */
 static void match_regex_run_list(struct match_regexes *r, struct match_regex *x,
                                  const struct match_view *view)
 {
@@ -379,7 +379,8 @@ static void match_regex_run_list(struct match_regexes *r, struct match_regex *x,
     }
 }
 
-/* Once for each length, known to the compiler: this loop runs for every byte of every change. */
+/* Expanded for each length as a compile-time constant: this loop runs for every byte of every
+ * change. */
 static inline void find_grams(struct match_regexes *r, const struct match_view *view, size_t len)
 {
     struct tidings_str text = view->text;

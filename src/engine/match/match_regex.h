@@ -2,13 +2,14 @@
  *
  * The regexes of the match index. Private to engine/match/match.
  *
- * A regex is filed under one *gram*, 8 (or 4) bytes that every text it is found in must hold; a
- * lookup passes over the URI once and runs only what lies under the grams it meets. Of all grams of
- * a regex, one that few others have is taken. Those without any are tried each time, hence few are
- * allowed.
+ * A regex is filed under one *gram*, 8 (or 4) bytes that every matching string must contain; a
+ * lookup scans the URI once and runs only the regexes under the grams that it finds. If a regex has
+ * several grams, the index uses one that few other regexes have. Regexes without a gram are tried
+ * each time, so their number is limited.
  *
- * A search costs steps, which somebody must have (struct match_view). One that nobody can pay for
- * is not run, and one that takes more than there is not run to its end: then nothing is known.
+ * A search costs steps, which a node must pay (struct match_view). A regex that no node can pay for
+ * is not run, and a search that needs more steps than are left is aborted: the result is then
+ * unknown.
  */
 #ifndef ENGINE_MATCH_MATCH_REGEX_H
 #define ENGINE_MATCH_MATCH_REGEX_H
@@ -21,13 +22,13 @@
 
 struct match_gram;
 
-/* One distinct source; it lies behind. */
+/* One distinct source, stored after the struct. */
 struct match_regex {
     struct match_entry entry;
     struct regex *regex;
-    struct regex_table *table;        /* once it was searched a few times; NULL: without */
+    struct regex_table *table;        /* created after a few searches; NULL: none */
     uint8_t searches;                 /* before that */
-    void *owner;                      /* whom an unindexed one counts for */
+    void *owner;                      /* the owner that an unindexed one counts for */
     struct match_gram *gram;          /* NULL: unindexed */
     struct match_regex *next, **link; /* among those of the gram, or the unindexed ones */
 };
@@ -35,33 +36,33 @@ struct match_regex {
 struct match_gram {
     struct match_item item;
     uint64_t bytes;
-    uint64_t stamp; /* the lookup that met it */
+    uint64_t stamp; /* the last lookup that found it */
     struct match_regex *first;
 };
 
 struct match_regexes {
     struct match_table sources, grams;
-    size_t gram8_count, gram4_count; /* distinct ones filed under */
+    size_t gram8_count, gram4_count; /* distinct ones in use */
     struct match_regex *unindexed;
     size_t unindexed_count;
-    uint64_t compiled;    /* steps that making regexes took, those that were refused too */
-    uint16_t *popularity; /* roughly, how many regexes have a gram; while there is a regex */
+    uint64_t compiled;    /* steps spent on compiling, including rejected regexes */
+    uint16_t *popularity; /* approximate regexes per gram; NULL without regexes */
     size_t bytes;
 };
 
 struct match_view;
 
 void match_regexes_init(struct match_regexes *r);
-void match_regexes_deinit(struct match_regexes *r); /* nothing is in it */
-/* The entry of the source, made when there is none. The errors of regex_create; TIDINGS_E_LIMIT
- * also when there are MATCH_MAX_UNINDEXED_REGEXES unindexed ones. */
+void match_regexes_deinit(struct match_regexes *r); /* must be empty */
+/* Returns the entry of the source; creates it if needed. The errors of regex_create;
+ * TIDINGS_E_LIMIT if there are MATCH_MAX_UNINDEXED_REGEXES unindexed ones. */
 int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct tidings_str source,
                       struct match_entry **ret, struct tidings_error *err);
-/* Take away an entry that has no nodes. */
+/* Removes an entry that has no nodes. */
 void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
                           struct match_entry *entry);
-/* Calls view->found for each regex that is found, once, and view->unsure for each of which that is
- * not known. */
+/* Calls view->found once for each matching regex, and view->unsure for each regex with an unknown
+ * result. */
 void match_regexes_find(struct match_regexes *r, const struct match_view *view);
 static inline bool match_regex_is_unindexed(const struct match_entry *entry)
 {
@@ -75,7 +76,7 @@ static inline void *match_regex_owner(const struct match_entry *entry)
 {
     return ((const struct match_regex *)entry)->owner;
 }
-/* One of them alone. */
+/* Searches a single regex. */
 enum regex_result match_regex_search(struct match_entry *entry, struct tidings_str text,
                                      uint64_t *steps);
 size_t match_regexes_bytes(const struct match_regexes *r);

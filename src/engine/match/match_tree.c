@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adding patterns to the match index's tree of globs and templates, and removing them.
+ * Adds patterns to the match index's tree of globs and templates, and removes them.
  *
- * Invariant: a state has at least one edge, the root excepted; a leaf has at least one node, from
- * the caller's next step on. A state counts its edges by shape, and forgets a shape with its last
- * edge. Nothing moves once it is made.
+ * Invariant: a state has at least one edge, except the root; a leaf has at least one node, from the
+ * caller's next step on. A state counts its edges by shape, and drops a shape with its last edge.
+ * Objects never move after creation.
  */
 #include "engine/match/match_tree.h"
 
@@ -13,10 +13,10 @@
 #include "formats/pattern.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Looking a URI up in the tree of globs and templates. At a state, the URI is cut to each shape the
- * state has, and the table is asked for edges of that shape; most of the time there is none, and
- * nothing is called to find that out. Recursion follows the steps of a pattern, hence its depth is
- * bounded by PLAN_MAX_STEPS.
+ * Looks a URI up in the tree of globs and templates. At a state, the URI is cut to each shape of
+ * the state, and the table is searched for edges of that shape; most of the time there is none, and
+ * the inlined search calls no function. Recursion follows the steps of a pattern, so PLAN_MAX_STEPS
+ * limits its depth.
  */
 
 struct walk {
@@ -46,7 +46,7 @@ static uint64_t match_tree_find_hash_run(const struct match_view *v, size_t at, 
     return h;
 }
 
-/* The text of `count` segments from `at` on, with the slash behind them if there is one. */
+/* The text of `count` segments from `at` on, including a following slash. */
 static struct tidings_str run_text(const struct match_view *v, size_t at, size_t count)
 {
     size_t from = v->segments[at].at;
@@ -54,7 +54,7 @@ static struct tidings_str run_text(const struct match_view *v, size_t at, size_t
     return tidings_strn(v->text.ptr + from, to - from);
 }
 
-/* `at` is the segment behind the edge. */
+/* `at` is the segment after the edge. */
 static void match_tree_arrive(const struct walk *w, struct match_edge *e, size_t at)
 {
     if (e->item.kind == ITEM_STATE) {
@@ -77,7 +77,7 @@ static void match_tree_arrive(const struct walk *w, struct match_edge *e, size_t
     w->view->found(w->view->user, &e->entry);
 }
 
-/* An edge that the table has for the cut of its shape: does it read what is there? */
+/* Follows an edge found by the hash of its cut if it really matches the text. */
 static void match_tree_find_take(const struct walk *w, struct match_edge *e, size_t at)
 {
     struct tidings_str text = match_edge_text(e);
@@ -89,7 +89,8 @@ static void match_tree_find_take(const struct walk *w, struct match_edge *e, siz
         }
         break;
     case SHAPE_LOOP:
-        /* A state is reached at rising positions only: who came before us has seen all we would. */
+        /* A state is only reached at ascending positions: the first visit saw every later
+         * position. */
         if (e->stamp != w->view->stamp) {
             e->stamp = w->view->stamp;
             visit_from(w, (struct match_state *)e, at);
@@ -126,7 +127,7 @@ static struct match_edge *next_edge(struct match_cursor *at, const struct match_
     return e;
 }
 
-/* Is what the part lies under really at `i`, and for the first time? */
+/* Returns true if the gram of the part is really at `i`, and not earlier in the segment. */
 static bool is_first_gram(struct tidings_str part, struct tidings_str segment, size_t i, size_t len)
 {
     struct tidings_str inner = segment_inner(part);
@@ -152,7 +153,7 @@ static void follow_grams(const struct walk *w, struct match_state *s,
     }
 }
 
-/* Can an edge of that shape read the segments from `at` on? */
+/* Returns true if an edge of that shape may read the segments from `at` on. */
 static inline bool match_tree_find_fits(const struct match_view *v, const struct match_shape *shape,
                                         size_t at)
 {
@@ -205,7 +206,7 @@ static uint64_t match_tree_find_cut_hash(const struct match_view *v,
     }
 }
 
-/* Several edges of that shape. */
+/* Follows several edges of that shape. */
 static void follow_all(const struct walk *w, struct match_state *s, const struct match_shape *shape,
                        size_t at)
 {
@@ -223,7 +224,7 @@ static inline bool is_gram(const struct match_shape *shape)
            shape->kind == SHAPE_GRAM8_END || shape->kind == SHAPE_GRAM4_END;
 }
 
-/* All edges of one shape, from the segment `at` on. */
+/* Follows all edges of one shape, from the segment `at` on. */
 static inline void match_tree_find_follow(const struct walk *w, struct match_state *s,
                                           const struct match_shape *shape, size_t at)
 {
@@ -247,7 +248,7 @@ static void match_tree_find_visit(const struct walk *w, struct match_state *s, s
     }
 }
 
-/* Visit a loop at each segment from `at` on, shape by shape: some need the end only. */
+/* Visits a loop at each segment from `at` on, shape by shape: some need only the end. */
 static void visit_from(const struct walk *w, struct match_state *s, size_t at)
 {
     const struct match_shape *shapes = match_state_shapes(s);
@@ -276,9 +277,9 @@ void match_tree_find(struct match_tree *tree, const struct match_view *view)
 /* -------------------------------------------------------------------------------------------------
  * The hash table of the match index: linear probing over tags.
  *
- * Invariant: at most `fill` eighths of the slots are taken, and between an item's home slot and the
- * slot it sits in there is no free one. Removal moves later items back instead of leaving marks.
- * Pointers and tags are one block. An empty table has a single window of free tags.
+ * Invariant: at most `fill` eighths of the slots are taken, and there is no free slot between an
+ * item's home slot and its actual slot. Removal moves later items back instead of leaving
+ * tombstones. Pointers and tags are one block. An empty table has a single window of free tags.
  */
 
 #define MIN_CAP 8u
@@ -350,7 +351,7 @@ int match_table_add(struct match_table *t, struct match_item *item)
     return 0;
 }
 
-/* Close the gap at `gap`: move back every later item of the run that may sit there. */
+/* Closes the gap at `gap`: moves back every later item of the run that may move. */
 static void match_table_close_gap(struct match_table *t, size_t gap)
 {
     size_t mask = t->cap - 1;
@@ -376,7 +377,7 @@ void match_table_remove(struct match_table *t, const struct match_item *item)
     if (t->count == 0) {
         match_table_deinit(t);
     } else if (t->cap > MIN_CAP && t->count < t->cap * t->fill / 40) {
-        (void)match_table_resize(t, t->cap / 2); /* too large is still right */
+        (void)match_table_resize(t, t->cap / 2); /* if it fails, the larger table works too */
     }
 }
 
@@ -387,11 +388,11 @@ size_t match_table_bytes(const struct match_table *t)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Parts by exact lengths, as long as a state has few shapes; then by rounded ones, of which there
- * are 7 for each end. With runs and the rest that is less than 256 in all. */
+/* Parts by exact lengths while a state has few shapes; then by rounded ones, of which there are 7
+ * for each end. With runs and the rest that is less than 256 in all. */
 #define EXACT_SHAPES 64u
 
-/* A pattern on its way in. */
+/* A pattern that is being added. */
 struct pattern_insert {
     struct match_tree *tree;
     struct match_seed seed;
@@ -439,7 +440,7 @@ static struct match_shape *find_shape(struct match_state *s, const struct match_
     return NULL;
 }
 
-/* Count one edge more; `like` has the mark of that edge as its filter. */
+/* Counts one more edge; `like` has the mark of that edge as its filter. */
 static int add_shape(struct match_tree *tree, struct match_state *s, struct match_shape like,
                      struct match_edge *e)
 {
@@ -496,7 +497,7 @@ static void remove_shape(struct match_tree *tree, struct match_state *s, struct 
         tree->bytes -= room * sizeof(*all);
     } else if (room_for(n - 1) < room) {
         struct match_shape *smaller = mem_realloc(all, room_for(n - 1) * sizeof(*all));
-        s->shapes = smaller ? smaller : all; /* too large is still right */
+        s->shapes = smaller ? smaller : all; /* a larger array works too */
         tree->bytes -= (room - room_for(n - 1)) * sizeof(*all);
     }
 }
@@ -515,7 +516,7 @@ static uint8_t match_tree_rounded(uint8_t n)
     return power;
 }
 
-/* The longest literal between wildcards, or the end of it: what is last differs most. */
+/* The end of the longest literal between wildcards, because the ends of names differ most. */
 static struct tidings_str gram_of(struct tidings_str part, size_t len)
 {
     struct tidings_str inner = segment_inner(part);
@@ -572,7 +573,7 @@ static uint64_t match_tree_hash_run(struct match_seed seed, struct tidings_str t
     return h;
 }
 
-/* The hash of what the shape cuts out of the text of an edge. */
+/* The hash of the part of an edge's text that the shape cuts out. */
 static uint64_t match_tree_cut_hash(struct match_seed seed, const struct match_shape *shape,
                                     struct tidings_str text)
 {
@@ -619,7 +620,7 @@ static uint32_t match_tree_key_of(const struct pattern_insert *p, const struct m
     return match_edge_key(p->seed, parent, shape, match_tree_cut_hash(p->seed, shape, text));
 }
 
-/* Does the leaf ask what this pattern asks, besides its edges? */
+/* Returns true if the leaf has the same additional check as this pattern. */
 static bool asks_the_same(const struct match_edge *e, const struct pattern_insert *p)
 {
     if (e->item.kind != ITEM_CHECKED) {
@@ -637,7 +638,7 @@ static bool asks_the_same(const struct match_edge *e, const struct pattern_inser
            str_eq(match_checked_glob(c), p->text);
 }
 
-/* The edge under that shape, or NULL and how many others lie where it would. */
+/* Returns the edge under that shape, or NULL and the number of other edges with its hash. */
 static struct match_edge *find_edge(const struct pattern_insert *p,
                                     const struct match_state *parent, struct match_shape shape,
                                     struct tidings_str text, size_t *ret_alike)
@@ -659,7 +660,7 @@ static struct match_edge *find_edge(const struct pattern_insert *p,
     return NULL;
 }
 
-/* About what template_create takes. */
+/* The approximate memory use of template_create. */
 static size_t template_bytes(const struct uri_template *t)
 {
     return 2 * template_text(t).len + 200 + 170 * template_variable_count(t);
@@ -684,7 +685,7 @@ static void free_edge(struct match_tree *tree, struct match_edge *e)
     mem_free(e);
 }
 
-/* The memory of an edge, and what it asks. NULL: *ret_code says why. */
+/* Allocates an edge with its additional check. Returns NULL with the reason in *ret_code. */
 static struct match_edge *make_edge(const struct pattern_insert *p, uint8_t kind,
                                     struct tidings_str text, int *ret_code)
 {
@@ -718,7 +719,7 @@ static struct match_edge *make_edge(const struct pattern_insert *p, uint8_t kind
     return e;
 }
 
-/* A new edge under `shape`. NULL: *ret_code says why. */
+/* Adds a new edge under `shape`. Returns NULL with the reason in *ret_code. */
 static struct match_edge *add_edge(const struct pattern_insert *p, struct match_state *parent,
                                    struct match_shape shape, struct tidings_str text, int *ret_code)
 {
@@ -750,7 +751,7 @@ fail_shape:
     return NULL;
 }
 
-/* Where the step leads to, from `parent`. NULL: *ret_code says why. */
+/* Returns the target of the step from `parent`. NULL with the reason in *ret_code. */
 static struct match_edge *take_step(const struct pattern_insert *p, struct match_state *parent,
                                     const struct plan_step *step, int *ret_code)
 {
@@ -795,7 +796,7 @@ static void remove_edge(struct match_tree *tree, struct match_edge *e)
     free_edge(tree, e);
 }
 
-/* Remove the state and those above it that lead nowhere any more. */
+/* Removes the state and its ancestors that no longer lead to a leaf. */
 static void match_tree_prune(struct match_tree *tree, struct match_state *s)
 {
     while (s != &tree->root && s->edge.shape_count == 0) {

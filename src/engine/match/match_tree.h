@@ -3,18 +3,18 @@
  * The globs and templates of the match index, all in one automaton over segments. Private to
  * engine/match/match.
  *
- * A *state* is a position in patterns: what has been read up to a slash of the URI. An edge leads
- * from a state to the next one, or to a *leaf*, where patterns end. Edges lie in one hash table,
- * under their state and what they read; a state only knows the *shapes* of its edges: "two literal
+ * A *state* is a position in patterns: the text read up to a slash of the URI. An edge leads from a
+ * state to the next one, or to a *leaf*, where patterns end. Edges are in one hash table, under
+ * their state and the text they read; a state only knows the *shapes* of its edges: "two literal
  * segments", "a segment that begins with 4 and ends with 3 known bytes". A lookup cuts the URI to
- * each shape and asks the table, so it costs by the number of shapes, not of edges.
+ * each shape and searches the table, so its cost depends on the number of shapes, not of edges.
  *
  *     x:///a/ star .log      root --run of 4--> state --part (0,4)--> leaf
  *     x:///a/ {v}            root --run of 4--> state --part (0,0)--> leaf    (the same state)
  *
- * Each state is reached once at most per position in the URI: it has one parent and one edge, whose
- * length is fixed; a loop (`**`) is entered once. So there is nothing to go back to, and a lookup
- * makes at most states × segments steps.
+ * Each state is reached at most once per position in the URI: it has one parent and one edge, whose
+ * length is fixed; a loop (`**`) is entered once. So there is no backtracking, and a lookup makes
+ * at most states × segments steps.
  */
 #ifndef ENGINE_MATCH_MATCH_TREE_H
 #define ENGINE_MATCH_MATCH_TREE_H
@@ -26,13 +26,13 @@
 #include "formats/pattern.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of the match index share: hashing, the head of everything that is kept in a table,
- * and the table itself.
+ * Shared by the parts of the match index: hashing, the header of every table item, and the hash
+ * table.
  *
- * A table holds pointers, found by a 32-bit hash that lies in what they point to. Several items may
- * have the same hash; telling them apart is the caller's. Apart from the pointers there is one byte
- * of each hash, its tag, so that looking for what is not there (most of what a lookup does) reads
- * eight tags at once and follows no pointer.
+ * A table holds pointers, found by a 32-bit hash stored in the items. Several items may have the
+ * same hash; the caller tells them apart. Besides the pointers there is one byte of each hash, its
+ * tag, so that a search for an absent item (most of the work of a lookup) reads eight tags at once
+ * and follows no pointer.
  */
 
 enum match_item_kind {
@@ -41,12 +41,12 @@ enum match_item_kind {
     ITEM_BARE,      /* container without slash */
     ITEM_STATE,     /* of the tree: somewhere in a pattern */
     ITEM_LEAF,      /* of the tree: the end of a pattern */
-    ITEM_CHECKED,   /* the same, with more to ask */
+    ITEM_CHECKED,   /* the same, with an additional check */
     ITEM_REGEX,
-    ITEM_GRAM, /* regexes to be tried */
+    ITEM_GRAM, /* regexes to try */
 };
 
-/* The head of everything in a table. */
+/* The header of every table item. */
 struct match_item {
     uint32_t hash;
     uint16_t len;   /* of its text */
@@ -56,7 +56,7 @@ struct match_item {
 
 struct match_node;
 
-/* An item that nodes are subscribed to. */
+/* An item that has nodes. */
 struct match_entry {
     struct match_item item;
     struct match_node *nodes;
@@ -67,33 +67,33 @@ struct match_table {
     uint8_t *tags;             /* `cap`, and the first few once more; 0: free slot */
     size_t cap;                /* power of two */
     size_t count;
-    uint8_t fill; /* eighths of the slots that may be taken */
+    uint8_t fill; /* maximum fill, in eighths of the slots */
 };
 
-/* A secret of each index, so that strangers cannot choose collisions. */
+/* A secret of each index, so that untrusted clients cannot choose collisions. */
 struct match_seed {
     uint64_t start, multiplier;
 };
 
-/* How full it may become, in eighths: MATCH_TABLE_DENSE or less for quicker misses. */
+/* Maximum fill, in eighths: MATCH_TABLE_DENSE, or less for quicker misses. */
 #define MATCH_TABLE_DENSE 5u
 #define MATCH_TABLE_SPARSE 1u
 void match_table_init(struct match_table *t, uint8_t fill);
 void match_table_deinit(struct match_table *t); /* frees the table, not the items */
 int match_table_add(struct match_table *t, struct match_item *item);           /* TIDINGS_E_NOMEM */
-void match_table_remove(struct match_table *t, const struct match_item *item); /* it is there */
+void match_table_remove(struct match_table *t, const struct match_item *item); /* must be in it */
 size_t match_table_bytes(const struct match_table *t);
 
-/* ---- looking for a hash ---------------------------------------------------------------------- */
+/* ---- finding a hash -------------------------------------------------------------------------- */
 
-#define MATCH_TABLE_WINDOW 8u /* tags looked at together */
+#define MATCH_TABLE_WINDOW 8u /* tags compared together */
 
 struct match_cursor {
     const struct match_table *table;
     uint32_t hash;
     size_t at;
-    uint64_t hits; /* high bit of each tag of the window that may be ours */
-    bool is_last;  /* the window has a free slot: nothing is behind it */
+    uint64_t hits; /* high bit of each tag of the window that may match */
+    bool is_last;  /* the window has a free slot: the search ends here */
 };
 
 static inline uint8_t match_table_tag(uint32_t hash)
@@ -102,7 +102,7 @@ static inline uint8_t match_table_tag(uint32_t hash)
     return tag ? tag : 1;
 }
 
-/* The high bit of each byte that is 0; of bytes behind such a one, maybe others. */
+/* The high bit of each zero byte; bytes after a zero byte may be false positives. */
 static inline uint64_t match_zero_bytes(uint64_t word)
 {
     return (word - 0x0101010101010101u) & ~word & 0x8080808080808080u;
@@ -116,7 +116,7 @@ static inline void match_cursor_load(struct match_cursor *c)
     uint64_t zero = match_zero_bytes(tags);
     uint64_t hits = match_zero_bytes(tags ^ match_table_tag(c->hash) * 0x0101010101010101u);
     c->is_last = zero != 0;
-    c->hits = hits & ((zero & -zero) - 1); /* in front of the first free slot */
+    c->hits = hits & ((zero & -zero) - 1); /* before the first free slot */
 }
 
 static inline struct match_cursor match_table_seek(const struct match_table *t, uint32_t hash)
@@ -126,7 +126,7 @@ static inline struct match_cursor match_table_seek(const struct match_table *t, 
     return c;
 }
 
-/* Certain to find nothing more. */
+/* Returns true if nothing more can be found. */
 static inline bool match_cursor_is_done(const struct match_cursor *c)
 {
     return c->hits == 0 && c->is_last;
@@ -175,7 +175,8 @@ static inline uint64_t match_load4(const char *p)
     return word;
 }
 
-/* 1 to 7 bytes; some may come twice, but for each length no two texts give the same. */
+/* Hashes 1 to 7 bytes; some may be read twice, but two different strings of one length give
+ * different results. */
 static inline uint64_t match_load_few(const char *p, size_t n)
 {
     if (n >= 4) {
@@ -185,7 +186,7 @@ static inline uint64_t match_load_few(const char *p, size_t n)
     return byte[0] | (uint64_t)byte[n / 2] << 8 | (uint64_t)byte[n - 1] << 16;
 }
 
-/* The hash of bytes, after something hashed before. */
+/* The hash of bytes, chained to an earlier hash. */
 static inline uint64_t match_hash_more(struct match_seed seed, uint64_t h, const char *p, size_t n)
 {
     h ^= n * 0xA0761D6478BD642Fu;
@@ -200,13 +201,13 @@ static inline uint64_t match_hash(struct match_seed seed, const char *p, size_t 
     return match_hash_more(seed, seed.start, p, n);
 }
 
-/* One more in a sequence. */
+/* Adds one more hash to a sequence. */
 static inline uint64_t match_chain(struct match_seed seed, uint64_t sofar, uint64_t next)
 {
     return match_fold(sofar ^ next, seed.multiplier) + 1;
 }
 
-/* The hash of an item: what kind of thing it is below `parent`, and the hash of its text. */
+/* The hash of an item: its kind below `parent`, and the hash of its text. */
 static inline uint32_t match_key(struct match_seed seed, const void *parent, uint32_t what,
                                  uint64_t text)
 {
@@ -215,7 +216,7 @@ static inline uint32_t match_key(struct match_seed seed, const void *parent, uin
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* Patterns that nothing tells apart but trying them: that many of them at one state. */
+/* Maximum number of patterns at one state that only trial can tell apart. */
 #define MATCH_MAX_ALIKE 64u
 
 enum match_shape_kind {
@@ -239,22 +240,22 @@ struct match_state;
 struct match_shape {
     uint8_t kind; /* enum match_shape_kind */
     uint8_t head, tail;
-    uint8_t filter;          /* the marks of its edges, and of some that are gone */
+    uint8_t filter;          /* the marks of its edges, and of some removed ones */
     uint32_t count;          /* edges of this shape */
-    struct match_edge *only; /* the one edge, if it never had a second */
+    struct match_edge *only; /* the only edge, until a second one is added */
 };
 
-/* A state or a leaf, by the edge that leads to it. Its text lies behind it. */
+/* A state or a leaf, identified by the edge that leads to it. Its text follows the struct. */
 struct match_edge {
     union {
         struct match_entry entry; /* leaf */
         struct {
             struct match_item item;
-            uint64_t stamp; /* state of a loop: the lookup that entered it */
+            uint64_t stamp; /* state of a loop: the last lookup that entered it */
         };
     };
     struct match_state *parent;
-    uint8_t head, tail;  /* of the shape it lies under */
+    uint8_t head, tail;  /* of the edge's shape */
     uint8_t shape_count; /* state */
 };
 
@@ -266,12 +267,12 @@ struct match_state {
     };
 };
 
-/* A leaf that is tried once per lookup, and may have more to ask. */
+/* A leaf that is tried once per lookup and may have an additional check. */
 struct match_checked {
     struct match_edge edge;
-    uint64_t stamp;                /* the lookup that tried it */
+    uint64_t stamp;                /* the last lookup that tried it */
     struct uri_template *compiled; /* a template: owned */
-    uint16_t glob_len;             /* a glob: its text lies behind that of the edge */
+    uint16_t glob_len;             /* a glob: its text follows that of the edge */
     bool question;
 };
 
@@ -287,11 +288,11 @@ struct match_segment {
     uint16_t at, len;
 };
 
-/* Who pays for the search of a regex. */
+/* Whether a regex search is paid for. */
 enum match_payment {
-    MATCH_PAID,     /* somebody */
-    MATCH_UNPAID,   /* nobody can */
-    MATCH_UNWANTED, /* nobody wants to know */
+    MATCH_PAID,     /* a node pays */
+    MATCH_UNPAID,   /* no node can pay */
+    MATCH_UNWANTED, /* no node wants the result */
 };
 
 struct match_view {
@@ -299,11 +300,11 @@ struct match_view {
     struct tidings_str text;
     const struct match_segment *segments;
     size_t count;
-    uint64_t runs[PLAN_MAX_RUN + 1]; /* hashes of the first so many segments */
+    uint64_t runs[PLAN_MAX_RUN + 1]; /* hashes of the first N segments */
     uint64_t stamp;                  /* of this lookup; never 0 */
     void (*found)(void *user, struct match_entry *entry);
     void (*unsure)(void *user, struct match_entry *entry); /* a regex that was not searched */
-    /* MATCH_PAID: a node that can pay so many steps, and is told what they were. */
+    /* MATCH_PAID: *ret_payer can pay *ret_steps; `spent` reports the steps used. */
     enum match_payment (*pay)(void *user, struct match_entry *entry, struct match_node **ret_payer,
                               uint64_t *ret_steps);
     void (*spent)(void *user, struct match_node *payer, uint64_t steps);
@@ -311,19 +312,19 @@ struct match_view {
 };
 
 void match_tree_init(struct match_tree *tree);
-void match_tree_deinit(struct match_tree *tree); /* nothing is in it */
-/* The leaf of the pattern, made when there is none. `kind` is a glob or a template, `text` what
- * `plan` was made of. TIDINGS_E_INVALID: no template; TIDINGS_E_LIMIT: more than MATCH_MAX_ALIKE at
- * one state; TIDINGS_E_NOMEM. Failure leaves the tree as it was. */
+void match_tree_deinit(struct match_tree *tree); /* must be empty */
+/* Returns the leaf of the pattern; creates it if needed. `kind` is a glob or a template.
+ * TIDINGS_E_INVALID: not a template; TIDINGS_E_LIMIT: more than MATCH_MAX_ALIKE at one state;
+ * TIDINGS_E_NOMEM. On failure the tree is unchanged. */
 int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern_kind kind,
                    struct tidings_str text, struct match_entry **ret, struct tidings_error *err);
-/* Take away a leaf that has no nodes, and what leads only there. */
+/* Removes a leaf that has no nodes, and the states that lead only to it. */
 void match_tree_remove(struct match_tree *tree, struct match_entry *leaf);
 /* Calls view->found for each leaf whose pattern matches, once. */
 void match_tree_find(struct match_tree *tree, const struct match_view *view);
 size_t match_tree_bytes(const struct match_tree *tree);
 
-/* ---- for the files of the tree --------------------------------------------------------------- */
+/* ---- private to the files of the tree -------------------------------------------------------- */
 
 static inline struct tidings_str match_edge_text(const struct match_edge *e)
 {
@@ -343,7 +344,7 @@ static inline struct match_shape *match_state_shapes(struct match_state *s)
     return s->edge.shape_count > 1 ? s->shapes : &s->shape;
 }
 
-/* The hash of an edge below `parent`; `text` is the hash of what its shape cuts out. */
+/* The hash of an edge below `parent`; `text` is the hash of the text that its shape cuts out. */
 static inline uint32_t match_edge_key(struct match_seed seed, const struct match_state *parent,
                                       const struct match_shape *shape, uint64_t text)
 {
@@ -351,14 +352,15 @@ static inline uint32_t match_edge_key(struct match_seed seed, const struct match
     return match_key(seed, parent, what, text);
 }
 
-/* A mark is one of eight bits; an edge cannot read what has another mark. Spares most states the
- * question whether there is such an edge. Of a run, by its hash. */
+/* A mark is one of eight bits; an edge cannot read text with a different mark. It spares most
+ * states the table search. For a run, the mark depends on its hash. */
 static inline uint8_t match_run_mark(uint64_t hash)
 {
     return (uint8_t)(1u << (hash >> 61));
 }
 
-/* Of a part, or of a segment that is compared with parts: by the two bytes next to the unknown. */
+/* For a part, or a segment compared with parts, it depends on the two bytes next to the unknown
+ * text. */
 static inline uint8_t match_segment_mark(struct tidings_str text, const struct match_shape *shape)
 {
     unsigned head = shape->head ? (unsigned char)text.ptr[shape->head - 1] : 0;
@@ -366,7 +368,7 @@ static inline uint8_t match_segment_mark(struct tidings_str text, const struct m
     return (uint8_t)(1u << ((head * 0x9Eu + tail * 0x4Fu) >> 3 & 7u));
 }
 
-/* What a part's shape cuts out of a segment. */
+/* The text that a part's shape cuts out of a segment. */
 static inline uint64_t match_affix(struct match_seed seed, struct tidings_str segment,
                                    const struct match_shape *shape)
 {
