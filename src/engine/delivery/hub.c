@@ -22,10 +22,10 @@
  * Runs functions on the hub on behalf of any thread, before the hub's own thread runs, while it
  * does, and after.
  *
- * While the hub runs, its thread does them. While it does not, whoever holds the hub's mutex
- * (recursive) may act in its stead. A message to a running hub is sent while holding it, and the
- * hub stops while holding it, so that none is sent to a hub that has emptied its mailbox for the
- * last time.
+ * While the hub runs, its thread runs them. While it does not, any thread that holds the hub's
+ * mutex (recursive) may act for the hub. A message to a running hub is sent while holding the
+ * mutex, and the hub stops while holding it, so that no message reaches a hub that has emptied its
+ * mailbox for the last time.
  */
 
 /* ---- holding --------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ void hub_set_running(struct hub *hub, bool running)
     }
     __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
     if (!running) {
-        mailbox_drain(hub->mailbox); /* somebody may wait for the answer */
+        mailbox_drain(hub->mailbox); /* a thread may wait for the answer */
         hub_announce_resume(hub, true);
         hub_newest_end(hub);
     }
@@ -112,7 +112,7 @@ bool hub_is_here(struct hub *hub)
            pthread_equal(__atomic_load_n(&hub->thread, __ATOMIC_RELAXED), pthread_self());
 }
 
-/* Something to do for another thread, which waits in a blocking mailbox for the outcome. */
+/* A function to run for another thread, which waits in a blocking mailbox for the result. */
 struct hub_task {
     struct thread_message message;
     struct thread_message answer;
@@ -131,7 +131,7 @@ static void answer_deliver(struct thread_message *message, void *owner)
 
 static void answer_drop(struct thread_message *message)
 {
-    (void)message; /* lies with whoever waits */
+    (void)message; /* owned by the waiting thread */
 }
 
 static void hub_task_deliver(struct thread_message *message, void *owner)
@@ -248,7 +248,7 @@ int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct ti
     return 0;
 }
 
-/* ---- rules of subscriptions ------------------------------------------------------------------ */
+/* ---- subscription rules ---------------------------------------------------------------------- */
 
 struct rules_message {
     struct thread_message message;
@@ -365,7 +365,7 @@ void hub_catchup_free(struct hub_catchup *c)
     mem_free(c);
 }
 
-/* ---- begin and end --------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 struct hub *hub_create(struct loop *loop, struct shared *shared, struct tidings_error *err)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The road of a change through the hub: announced on any thread, numbered and kept here, told to
- * the workers.
+ * Announcements: the path of a change through the hub. It is announced on any thread, numbered and
+ * logged here, and sent to the workers.
  *
- * When many wait for their number, those that say the same become one (hub_merge). While a
- * worker is behind, changes wait before they are numbered, where they merge, and not after, where
- * they cannot; a worker that does not get on at all is not waited for.
+ * While many changes wait for their number, equal ones merge (hub_merge). While a worker is behind,
+ * changes wait before they are numbered, because they cannot merge afterwards; the hub does not
+ * wait for a worker that makes no progress at all.
  *
- * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a message
- * that needs no memory makes everybody look again once the hub has caught up: `has_overflowed` is
- * cleared before that is numbered, so a refusal that comes later sends it anew. A worker that is
- * behind by as much gets no more changes but such a message of its own (delivery_overflow).
+ * Both stages are bounded in bytes. An announcement beyond the limit fails, and a message that
+ * needs no memory makes every subscription send one `truncated` update once the hub has caught up:
+ * `has_overflowed` is cleared before that message is numbered, so a later failure sends it again. A
+ * worker that is behind by the limit gets no more changes, but a similar message
+ * (delivery_overflow).
  */
 #include "engine/delivery/hub_announce.h"
 
@@ -25,12 +26,12 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The table by which equal announcements are found: their fingerprints, without locks. Each step is
- * one atomic operation on one word. Merging writes the word that is there once more, so that what
- * its thread did before happened before the hub ends the mark and the change is told.
+ * The table that finds equal announcements: their fingerprints, without locks. Each step is one
+ * atomic operation on one word. Merging rewrites the word, so that everything its thread did before
+ * happens before the hub ends the mark and the change is delivered.
  *
- * A mark may be ended by an older announcement that says the same: then the newer one is merged
- * into less. It never stays when its announcement is gone.
+ * An older announcement with equal content may end a mark; fewer announcements then merge into the
+ * newer one. A mark never outlives its announcement.
  */
 
 int hub_merge_init(struct hub_merge *m)
@@ -103,27 +104,26 @@ void hub_merge_end(const struct hub_merge_key *key)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define MERGE_SHARE 512u /* of max_announced: how much waits before announcements are merged */
+#define MERGE_SHARE 512u /* of max_announced: beyond this share, announcements merge */
 #define AHEAD_SHARE 8u   /* of max_announced: how far workers may be behind before changes wait */
 #define DEFERRED_LOOK_MS 1u
-#define DEFERRED_MAX_MS 50u /* for a worker that does not get on at all */
+#define DEFERRED_MAX_MS 50u /* for a worker that makes no progress */
 
 struct hub_announcing {
-    size_t max; /* atomic: bytes of changes on their way */
+    size_t max; /* atomic: limit in bytes of pending changes */
     struct hub_merge merge;
     struct list deferred; /* announcements that wait until the workers have caught up … */
     struct loop_timer *timer;
-    uint64_t deferred_ms;           /* … and since when none of them could go on */
-    bool has_stuck_worker;          /* one that does not catch up: the request was cancelled */
-    struct thread_message overflow; /* on its way while has_overflowed */
-    bool has_overflowed; /* atomic: something was refused since everybody was last told … */
-    uint64_t
-        overflow_upto;   /* atomic: … the highest of its positions in the store; 0: it has none */
-    hub_shared_fn share; /* atomic; NULL: there are no other nodes */
+    uint64_t deferred_ms;           /* … and when that began or one was last numbered */
+    bool has_stuck_worker;          /* a worker does not catch up: the hub stopped waiting for it */
+    struct thread_message overflow; /* pending while has_overflowed */
+    bool has_overflowed;    /* atomic: a change was lost since the last `truncated` to all … */
+    uint64_t overflow_upto; /* atomic: … the highest of its store positions; 0: none */
+    hub_shared_fn share;    /* atomic; NULL: no other nodes */
     void *share_user;
     hub_mute_fn mute;
     void *mute_user;
-    hub_owned_fn owned; /* NULL: there are no other nodes */
+    hub_owned_fn owned; /* NULL: no other nodes */
     void *owned_user;
 };
 
@@ -168,8 +168,8 @@ static void hub_announce_send(struct hub *hub, struct worker *worker, const stru
     mailbox_send(worker->mailbox, &l->message);
 }
 
-/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it.
- * `position`: in the store. */
+/* Logs a numbered change and sends it to the workers. `c` NULL: out of memory. `position`: in the
+ * store. */
 static void publish_made(struct hub *hub, struct change *c, uint64_t seq, uint64_t position,
                          struct tidings_str uri)
 {
@@ -206,14 +206,14 @@ struct announce_message {
     struct hub_merge_key key;
     struct hub *hub;
     size_t bytes;
-    struct client_account *account; /* whose share they are; NULL: nobody's */
+    struct client_account *account; /* pays for LIMIT_ANNOUNCED; NULL: not counted */
     uint64_t position;
     unsigned start;                       /* `undone` of the hub when it was sent */
-    const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
-    bool is_durable;                      /* by the store */
-    bool is_reached;              /* no change: everything up to `position` came before it … */
-    bool is_broken;               /* … and what was told of it may not be so any more */
-    struct tidings_change change; /* slices into the memory that follows */
+    const struct tidings_provider *owned; /* for a change of an owned mount; else NULL */
+    bool is_durable;                      /* announced by the store */
+    bool is_reached;              /* not a change: everything up to `position` was announced … */
+    bool is_broken;               /* … and earlier notifications may no longer be true */
+    struct tidings_change change; /* slices of the memory that follows */
 };
 
 static void announce_drop(struct thread_message *message)
@@ -229,9 +229,9 @@ void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user)
     hub->announcing->mute = fn;
 }
 
-/* What the store keeps gets another URI only when it is brought to a new version of its type: those
- * who follow the old one are told the new. A file or whatever else that moves is gone from where it
- * was, and something else may take its place. */
+/* A stored resource changes its URI only when it is migrated to a new version of its type;
+ * subscribers of the old URI are sent the new one. Files and other resources that move are deleted
+ * at the old URI, where another resource may appear. */
 static void publish_move(struct hub *hub, const struct announce_message *l)
 {
     bool is_mute = l->change.not_subscribable;
@@ -294,7 +294,8 @@ static void announce_number(struct hub *hub, struct announce_message *l)
     announce_drop(&l->message);
 }
 
-/* Is a worker so far behind that numbering more would only fill its mailbox? */
+/* Returns true if a worker is so far behind that more numbered changes would only fill its
+ * mailbox. */
 static bool is_ahead(struct hub *hub)
 {
     size_t most = hub->announcing->max / AHEAD_SHARE, waiting = 0;
@@ -371,7 +372,8 @@ void hub_announcing_close(struct hub *hub)
     mem_free(announcing);
 }
 
-/* It has no number before the others know of it: somebody else has to say so. */
+/* The change must not be numbered before the other nodes know of it: the owner's handler announces
+ * it. */
 static void announce_hand_on(struct hub *hub, struct announce_message *l)
 {
     hub_merge_end(&l->key);
@@ -381,8 +383,8 @@ static void announce_hand_on(struct hub *hub, struct announce_message *l)
     announce_drop(&l->message);
 }
 
-/* It is from the store or the mount of a start that failed: the log that was made since has it, or
- * it is no longer true. */
+/* Returns true if it is from the store or the mount of a failed start: the log created since then
+ * contains it, or it is no longer true. */
 static bool announce_is_undone(const struct hub *hub, const struct announce_message *l)
 {
     return (l->is_durable || l->is_reached || l->owned) &&
@@ -418,8 +420,9 @@ static void hub_announce_overflow_deliver(struct thread_message *message, void *
     struct hub *hub = owner;
     (void)message;
     __atomic_store_n(&hub->announcing->has_overflowed, false, __ATOMIC_SEQ_CST);
-    /* In its place among what the store has, for those who come from another node. What has a lower
-     * position and is yet to be numbered is told again then, rather than not at all. */
+    /* Has its place among the store positions, for clients that come from another node. Changes
+     * with a lower position that are not numbered yet are then delivered twice rather than
+     * never. */
     uint64_t position = __atomic_exchange_n(&hub->announcing->overflow_upto, 0, __ATOMIC_SEQ_CST);
     log_warn(LOG_DELIVERY, "changes refused", KV("reason", "change queue is full"));
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
@@ -429,7 +432,7 @@ static void hub_announce_overflow_deliver(struct thread_message *message, void *
 
 static void hub_announce_overflow_drop(struct thread_message *message)
 {
-    (void)message; /* lies in the hub */
+    (void)message; /* part of the hub */
 }
 
 void hub_overflow(struct hub *hub)
@@ -441,7 +444,8 @@ void hub_overflow(struct hub *hub)
     }
 }
 
-/* The same of a change with that position. On one thread at a time: who follows the store. */
+/* The same for a change with that position. Only one thread at a time may call it: the one that
+ * follows the store. */
 static void hub_overflow_at(struct hub *hub, uint64_t position)
 {
     if (position > __atomic_load_n(&hub->announcing->overflow_upto, __ATOMIC_SEQ_CST)) {
@@ -468,8 +472,9 @@ struct announce_origin {
     struct refusal *why;           /* if `who` is set */
 };
 
-/* Takes room for a change and makes its message. Without room everybody looks again, except if its
- * client alone has too many, which is told so. */
+/* Reserves room for a change and creates its message. Without room every subscription gets a
+ * `truncated` update, except if only its client has too many pending; then the client gets an
+ * error. */
 static struct announce_message *hub_announce_begin(struct hub *hub, size_t bytes, size_t max,
                                                    const struct announce_origin *from,
                                                    struct tidings_error *err)
@@ -507,8 +512,9 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
         return rc;
     }
     struct trace trace;
-    (void)trace_read(change->traceparent, STR_EMPTY, &trace); /* empty: none, or not valid */
-    /* Each is told by itself while few wait. What the store keeps has a position of its own. */
+    (void)trace_read(change->traceparent, STR_EMPTY, &trace); /* empty: none, or invalid */
+    /* While few wait, each is delivered separately. Stored changes have their own positions and
+     * never merge. */
     size_t max = __atomic_load_n(&hub->announcing->max, __ATOMIC_RELAXED);
     bool merges =
         !is_durable && limit_in_use(&hub->shared->limits, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
@@ -554,7 +560,7 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
 
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
 {
-    if (fn) { /* a program announces at any time: the user stays with a function that is taken away
+    if (fn) { /* a program announces at any time: `user` stays set with a function that is removed
                */
         hub->announcing->share_user = user;
     }
@@ -578,7 +584,8 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
     return rc;
 }
 
-/* A change whose resource is not subscribable says so now: it may be gone when it gets its number.
+/* If its resource is not subscribable, records that in the change now: the resource may be gone
+ * when the change gets its number.
  */
 static struct tidings_change announce_checked(const struct hub *hub,
                                               const struct tidings_change *change)
@@ -637,7 +644,7 @@ static void announce_position(struct hub *hub, uint64_t position, bool is_broken
         mailbox_send(hub->mailbox, &l->message);
     } else if (is_broken) {
         hub_overflow(hub);
-    } /* else the next one says it */
+    } /* otherwise the next failure reports it */
 }
 
 void hub_announce_applied(struct hub *hub, uint64_t position)

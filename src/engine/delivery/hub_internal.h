@@ -31,51 +31,51 @@ struct hub {
     struct hub_announcing *announcing;
     struct hub_watches *watches;
     uint64_t applied;          /* atomic: everything up to this position has its number */
-    bool is_store_unreachable; /* atomic: the store cannot be reached */
-    unsigned undone;           /* atomic: starts that failed */
+    bool is_store_unreachable; /* atomic: the store is unreachable */
+    unsigned undone;           /* atomic: failed starts */
     bool running;              /* atomic */
     pthread_t thread;          /* atomic; while it runs */
-    pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a message; recursive */
-    bool has_mutex;        /* it was made */
+    pthread_mutex_t mutex;     /* held to act for the hub or to send to it; recursive */
+    bool has_mutex;            /* the mutex is initialized */
 };
 
-/* Number a change of no resource in particular, keep it, tell the workers. */
+/* Numbers a change of no particular resource, logs it and sends it to the workers. */
 void hub_publish(struct hub *hub, enum list_event event);
 
 /* ---- hub_registry.c -------------------------------------------------------------------------- */
 
-/* After a failure, close it too. */
+/* On failure, close it too. */
 int hub_registry_open(struct hub *hub, struct tidings_error *err);
-/* First the pool and the providers end, while the hub still takes what they announce. */
+/* Stops the pool and the providers first, while the hub still accepts their announcements. */
 void hub_registry_close_providers(struct hub *hub);
 void hub_registry_close(struct hub *hub);
-/* Borrowed, until the next change of the registry. */
+/* Borrowed; valid until the registry changes. */
 const struct catalog *hub_current_catalog(const struct hub *hub);
-/* Report that a list changed, at most once per period. */
+/* Reports that a list changed, at most once per period. */
 void hub_list_changed(struct hub *hub, enum list_event event);
 
 /* ---- hub_announce.c -------------------------------------------------------------------------- */
 
-/* After a failure, close it too. */
+/* On failure, close it too. */
 int hub_announcing_open(struct hub *hub, struct tidings_error *err);
 void hub_announcing_close(struct hub *hub);
 void hub_announcing_set_max(struct hub *hub, size_t max);
 void hub_announcing_forget_lost(struct hub *hub);
-/* What the provider of a mount that one node owns for all says, from any thread: a change, or
- * (NULL) that some may have been missed. */
+/* Announces an event of the provider of an owned mount, from any thread: a change, or NULL if
+ * changes may have been missed. */
 int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
                        const struct tidings_change *change, struct tidings_error *err);
-/* What is deferred goes on; `all`: whoever is behind. */
+/* Continues deferred deliveries; `all`: includes workers that are behind. */
 void hub_announce_resume(struct hub *hub, bool all);
 
 /* ---- hub_watch.c ----------------------------------------------------------------------------- */
 
-/* After a failure, close it too. */
+/* On failure, close it too. */
 int hub_watches_open(struct hub *hub, struct tidings_error *err);
 void hub_watches_close(struct hub *hub);
-/* The hub stops, and the answer does not arrive: fail the reads that wait. */
+/* The hub stops before the answer arrives: fails the waiting reads. */
 void hub_newest_end(struct hub *hub);
-/* Those who waited for a position go on. */
+/* Continues the requests that waited for a position. */
 void hub_watch_applied(struct hub *hub);
 
 #endif

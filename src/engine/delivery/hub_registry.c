@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The registry of the hub: what the server serves. Resources, templates and mounted providers are
- * in the catalog; tools, prompts and completions are features. Each change makes a new snapshot,
- * which every worker gets, and a list_changed notification.
+ * The registry of the hub: everything the server serves. Resources, templates and mounted providers
+ * are in the catalog; tools, prompts and completions are features. Each change makes a new
+ * snapshot, which every worker gets, and a list_changed notification.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -26,10 +26,10 @@ struct hub_list {
 struct hub_registry {
     struct hub *hub;
     struct pool *pool;
-    struct provider_host host; /* of the providers that are mounted */
+    struct provider_host host; /* of the mounted providers */
     struct catalog *catalog;
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
-    struct hub_list lists[LIST_COUNT];            /* by notice */
+    struct hub_list lists[LIST_COUNT];            /* by enum list_event */
 };
 
 #define POOL_THREADS 2u
@@ -89,7 +89,7 @@ static void features_drop(struct thread_message *message)
     mem_free(l);
 }
 
-/* Takes `next`, also on failure: then nothing has changed. */
+/* Takes ownership of `next`, even on failure; then nothing changes. */
 static int swap_features(struct hub *hub, enum feature_kind kind, struct feature_list *next,
                          struct tidings_error *err)
 {
@@ -193,7 +193,7 @@ struct catalog_message {
     struct thread_message message;
     struct catalog *catalog;
     size_t len;
-    char uri[]; /* that came or went; empty: of no list */
+    char uri[]; /* the added or removed URI; empty: not listed */
 };
 
 static void catalog_deliver(struct thread_message *message, void *owner)
@@ -213,7 +213,7 @@ static void catalog_drop(struct thread_message *message)
     mem_free(l);
 }
 
-/* `uri`: what came or went, a resource or template; empty: neither. */
+/* `uri`: the added or removed resource or template; empty: neither. */
 static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_str uri)
 {
     catalog_unref(hub->registry->catalog);
@@ -352,7 +352,7 @@ void hub_unmount_new(struct hub *hub, const struct catalog *before)
 {
     struct catalog *now = catalog_ref(hub->registry->catalog);
     struct catalog *next = catalog_derive(now, NULL, NULL, STR_EMPTY);
-    if (next) { /* without memory they stay until the hub goes */
+    if (next) { /* without memory they stay until the hub is destroyed */
         size_t kept = 0;
         for (size_t i = 0; i < next->mount_count; i++) {
             if (is_mounted(before, next->mounts[i])) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watches that the hub has asked providers for, on behalf of subscriptions: one per scope, counted
- * over all workers. The provider hears of the first who needs it and of the last who leaves; those
- * who come while it is starting wait with the first.
+ * Watches that the hub requested from providers, on behalf of subscriptions: one per scope, counted
+ * over all workers. The provider is called for the first request of a scope and after the last
+ * release; requests that arrive while the watch is starting wait with the first.
  *
  *     (none) --first need--> STARTING --done--> STARTED --last leaves--> (none)
- *                               \--refused--> (none), everybody waiting is told why
+ *                               \--refused--> (none), the waiting requests fail
  *
- * Who has waited for hub_options.watch_timeout_ms is refused. The watch goes on starting: others
- * may come to wait for it, and when it is done and nobody needs it any more, it is released.
+ * A request that has waited for hub_options.watch_timeout_ms fails. The watch continues to start,
+ * because other requests may wait for it. If it is no longer needed when it has started, it is
+ * released.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -21,17 +22,16 @@
 
 struct hub_watches {
     struct map by_scope;
-    struct list starting; /* watches that somebody waits for */
+    struct list starting; /* watches with waiting requests */
     struct loop_timer *timer;
     struct list
-        awaiting; /* struct hub_watch_request that wait for a position, in the order they came */
+        awaiting; /* struct hub_watch_request that wait for a position, in order of arrival */
     struct loop_timer *await_timer;
-    struct list asking, asked; /* struct hub_watch_request that wait for the newest position of the
-                                * store: for the next question, and for the answer to this one */
+    struct list asking, asked; /* requests for the newest store position: next query, this one */
     bool is_asking;
     struct thread_message newest; /* the answer, on its way … */
     int newest_code;
-    uint64_t newest_position; /* … and what it says */
+    uint64_t newest_position; /* … and its position */
     struct tidings_error newest_err;
     hub_ask_newest_fn ask_newest; /* atomic; NULL: nodes do not share the store */
     void *ask_newest_user;
@@ -48,10 +48,10 @@ struct tidings_watch {
     struct thread_message message;
     struct hub *hub;
     struct tidings_provider *provider; /* its watch and unwatch are called, … */
-    struct watch_hook *hook;           /* … unless there is a hook (a reference): then its are */
-    struct tidings_str scope;          /* in `watches` … */
-    struct tidings_str uri;            /* … and as who watches is told */
-    struct list starting_link;         /* in hub->watches->starting while somebody waits */
+    struct watch_hook *hook;           /* … or those of the hook (a reference), if there is one */
+    struct tidings_str scope;          /* as in `watches` … */
+    struct tidings_str uri;            /* … and as the provider or hook gets it */
+    struct list starting_link;         /* in hub->watches->starting while a request waits */
     size_t needs;
     bool started;
     int code;
@@ -80,7 +80,7 @@ static void watch_request_drop(struct thread_message *message)
     watch_request_dropped(list_entry(message, struct hub_watch_request, message));
 }
 
-/* Back to its worker. */
+/* Sends it back to its worker. */
 static void hub_watch_return(struct hub_watch_request *request)
 {
     struct changelog *log = request->hub->log;
@@ -90,7 +90,7 @@ static void hub_watch_return(struct hub_watch_request *request)
     mailbox_send(request->worker_mailbox, &request->message);
 }
 
-/* Has this node come as far as whoever asks was at another? */
+/* Returns true if this node has reached the positions that the request awaits. */
 static bool watch_request_is_applied(const struct hub *hub, const struct hub_watch_request *request)
 {
     bool is_known = !hub->options.is_shared || request->await <= hub->applied;
@@ -101,7 +101,8 @@ static bool watch_request_is_applied(const struct hub *hub, const struct hub_wat
     return is_known;
 }
 
-/* One of its scopes is answered; after the last it goes back, or waits for a position. */
+/* One of its scopes is answered; after the last one the request is sent back, or waits for a
+ * position. */
 static void hub_watch_countdown(struct hub_watch_request *request)
 {
     struct hub *hub = request->hub;
@@ -132,7 +133,7 @@ void hub_watch_applied(struct hub *hub)
 static void hub_watch_await_timer(struct loop_timer *timer, void *user)
 {
     struct hub *hub = user;
-    mailbox_drain(hub->mailbox); /* this thread may be late itself */
+    mailbox_drain(hub->mailbox); /* this thread itself may be late */
     uint64_t now = loop_now_ms(hub->loop);
     while (!list_empty(&hub->watches->awaiting)) {
         struct hub_watch_request *request =
@@ -166,7 +167,7 @@ static void watch_free(struct tidings_watch *w)
     mem_free(w);
 }
 
-/* The last one who needed it left. */
+/* The last subscription that needed it is gone. */
 static void hub_watch_release(struct tidings_watch *w)
 {
     if (w->hook) {
@@ -193,18 +194,18 @@ static void watch_answered(struct thread_message *message, void *owner)
     list_remove(&w->starting_link);
     if (!w->started) {
         watch_free(w);
-    } else if (w->needs == 0) { /* all left while it was starting */
+    } else if (w->needs == 0) { /* all were released while it was starting */
         hub_watch_release(w);
     }
 }
 
 static void watch_dropped(struct thread_message *message)
 {
-    (void)message; /* the hub is going; hub_watches_close frees it */
+    (void)message; /* the hub is being destroyed; hub_watches_close frees it */
 }
 
-/* By way of the mailbox even on the hub's own thread: changes announced before this call are
- * numbered before the answer. */
+/* Uses the mailbox even on the hub's own thread: changes announced before this call are numbered
+ * before the answer. */
 void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_error *err)
 {
     w->code = code;
@@ -222,8 +223,8 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Refuse those of `w` who have waited long enough. Returns when the next of them will have, if that
- * is before `next_due`. */
+/* Fails the overdue requests of `w`. Returns the next deadline if it is before `next_due`,
+ * otherwise `next_due`. */
 static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t next_due)
 {
     struct tidings_error err;
@@ -248,7 +249,7 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
 static void hub_watch_timer(struct loop_timer *timer, void *user)
 {
     struct hub *hub = user;
-    mailbox_drain(hub->mailbox); /* this thread may be late itself: what was answered counts */
+    mailbox_drain(hub->mailbox); /* this thread itself may be late: answers that arrived count */
     uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
     list_each (it, next, &hub->watches->starting) {
         next_due =
@@ -327,7 +328,7 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch
     return 0;
 }
 
-/* Who is to be told that `scope` is needed, if anybody. */
+/* Finds the provider or hook to call for `scope`, if any. */
 static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
                          struct watch_hook **hook)
 {
@@ -346,12 +347,12 @@ static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidin
         *hook = watch_hooks_find(&c->hooks, hit.entry->about->uri);
     }
     *p = found ? hit.provider : NULL;
-    bool is_owned = *p && (*p)->nodes == MOUNT_OWNED; /* one node watches all of it */
+    bool is_owned = *p && (*p)->nodes == MOUNT_OWNED; /* one node watches the whole mount */
     return *hook || (*p && (*p)->ops->watch && !is_owned);
 }
 
-/* All of a mount, for this node owns it. Its scope begins with a '*', as no URI does: subscriptions
- * have no part in it. */
+/* A whole mount that this node owns. Its scope starts with a '*', which no URI does, so it does not
+ * collide with subscriptions. */
 static bool find_owned(struct hub *hub, struct tidings_str scope, struct tidings_provider **p)
 {
     *p = catalog_mount(hub_current_catalog(hub), str_skip(scope, 1));
@@ -372,7 +373,7 @@ static void watch_one(struct hub *hub, struct hub_watch_request *request, size_t
     bool is_found = w || (request->is_owners ? find_owned(hub, scope, &p)
                                              : find_watcher(hub, scope, &p, &hook));
     if (!is_found) {
-        watch_request_answer(request, index, false, NULL); /* announced without being asked */
+        watch_request_answer(request, index, false, NULL); /* its changes need no watch */
         return;
     }
     int rc = 0;
@@ -396,11 +397,11 @@ static void watch_request_deliver(struct thread_message *message, void *owner)
     struct hub *hub = owner;
     struct hub_watch_request *request = list_entry(message, struct hub_watch_request, message);
     request->pending =
-        request->count + 1; /* one for this loop, so that it ends before the answer leaves */
+        request->count + 1; /* one for this loop, so that the loop ends before the answer is sent */
     for (size_t i = 0; i < request->count; i++) {
         watch_one(hub, request, i);
     }
-    if (request->asks_newest && hub->watches->ask_newest) { /* it watches nothing */
+    if (request->asks_newest && hub->watches->ask_newest) { /* it has no scopes */
         list_append(&hub->watches->asking, &request->await_link);
         hub_newest_ask(hub);
         return;
@@ -430,13 +431,13 @@ static struct hub_watch_request *hub_watch_request_make(struct hub *hub, struct 
     request->count = count;
     list_init(&request->await_link);
     request->hub = hub;
-    request->worker_mailbox = mailbox_ref(reply_to); /* an answer may come after it ended */
+    request->worker_mailbox = mailbox_ref(reply_to); /* the worker may end before the answer */
     request->message.deliver = watch_request_deliver;
     request->message.drop = watch_request_drop;
     return request;
 }
 
-/* To be freed; without memory its text is NULL. */
+/* To be freed; if out of memory, its text is NULL. */
 static struct tidings_str owners_scope(struct tidings_str prefix)
 {
     char *text = mem_alloc(prefix.len + 1);
@@ -466,7 +467,7 @@ struct hub_watch_request *hub_watch_request_create_owners(struct hub *hub,
     return request;
 }
 
-/* Also of a run that is known: it may be taken for ended by what is followed until then. */
+/* Records known incarnations too: a change followed until then may declare one dead. */
 void hub_watch_request_await(struct hub_watch_request *request, const struct log_cursor *at)
 {
     if (!at->has_position || at->epoch == hub_epoch(request->hub)) {
@@ -496,7 +497,7 @@ void hub_watch_request_free(struct hub_watch_request *request)
     mem_free(request);
 }
 
-/* ---- leaving --------------------------------------------------------------------------------- */
+/* ---- releasing ------------------------------------------------------------------------------- */
 
 struct unwatch_message {
     struct thread_message message;
@@ -523,7 +524,7 @@ void hub_unwatch(struct hub *hub, struct tidings_str scope)
 {
     struct unwatch_message *l = mem_zalloc(sizeof(*l) + scope.len);
     if (!l) {
-        return; /* stays watched: costs something, loses nothing */
+        return; /* stays watched: costs a watch, loses no change */
     }
     char *copy = (char *)(l + 1);
     memcpy(copy, scope.ptr, scope.len);
@@ -600,9 +601,9 @@ void hub_watches_close(struct hub *hub)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks the store that nodes share for its newest position, on behalf of reads that must see at
- * least what their client was told (engine/delivery/subscribe.h). One question at a time: later
- * reads wait for the next question, because the answer on its way may be older than they are.
+ * Queries the shared store for its newest position, on behalf of reads that must include everything
+ * their client was notified of (engine/delivery/subscribe.h). Only one query is under way: later
+ * reads wait for the next one, because the answer on its way may be older than the read.
  */
 
 static void hub_newest_ask(struct hub *hub)
@@ -656,7 +657,7 @@ void hub_newest_end(struct hub *hub)
 
 static void hub_newest_drop(struct thread_message *message)
 {
-    (void)message; /* lies in the hub */
+    (void)message; /* part of the hub */
 }
 
 void hub_newest(struct hub *hub, int code, uint64_t position, const struct tidings_error *err)
