@@ -15,7 +15,7 @@
 #include "security/principal.h"
 
 #define BASELINE_MAX 256u
-#define OTHER_BASELINE "initialBaseline" /* the same under its name elsewhere */
+#define OTHER_BASELINE "initialBaseline" /* another name of the same option */
 #define MS_MAX 86400000                  /* a day; the longest --max-rate */
 
 static const char *const matches[] = {"auto", "literal", "container", "template",
@@ -189,7 +189,7 @@ static int read_detail(struct options *o, struct json *v, struct tidings_error *
     return rc;
 }
 
-/* It has two names; both may be there. */
+/* It has two names; both may be present. */
 static int check_baselines(const struct json *a, const struct json *b, struct tidings_error *err)
 {
     if (a && b && !jv_equal(a, b)) {
@@ -239,9 +239,9 @@ static int limit_include(struct option_ceiling *c, struct json *v, struct tiding
 static const struct field {
     const char *name;
     int (*read)(struct options *o, struct json *v, struct tidings_error *err);
-    /* NULL: it may be asked for or not, true or false. */
+    /* NULL: a boolean that may be allowed or not. */
     int (*limit)(struct option_ceiling *c, struct json *v, struct tidings_error *err);
-    bool has_no_limit; /* it costs the server nothing */
+    bool has_no_limit; /* without cost to the server */
 } fields[] = {
     /* in the order of enum option_bit */
     {.name = "match", .read = read_match, .limit = limit_match},
@@ -424,8 +424,8 @@ static void take_defaults(struct options *o, const struct options *from, unsigne
     o->gather = which & OPTION_GATHER ? from->gather : o->gather;
 }
 
-/* Where the subscription lies inside the rule's prefix, the rule's word counts; where it only
- * reaches into it, the stricter of both. */
+/* If the subscription is inside the rule's prefix, the rule's ceiling applies; if it only overlaps
+ * it, the stricter of both. */
 static void take_ceiling(struct option_ceiling *to, const struct option_ceiling *c, bool inside)
 {
     if (c->given & OPTION_WINDOW && (inside || c->window_ms < to->window_ms)) {
@@ -445,7 +445,7 @@ static void take_ceiling(struct option_ceiling *to, const struct option_ceiling 
 
 static int check_refused(const struct options *o, unsigned refused, struct tidings_error *err)
 {
-    /* Only what would have an effect is asking for it. */
+    /* Options without effect do not count as requested. */
     unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN | OPTION_FILTER | OPTION_BASELINE);
     asked |= o->initial ? o->given & OPTION_INITIAL : 0;
     asked |= o->echo ? 0 : o->given & OPTION_ECHO;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options of a subscription, as a client asks for them: how it matches, how often it is told, and
- * what its notifications carry. They travel in `_meta["dev.tidings/options"]` of
+ * Subscription options, as requested by a client: how it matches, how often the client is notified,
+ * and what its notifications contain. They are in `_meta["dev.tidings/options"]` of
  * resources/subscribe and subscriptions/listen (there for all URIs, and per URI under `uris`).
  *
- * `baseline` (also `initialBaseline`) of resources/subscribe may stand in its params as well.
+ * The params of resources/subscribe may also contain `baseline` (or `initialBaseline`).
  *
- * What is not asked for is the server's: general defaults and ceilings, and rules that hold below a
- * URI prefix. An unknown or ill-typed field is refused with its name and what is accepted; nothing
- * is ignored in silence.
+ * Options that the client leaves out come from the server: general defaults and ceilings, and rules
+ * for a URI prefix. An unknown or ill-typed field is rejected with its name and the accepted
+ * values; nothing is ignored without an error.
  *
  *     options_init -> options_read (any number of times, the later wins) -> options_resolve
  */
@@ -20,7 +20,7 @@
 #include "formats/json.h"
 
 enum option_match {
-    OPTION_MATCH_AUTO, /* resolved by what the URI is */
+    OPTION_MATCH_AUTO, /* resolved by the kind of URI */
     OPTION_MATCH_LITERAL,
     OPTION_MATCH_CONTAINER,
     OPTION_MATCH_TEMPLATE,
@@ -32,7 +32,7 @@ enum option_include {
     OPTION_INCLUDE_NONE, /* metadata in _meta only */
     OPTION_INCLUDE_METADATA,
     OPTION_INCLUDE_VALUE,
-    OPTION_INCLUDE_PATCH, /* what it reveals is no more than the value */
+    OPTION_INCLUDE_PATCH, /* reveals no more than the value does */
 };
 
 /* A bit for each field, in the order of the table in options.c. */
@@ -54,49 +54,49 @@ enum option_bit {
 };
 
 struct options {
-    unsigned given; /* OPTION_… bits: said by whoever was read; the others are filled in */
+    unsigned given; /* OPTION_… bits: set by the client or a rule; the rest are defaults */
     enum option_match match;
     enum option_include include;
     uint64_t window_ms, rate_ms;
     bool initial;
     bool echo;
-    bool is_strict;          /* told in the order of numbers, whatever merges */
-    bool bookmarks;          /* the newest cursor from time to time */
-    bool gather;             /* the first change waits for the end of the window, too */
+    bool is_strict;          /* ordered by number, whatever merges */
+    bool bookmarks;          /* periodically send the newest cursor */
+    bool gather;             /* the first change also waits for the end of the window */
     bool is_slim;            /* of updates: struct dialect_updated */
     struct log_cursor since; /* with OPTION_SINCE; or … */
     struct tidings_str
-        sealed; /* … as it was given, borrowed from the message: engine/delivery/delivery.h */
+        sealed; /* … as the client sent it, borrowed from the message: engine/delivery/delivery.h */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
-    struct json *filter;         /* a schema, borrowed likewise; NULL: everything passes */
-    struct tidings_str baseline; /* the etag patches begin at; borrowed likewise */
+    struct json *filter;         /* a schema, borrowed likewise; NULL: no filter */
+    struct tidings_str baseline; /* the etag that patches start from; borrowed likewise */
 };
 
-/* What clients may ask for; the fields in `given` are limited. */
+/* The maximum that clients may request; the fields in `given` are limited. */
 struct option_ceiling {
     unsigned given;
-    unsigned matches; /* 1u << enum option_match: the kinds that may be, however asked for */
+    unsigned matches; /* 1u << enum option_match: allowed kinds, however requested */
     enum option_include include;
     uint64_t window_ms, rate_ms;
-    unsigned refused; /* OPTION_… bits of what may not be asked for at all */
+    unsigned refused; /* OPTION_… bits that may not be requested at all */
 };
 
-/* What holds below one URI prefix. */
+/* The rule for one URI prefix. */
 struct option_rule {
     struct tidings_str prefix; /* canonical; empty: everywhere */
-    struct options defaults;   /* those in its `given` */
+    struct options defaults;   /* the fields in its `given` */
     struct option_ceiling ceiling;
 };
 
-/* Rules that are set while threads use them: a set is immutable and counted. */
+/* Rules that can be set while threads use them: a set is immutable and counted. */
 struct option_rules {
     const struct option_rule *at; /* shortest prefix first; a longer one wins */
     size_t count;
-    void (*destroy)(struct option_rules *rules); /* nobody uses them any more */
+    void (*destroy)(struct option_rules *rules); /* called when the last reference is released */
     unsigned refs;
 };
 
-struct option_rules *option_rules_ref(struct option_rules *rules); /* NULL is fine */
+struct option_rules *option_rules_ref(struct option_rules *rules); /* accepts NULL */
 void option_rules_unref(struct option_rules *rules);
 
 struct dialect_defaults;
@@ -104,38 +104,37 @@ struct dialect_defaults;
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
     bool is_slim, gather;                /* likewise */
-    uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */
+    uint64_t max_window_ms, max_rate_ms; /* ceilings: higher values are rejected */
     const struct option_rule *rules;     /* shortest prefix first; a longer one wins */
     size_t rule_count;
 };
 
-/* Those that the params of a request carry, in `_meta`; NULL: none. */
+/* Returns the options in `_meta` of a request's params; NULL: none. */
 struct json *options_find(struct json *params);
-/* Nothing asked for. */
+/* Sets no options. */
 void options_init(struct options *o);
-/* What is not asked for is this, where no rule says otherwise. */
+/* Sets the defaults that apply unless a rule overrides them. */
 void options_default(struct options *o, struct option_limits *limits,
                      const struct dialect_defaults *defaults);
-/* Take what the object says; fields it lacks stay. `value` NULL: nothing happens. `uris` says
- * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID; `o` is as it
- * was then. */
+/* Reads the fields of `value` into `o`; missing fields keep their value. `value` NULL: does
+ * nothing. `uris` allows a member of that name, which is not read. TIDINGS_E_INVALID: `o` is
+ * unchanged. */
 int options_read(struct options *o, struct json *value, bool uris, struct tidings_error *err);
-/* Take `baseline` or `initialBaseline` of the params of a request, if one is there. */
+/* Reads `baseline` or `initialBaseline` from the params of a request, if present. */
 int options_read_params(struct options *o, struct json *params, struct tidings_error *err);
-/* Fill in what was not asked for, and refuse (TIDINGS_E_INVALID) what may not be. `uri` is what all
- * that the subscription covers begins with; empty: it may cover anything. Defaults come from rules
- * it lies within; ceilings also from those it reaches into. *ret_matches: 1u << enum option_match
- * of the kinds it may turn out to be. */
+/* Fills in missing options and rejects (TIDINGS_E_INVALID) forbidden ones. `uri` is a prefix of
+ * everything that the subscription covers; empty: it may cover anything. Defaults come from rules
+ * whose prefix contains it; ceilings come from these and from rules that it overlaps. *ret_matches:
+ * 1u << enum option_match of the kinds it may turn out to be. */
 int options_resolve(struct options *o, const struct option_limits *limits, struct tidings_str uri,
                     unsigned *ret_matches, struct tidings_error *err);
-/* "literal, glob": the kinds in a set, for a sentence. */
+/* Writes the kinds in a set as "literal, glob", for an error message. */
 void options_put_matches(struct buf *out, unsigned set);
 
-/* A rule from its two objects (each may be NULL): `options` as a client would send it, without
- * `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include, an array
- * of kinds as match, and false for the others (but bookmarks, detail and gather) to have them
- * refused.
- * `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+/* Reads a rule from its two objects (each may be NULL): `options` as a client would send it,
+ * without `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include,
+ * an array of kinds as match, and false to forbid any of the others (except bookmarks, detail and
+ * gather). `rule->prefix` is not changed; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starts the watches of what is to be subscribed, makes the subscriptions, and begins what they
- * asked to hear first.
+ * Starts the watches of new subscriptions, creates the subscriptions, and starts their first
+ * updates.
  */
 #include "engine/delivery/subscribe.h"
 
@@ -29,15 +29,15 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * From which change number on a subscription that comes with a cursor is told: what the cursor
- * stands for at this node, or that nobody knows any more.
+ * The change number from which a resuming subscription gets changes: the number that its cursor
+ * represents at this node, or unknown.
  */
 
-/* A cursor of before this epoch began, and the number here that it stands for. */
+/* A cursor from before this epoch, and the number here that it represents. */
 struct resuming {
     const struct subscribe_item *item;
     const struct log_cursor *cursor;
-    uint64_t kept;  /* for what the store keeps */
+    uint64_t kept;  /* for stored resources */
     bool is_ours;   /* it is of this epoch after all: a number */
     uint64_t since; /* the lowest of all */
 };
@@ -60,11 +60,11 @@ static bool resume_files(struct resuming *r, const struct tidings_provider *p)
     return found > 0;
 }
 
-/* What is announced through the store has positions like what is kept; but more is lost of it when
- * the store crashes. */
+/* Changes announced through the store have positions like stored resources, but a crash of the
+ * store loses more of them. */
 static bool resume_announced(struct resuming *r)
 {
-    uint64_t since; /* as `kept`: both are by position */
+    uint64_t since; /* same as `kept`: both are by position */
     return r->is_ours || hub_resume(r->item->owner->worker->hub, r->cursor, false, &since);
 }
 
@@ -77,8 +77,8 @@ static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
     return is_stored || (p->has_history && resume_files(r, p));
 }
 
-/* What the program registered: it says what changed, and to every node where several share a store.
- * Of numbers from before this one began nothing is known. */
+/* Registered resources: the program announces their changes, with a shared store to every node.
+ * Changes before this epoch are unknown. */
 static bool resume_registered(struct resuming *r)
 {
     if (r->is_ours || !hub_is_shared(r->item->owner->worker->hub) || !resume_announced(r)) {
@@ -88,8 +88,8 @@ static bool resume_registered(struct resuming *r)
     return true;
 }
 
-/* Is of everything that could match known what changed since? Not of what lies in mounts that
- * nothing is kept of. */
+/* Returns true if the changes since the cursor are known for everything that could match. They are
+ * unknown for mounts without stored changes or history. */
 static bool subscribe_cursor_resume(struct resuming *r)
 {
     const struct catalog *c = r->item->owner->worker->catalog;
@@ -129,7 +129,7 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
-/* Of a run of another node, which may have come further than this one, or begun since. */
+/* Awaits the cursors of other nodes, which may be ahead of this one or may have started since. */
 static void subscribe_batch_await(const struct subscribe_batch *s,
                                   struct hub_watch_request *request)
 {
@@ -144,13 +144,13 @@ static void subscribe_batch_await(const struct subscribe_batch *s,
     }
 }
 
-/* One from before this epoch began says what was told of what is kept, and of files whose history
- * is; and nothing of others. */
+/* A cursor from before this epoch covers stored resources, and files with a stored history; nothing
+ * else. */
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
     if (cursor_has_gap(c, cursor_order(w->as_requested))) {
-        return SINCE_UNKNOWN; /* it was not told yet to look again */
+        return SINCE_UNKNOWN; /* its `truncated` update was not sent yet */
     }
     const struct worker *worker = w->owner->worker;
     uint64_t since = c->seq;
@@ -167,22 +167,24 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Waits until this node has followed the store up to where it is now, by watching no scopes at the
- * hub (hub_watch_request): its answer comes when everything up to `await` has its number.
+ * Waits until this node has followed the store to its current position, with a watch request
+ * without scopes (hub_watch_request): the answer arrives when everything up to `await` has its
+ * number.
  *
- * The position of the cursor alone would not do. A cursor says that everything up to it was told,
- * so what a window or a queue holds back keeps it below the change that its own message tells, and
- * a value may be newer than its change. What was told is committed; so the store is asked.
+ * The position of the cursor is not enough. A cursor means that everything up to it was sent.
+ * Changes held in a window or queue therefore keep it below the change that its own message
+ * reports, and a read value may be newer than its change. But every reported change is committed,
+ * so the node queries the store.
  */
 
 struct at_least {
     struct log_cursor cursor;
-    bool is_full; /* whoever asks may be told numbers */
+    bool is_full; /* the client may see numbers */
     void (*done)(void *user, int code, const struct tidings_error *err);
     void *user;
 };
 
-/* Of those that end in `~lost` too: what they count as told is. */
+/* Accepts cursors that end in `~lost` too: the changes they count as sent were sent. */
 static bool at_least_read(struct worker *worker, const struct principal *principal,
                           struct tidings_str text, struct log_cursor *ret)
 {
@@ -278,9 +280,9 @@ void at_least_await(struct worker *worker, const struct principal *principal,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Where the patches of a subscription begin. A provider that makes patches itself is asked for the
- * version the client names before anything is watched, so that a wrong one leaves nothing behind;
- * elsewhere a name that is not known means that the first is told whole.
+ * Where the patches of a subscription start. If the provider makes patches itself, it is asked for
+ * the client's version before anything is watched, so that an invalid version needs no cleanup.
+ * Otherwise, if the version is unknown, the first update has the full content.
  */
 
 void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri)
@@ -355,7 +357,7 @@ static void discard_state(struct tidings_read *read)
     buf_clear(&a->text);
 }
 
-/* The provider's own spelling of it counts from now on. */
+/* Uses the provider's own spelling from now on. */
 static void keep_spelling(struct subscribe_item *w, struct tidings_str text)
 {
     struct json *object = NULL;
@@ -413,7 +415,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     return true;
 }
 
-/* Where its patches begin. NULL: out of memory. */
+/* The first baseline of its patches. NULL when out of memory. */
 static struct patch_base *subscribe_item_begin_patch_base(const struct subscribe_item *w)
 {
     struct baselines *all = &w->owner->worker->delivery->contents.baselines;
@@ -428,7 +430,7 @@ static struct patch_base *subscribe_item_begin_patch_base(const struct subscribe
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* URIs and what is derived from them: patterns, scopes, conditions. */
+/* URIs and strings derived from them: patterns, scopes, conditions. */
 #define ARENA_PER_ITEM (8u * URI_MAX)
 
 struct subscribe_batch *subscribe_batch_create(struct subscription_group *group, size_t count)
@@ -492,7 +494,7 @@ void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, 
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     w->refused = true;
-    mem_free(w->stat.base.details); /* it was about something else */
+    mem_free(w->stat.base.details); /* belongs to an earlier error */
     w->stat.base.details = NULL;
     tidings_fail(&w->stat.base.err, code, "%s", text);
 }
@@ -510,7 +512,8 @@ static void release_scopes(struct subscribe_batch *s, const struct subscribe_ite
     }
 }
 
-/* Whose changes it is not to hear of, in the arena; empty: nobody's. ptr is NULL: out of memory. */
+/* The origin whose changes it excludes, in the arena; empty: none. ptr is NULL when out of
+ * memory. */
 static struct tidings_str own_origin(struct subscribe_batch *s, const struct subscribe_item *w)
 {
     struct buf text;
@@ -522,7 +525,7 @@ static struct tidings_str own_origin(struct subscribe_batch *s, const struct sub
     return own;
 }
 
-/* What few subscriptions have, in one block; false: out of memory. */
+/* Adds the rarely used fields, in one block. Returns false when out of memory. */
 static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
                       const struct hub_watch_request *request)
 {
@@ -582,7 +585,8 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     return true;
 }
 
-/* It goes back before there is a stream: until then no answer says that it was told. */
+/* Moves the subscriber's cursor back before there is a stream: until then no response says that the
+ * changes were sent. */
 static void keep_pending(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
@@ -599,14 +603,14 @@ static struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
 
 static bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);
 
-/* The watch has started: make the subscription, or release the watch again. */
+/* The watch has started: creates the subscription, or releases the watch. */
 static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item *w,
                                 const struct hub_watch_request *request)
 {
     struct subscription_group *group = s->pending.group;
     struct subscription *old = subscription_group_find_sub(group, w->as_requested);
     uint64_t pending_from = old ? subscription_pending_from(old) : 0;
-    /* It was subscribed all the time: a stream to come still replays from where it began. */
+    /* It was subscribed without a break: the next stream still replays from its start. */
     uint64_t since = old && old->since < request->seq ? old->since : request->seq;
     if (old) {
         subscriber_hand_over(old);
@@ -615,7 +619,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     bool is_named =
         w->condition_count == 0 && (w->kind == PATTERN_LITERAL || w->kind == PATTERN_CONTAINER);
     if (is_named &&
-        !access_subscribes(group->subscriber->principal, w->uri)) { /* since it was resolved */
+        !access_subscribes(group->subscriber->principal, w->uri)) { /* may have changed */
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
     if (w->refused || s->withdrawn || subscribe_item_is_too_many(s, w)) {
@@ -644,7 +648,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     sub->needs_baseline = w->subject.len > 0;
     sub->is_strict = w->options.is_strict;
     sub->since_pending = w->options.given & OPTION_SINCE;
-    /* A client with a cursor has the state of then; an absent resource has no state. */
+    /* A client with a cursor has the state as of that cursor; an absent resource has no state. */
     sub->initial_pending = w->options.initial && !sub->since_pending && !w->is_awaited;
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, request->seq);
@@ -652,7 +656,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
             group->subscriber->was_truncated || w->options.since.gap > 0;
         keep_pending(sub);
     }
-    if (s->is_resumed) { /* what the log has is told with everything else of its session */
+    if (s->is_resumed) { /* changes in the log are replayed with those of the whole session */
         sub->since = subscribe_item_since(w, request->seq);
         sub->since_pending = sub->since == SINCE_UNKNOWN;
         sub->is_resumed = true;
@@ -661,14 +665,13 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
         keep_pending(sub);
     }
     subscription_set_period(sub, &w->options);
-    if (pending_from > 0) { /* what the old one had yet to tell */
+    if (pending_from > 0) { /* pending updates of the old subscription */
         resync_flag(sub, pending_from);
     }
 }
 
-/* Where the client stands once it is told that it has its subscriptions: not above what has yet to
- * be told to it. A cursor that is not known is given back, so that coming back with it is noticed
- * again. */
+/* The client's position when it is notified of its subscriptions: not above its pending updates. An
+ * unknown cursor is returned unchanged, so that resuming with it is detected again. */
 static struct log_cursor subscribe_cursor_at(const struct subscribe_batch *s, uint64_t seq)
 {
     const struct subscriber *subscriber = s->pending.group ? s->pending.group->subscriber : NULL;
@@ -711,7 +714,7 @@ static void subscribe_finish(struct subscribe_batch *s, const struct hub_watch_r
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* Remember which scopes were watched for list_changed, in one block. */
+/* Stores the scopes watched for list_changed, in one block. */
 static void keep_list_scopes(struct subscription_group *group,
                              const struct hub_watch_request *request, size_t from)
 {
@@ -738,13 +741,13 @@ static void keep_list_scopes(struct subscription_group *group,
     group->list_scopes = kept;
 }
 
-/* What may change its list is watched. */
+/* The sources with changing lists are watched now. */
 static void lists_watched(struct subscription_group *group)
 {
     if (!group->subscriber->sink) {
-        list_changed_unwatch(group); /* its stream went meanwhile */
+        list_changed_unwatch(group); /* its stream ended during the request */
     } else if (group->has_listed && group->list_scopes) {
-        /* Nothing was watched when it listed: it may have changed. */
+        /* Nothing was watched when it called resources/list: the list may have changed. */
         list_changed_mark(group, LIST_RESOURCES, group->subscriber->worker->last_seq);
     }
 }
@@ -758,8 +761,8 @@ static void release_all(struct hub_watch_request *request)
     }
 }
 
-/* One scope that could not be watched refuses the whole item; but mounts that it merely passes over
- * may have nothing to watch, unless that goes for all of them and nothing else matches. */
+/* If one scope cannot be watched, the whole item is rejected. Exception: mounts that the item only
+ * spans may have nothing to watch, unless that is true for all of them and nothing else matches. */
 static void check_watched(struct subscribe_batch *s, struct subscribe_item *w,
                           const struct hub_watch_request *request)
 {
@@ -803,7 +806,7 @@ static void subscribe_on_watched(struct hub_watch_request *request, struct worke
     hub_watch_request_free(request);
 }
 
-/* The hub went before it could answer. */
+/* The hub stopped before it could answer. */
 static void subscribe_on_dropped(struct hub_watch_request *request)
 {
     struct subscribe_batch *s = request->user;
@@ -829,7 +832,7 @@ static size_t collect_scopes(struct subscribe_batch *s, struct tidings_str *ret)
     for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++) {
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         if (!ops->list || (ops->flags & TIDINGS_PROVIDER_FIXED_LIST)) {
-            continue; /* its list does not change by what could be watched */
+            continue; /* a watch would reveal no change of its list */
         }
         if (ret) {
             ret[n] = catalog->mounts[i]->prefix;
@@ -870,11 +873,10 @@ void subscribe_batch_watch(struct subscribe_batch *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Resources and templates that the program watches by a hook of its own, among what a pattern
- * covers.
+ * Resources and templates with the program's own watch hook, among those that a pattern covers.
  */
 
-#define HOOKED_MAX 10000u /* scopes of one subscription that are there because of a hook */
+#define HOOKED_MAX 10000u /* hooked scopes per subscription */
 
 static bool is_hooked(const struct subscribe_item *w, const struct watch_hook *hook)
 {
@@ -921,8 +923,8 @@ void subscribe_item_add_hooked(struct subscribe_item *w)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What an item may cost and how many there may be: refusals by limits, with which limit it was, and
- * compiling filters and regexes at the expense of their client.
+ * Cost and count limits of items: rejections that name the limit reached, and compilation of
+ * filters and regexes, charged to their client.
  */
 
 static void subscribe_item_explain(struct subscribe_item *w, const struct refusal *why)
@@ -937,7 +939,7 @@ static void subscribe_item_explain_limit(struct subscribe_item *w, enum limit li
     subscribe_item_explain(w, &why);
 }
 
-/* A refusal by what the patterns of a client may cost. */
+/* Explains a rejection by the cost limits of a client's patterns. */
 static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
     const struct subscription_group *group = s->pending.group;
@@ -954,7 +956,7 @@ static bool has_steps(const struct subscribe_batch *s)
            client_account_steps_left(group->subscriber->account, loop_now_ms(s->worker->loop)) > 0;
 }
 
-/* Takes the share of all subscriptions that a new one holds, or refuses. */
+/* Takes the share of all subscriptions that a new one holds, or rejects the item. */
 static void subscribe_item_take_share(const struct subscribe_batch *s, struct subscribe_item *w)
 {
     const struct subscriber *subscriber = s->pending.group->subscriber;
@@ -969,8 +971,9 @@ static void subscribe_item_take_share(const struct subscribe_batch *s, struct su
     }
 }
 
-/* Is it refused, perhaps because there are too many, or its client has no steps left for a regex?
- * If not, its subscriber holds the share that subscribe_item_make_sub takes. */
+/* Returns true if the item is rejected, for instance because there are too many or its client has
+ * no steps left for a regex. Otherwise its subscriber holds the share that subscribe_item_make_sub
+ * takes. */
 static bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w)
 {
     const struct worker_limits *limits = s->worker->limits;
@@ -992,7 +995,7 @@ static bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscri
     return w->refused;
 }
 
-/* Its subscription; a regex is compiled at the expense of its client. */
+/* Creates its subscription; compiling a regex is charged to its client. */
 static struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
                                                     const struct subscribe_item *w, uint64_t since,
                                                     struct tidings_error *err)
@@ -1009,7 +1012,7 @@ static struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
     return sub;
 }
 
-/* Before anything is watched, so that a bad filter costs nobody else anything. */
+/* Runs before anything is watched, so that a bad filter costs other clients nothing. */
 static void subscribe_batch_compile_filters(struct subscribe_batch *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -1027,7 +1030,7 @@ static void subscribe_batch_compile_filters(struct subscribe_batch *s)
     }
 }
 
-/* Those that will make room themselves: subscribing again replaces. */
+/* Counts those that make room themselves: a new subscription replaces the old one. */
 static size_t replaced_broad(const struct subscribe_batch *s)
 {
     const struct subscription_group *group = s->pending.group;
@@ -1040,7 +1043,7 @@ static size_t replaced_broad(const struct subscribe_batch *s)
     return n;
 }
 
-/* Broad items count for their client until they end; beyond what it may have they are refused. */
+/* Broad items count for their client until they end; those beyond its limit are rejected. */
 static void subscribe_batch_count_broad(struct subscribe_batch *s)
 {
     size_t most = s->worker->limits->max_broad + replaced_broad(s);
@@ -1064,9 +1067,9 @@ static void subscribe_batch_count_broad(struct subscribe_batch *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The conditions of a query, `?type=error&level=high`: what the metadata of a change must have.
- * Those that no change can ever satisfy are refused here: a client that waits for what never comes
- * should be told so at once.
+ * The conditions of a query, `?type=error&level=high`: values that the metadata of a change must
+ * have. Conditions that no change can satisfy are rejected at once, so that the client does not
+ * wait in vain.
  */
 
 #define CONDITIONS_MAX 8u
@@ -1083,7 +1086,7 @@ static struct tidings_str subscribe_query_decode(struct subscribe_item *w, struc
     return copy;
 }
 
-/* Attributes the metadata of a change must have: ?type=error&level=high. */
+/* Reads the attributes that the metadata of a change must have: ?type=error&level=high. */
 static void read_conditions(struct subscribe_item *w, struct tidings_str query)
 {
     w->conditions = arena_alloc(&w->owner->arena, CONDITIONS_MAX * sizeof(*w->conditions));
@@ -1111,7 +1114,7 @@ static void read_conditions(struct subscribe_item *w, struct tidings_str query)
     }
 }
 
-/* Does the server itself say that of changes, whoever announces them? */
+/* Returns true if the server itself sets this key for every change, whatever its source. */
 static bool is_said_of_all(struct tidings_str key)
 {
     static const char *const keys[] = {"change_type", "updated_at", "timestamp",
@@ -1123,7 +1126,8 @@ static bool is_said_of_all(struct tidings_str key)
     return found;
 }
 
-/* Is what lies at or below `uri` announced by providers alone whose changes carry no metadata? */
+/* Returns true if only providers whose changes carry no metadata announce changes at or below
+ * `uri`. */
 static bool is_bare(const struct catalog *c, struct tidings_str uri)
 {
     const struct tidings_provider *own = catalog_mount(c, uri);
@@ -1146,8 +1150,8 @@ static bool is_bare(const struct catalog *c, struct tidings_str uri)
     return is_bare;
 }
 
-/* A query that no change can ever satisfy is refused. Not one that a client may be told of by what
- * others say changed (engine/delivery/notify.h). */
+/* Rejects a query that no change can satisfy, unless changes announced by clients may match it
+ * (engine/delivery/notify.h). */
 static void refuse_impossible(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;

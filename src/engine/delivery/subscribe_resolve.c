@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a URI means to a subscription, resolved once. What no resource is called is decided by the
- * text: "**" alone is everything; '{' in front of a '?' makes a template, '[' a glob (or a regex,
- * where dialect_rules.has_regex_uris holds). Otherwise it is asked whether there is such a
- * resource; that a registered template could produce a URI with a '*' does not count. If there is,
- * the URI is literal, and covers what is below it if that has children; with a '?' it is then a
- * query. If not: a raw '?' begins a query; '*' makes a glob; a trailing slash covers everything
- * below, existing or not; below a mount it may be absent; else it is refused. The option
- * `match` forces a kind.
+ * Resolving: finds out what a URI means to a subscription, once. Strings that cannot name a
+ * resource are decided by their text: "**" means everything; '{' before a '?' makes a template, '['
+ * a glob (or a regex, with dialect_rules.has_regex_uris). Otherwise the resource is looked up at
+ * the provider; a registered template that could produce a URI with a '*' does not count. If it
+ * exists, the URI is literal, and covers its children if it has any; with a '?' it is then a query.
+ * If it does not exist: a raw '?' starts a query; '*' makes a glob; a trailing slash covers
+ * everything below, existing or not; below a mount it may be absent; anything else is rejected. The
+ * option `match` forces a kind.
  *
- * With the kind come the scopes: what providers have to watch for it.
+ * The kind determines the scopes that providers have to watch.
  */
 #include "base/mem.h"
 #include "base/str.h"
@@ -30,7 +30,7 @@ static bool out_of_memory(struct subscribe_item *w, const void *p)
     return !p;
 }
 
-/* A rule may say which kinds there are below its prefix. */
+/* A rule may restrict the kinds below its prefix. */
 static void check_kind(struct subscribe_item *w)
 {
     static const enum option_match kinds[] = {
@@ -76,7 +76,7 @@ enum spelling {
     AS_PATTERN,
 };
 
-/* The canonical form of `in` into w->uri; false after refusing. */
+/* Writes the canonical form of `in` to w->uri. Returns false if it rejected the item. */
 static bool subscribe_spell(struct subscribe_item *w, struct tidings_str in, enum spelling as)
 {
     struct buf text;
@@ -101,7 +101,7 @@ static bool subscribe_spell(struct subscribe_item *w, struct tidings_str in, enu
 static bool subscribe_item_meets_mount(const struct subscribe_item *w,
                                        const struct tidings_provider *p);
 
-/* Everything below `prefix` (which ends in '/', or is empty for everything there is). */
+/* The scopes for everything below `prefix` (which ends in '/', or is empty for all resources). */
 static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
 {
     struct subscribe_batch *s = w->owner;
@@ -118,17 +118,17 @@ static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
     if (inside) {
         w->scopes[w->scope_count++] = prefix;
     }
-    for (size_t i = 0; i < c->mount_count; i++) { /* mounts may lie in one another */
+    for (size_t i = 0; i < c->mount_count; i++) { /* mounts may be nested */
         struct tidings_str mount = c->mounts[i]->prefix;
         if (str_starts(mount, prefix) && !str_eq(mount, prefix) &&
             subscribe_item_meets_mount(w, c->mounts[i])) {
             w->scopes[w->scope_count++] = mount;
         }
     }
-    w->broad = !inside; /* whole mounts, or whatever is registered there */
+    w->broad = !inside; /* whole mounts, or any registered resources there */
 }
 
-/* The same as a text of its own that ends in '/'. */
+/* The same for a copy of the text that ends in '/'. */
 static void scope_below_slash(struct subscribe_item *w, struct tidings_str prefix)
 {
     struct buf text;
@@ -144,7 +144,7 @@ static void scope_below_slash(struct subscribe_item *w, struct tidings_str prefi
     }
 }
 
-/* The part of a pattern before its first wildcard, up to and with the last slash in it. */
+/* The part of a pattern before its first wildcard, up to and including the last slash in it. */
 static struct tidings_str fixed_prefix(struct tidings_str pattern, const char *wild)
 {
     size_t end = 0;
@@ -223,7 +223,7 @@ static void resolve_pattern(struct subscribe_item *w, enum pattern_kind kind, co
     scope_below_slash(w, fixed_prefix(w->uri, wild));
 }
 
-/* A regular expression written as a URI is one for the whole of it. */
+/* A regular expression written as a URI matches the whole of it. */
 static void resolve_regex_uri(struct subscribe_item *w)
 {
     struct buf text;
@@ -257,7 +257,7 @@ static void resolve_everything(struct subscribe_item *w)
 
 static struct tidings_str subscribe_scheme(struct tidings_str uri);
 
-/* The provider that knows how to read this query, if any. */
+/* Returns the provider that can parse this query, if any. */
 static struct tidings_provider *query_provider(struct subscribe_item *w)
 {
     const struct catalog *c = w->owner->worker->catalog;
@@ -309,7 +309,7 @@ static void resolve_query(struct subscribe_item *w)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
-/* It names nothing that exists. */
+/* The URI names nothing that exists. */
 static void resolve_absent(struct subscribe_item *w)
 {
     struct tidings_provider *p = w->stat.base.provider;
@@ -324,7 +324,7 @@ static void resolve_absent(struct subscribe_item *w)
         w->covers_provider = p;
         resolve_exact(w, PATTERN_LITERAL);
     } else if (w->stat.base.details) {
-        w->refused = true; /* the provider knows more about it */
+        w->refused = true; /* the provider has given details */
     } else if (p && !(p->ops->flags & TIDINGS_PROVIDER_SINGLE)) {
         resolve_awaited(w);
     } else {
@@ -350,7 +350,7 @@ static void resolve_existing(struct subscribe_item *w)
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
         return;
     }
-    if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
+    if (!str_eq(about->uri, w->uri)) { /* changes use the provider's own spelling */
         w->uri = arena_dup(&w->owner->arena, about->uri);
         if (out_of_memory(w, w->uri.ptr)) {
             return;
@@ -379,16 +379,15 @@ static void stat_done(struct job *job)
 {
     struct subscribe_item *w = job->user;
     bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
-    /* What can be no URI of its provider may be a glob. */
+    /* A URI that is invalid for its provider may be a glob. */
     bool is_absent = job->code == TIDINGS_E_NOTFOUND ||
                      (job->code == TIDINGS_E_INVALID && !is_literal && has_any(w->uri, "*"));
     if (job->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
-        resolve_query(w); /* what has children, narrowed */
+        resolve_query(w); /* a resource with children, narrowed by a query */
     } else if (job->code >= 0) {
         resolve_existing(w);
     } else if (job->code == TIDINGS_E_GONE && (w->options.given & OPTION_SINCE) != 0) {
-        resolve_exact(w,
-                      PATTERN_LITERAL); /* it was there: what became of it is among what is told */
+        resolve_exact(w, PATTERN_LITERAL); /* the changes since the cursor include its deletion */
     } else if (!is_absent) {
         w->refused = true;
     } else {
@@ -399,7 +398,7 @@ static void stat_done(struct job *job)
     }
 }
 
-/* Brackets never stand raw in the URI of a resource, except around the address of its host. */
+/* Raw brackets never occur in a resource's URI, except around the address of its host. */
 static bool has_class(struct tidings_str s)
 {
     struct tidings_str rest;
@@ -411,7 +410,7 @@ static bool has_class(struct tidings_str s)
     return has_any(s, "[");
 }
 
-/* A class that is repeated is no glob: file://logs/app-[0-9]+.log. */
+/* A repeated class is not a glob but a regex: file://logs/app-[0-9]+.log. */
 static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path)
 {
     ptrdiff_t end = str_find(path, ']');
@@ -419,7 +418,7 @@ static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path
            end >= 0 && (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
 }
 
-/* A pattern by its looks alone, or by option; false: its existence has to be asked. */
+/* Resolves a pattern by its text or option. Returns false if the resource must be looked up. */
 static bool resolve_by_text(struct subscribe_item *w)
 {
     switch (w->options.match) {
@@ -445,7 +444,7 @@ static bool resolve_by_text(struct subscribe_item *w)
         resolve_everything(w);
         return true;
     }
-    /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
+    /* A raw '?' starts a query whatever follows; but "{?q}" is a template. */
     struct tidings_str path = str_cut(w->as_requested, '?', &(struct tidings_str){0}, NULL);
     if (w->options.match == OPTION_MATCH_AUTO && has_class(path) && is_regex_uri(w, path)) {
         resolve_regex_uri(w);
@@ -462,14 +461,14 @@ static bool resolve_by_text(struct subscribe_item *w)
     if (w->options.match == OPTION_MATCH_AUTO && path.len < w->as_requested.len &&
         has_any(w->as_requested, "{}[]")) {
         if (subscribe_spell(w, w->as_requested, AS_PATTERN)) {
-            resolve_query(w); /* no resource is called that */
+            resolve_query(w); /* no resource has such a name */
         }
         return true;
     }
     return !subscribe_spell(w, w->subject.len > 0 ? w->subject : w->as_requested, AS_URI);
 }
 
-/* What the server says of options below the URI, as far as its text goes before a wildcard. */
+/* Applies the server's option rules below the URI, up to its first wildcard. */
 static bool apply_rules(struct subscribe_item *w)
 {
     const struct options *o = &w->options;
@@ -495,7 +494,7 @@ static bool apply_rules(struct subscribe_item *w)
     struct option_limits limits = *w->owner->worker->limits->options;
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
-    if (w->owner->is_legacy) { /* what comes in the legacy way */
+    if (w->owner->is_legacy) { /* legacy subscriptions */
         struct dialect_defaults defaults = dialect_defaults(w->owner->worker->self);
         options_default(&w->options, &limits, &defaults);
     }
@@ -506,7 +505,8 @@ static bool apply_rules(struct subscribe_item *w)
     return !w->refused;
 }
 
-/* A template that could produce it does not make a pattern the URI of a resource. */
+/* Returns true if only a template produces the URI. That does not make a pattern the URI of a
+ * resource. */
 static bool is_only_produced(const struct subscribe_item *w, const struct catalog_hit *hit)
 {
     return hit->entry && hit->entry->uri_template && has_any(w->uri, "*") &&
@@ -519,7 +519,7 @@ static void resolve_item(struct subscribe_item *w)
     const struct principal *principal = s->pending.group->subscriber->principal;
     job_init(&w->stat.base, s->worker, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
-    if (s->worker->self->no_subscriptions && s->client) { /* the program itself may */
+    if (s->worker->self->no_subscriptions && s->client) { /* the program itself may subscribe */
         subscribe_item_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
         item_resolved(s);
         return;
@@ -539,7 +539,7 @@ static void resolve_item(struct subscribe_item *w)
         job_stat(&w->stat, &hit);
         return;
     }
-    bool is_pattern = has_any(w->uri, "?*"); /* and not what exists: it covers what one may hear */
+    bool is_pattern = has_any(w->uri, "?*"); /* covers what the client may see, even if absent */
     if ((!may && !is_pattern) || w->options.match == OPTION_MATCH_LITERAL) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
@@ -563,16 +563,16 @@ void subscribe_batch_resolve(struct subscribe_batch *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Whether a subscription to a pattern, a query or an absent container can ever fire. It is refused
- * if nothing can match it, or if every match is unsubscribable. It is honoured with a warning if
- * only later registrations of the program can match it. A regex is never refused: it gets a warning
- * if the literal that it begins with excludes everything that is served.
+ * Checks whether a subscription to a pattern, a query or an absent container can ever notify. It is
+ * rejected if nothing can match it, or if every match is unsubscribable. It is accepted with a
+ * warning if only later registrations of the program can match it. A regex is never rejected: it
+ * gets a warning if its literal prefix excludes everything that is served.
  *
  * Resources that are hidden from the principal count as absent, so neither answer reveals them.
  */
 
-/* Registered resources and templates compared for one request; beyond, one more may match. Hidden
- * ones do not count, because the answer would reveal them. */
+/* Registered resources and templates compared per request; beyond that, one more is assumed to
+ * match. Hidden ones do not count, because the answer would reveal them. */
 #define REACH_COMPARED_MAX 4096u
 
 #define ONLY_LATER                                                                                 \
@@ -581,20 +581,20 @@ void subscribe_batch_resolve(struct subscribe_batch *s)
 struct reach {
     struct subscribe_item *item;
     const struct principal *principal;
-    struct tidings_str fixed; /* every URI that the item matches begins with this */
-    bool meets;               /* something that can be subscribed to */
-    bool meets_mute;          /* something that cannot */
-    bool has_scheme;          /* something of that scheme is served */
+    struct tidings_str fixed; /* every URI that the item matches starts with this */
+    bool meets;               /* a subscribable match exists */
+    bool meets_mute;          /* an unsubscribable match exists */
+    bool has_scheme;          /* something is served under that scheme */
     bool may_grow;            /* … by the program, which may register more */
 };
 
-/* Refuses what cannot be subscribed to. */
+/* Rejects what cannot be subscribed to. */
 static struct tidings_str subscribe_scheme(struct tidings_str uri)
 {
     return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
 }
 
-/* False: nothing below that mount can match. */
+/* Returns false if nothing below that mount can match. */
 static bool subscribe_item_meets_mount(const struct subscribe_item *w,
                                        const struct tidings_provider *p)
 {
@@ -611,7 +611,7 @@ static bool subscribe_item_meets_mount(const struct subscribe_item *w,
     return meets;
 }
 
-/* False: everything that begins with `text` is hidden from the principal. */
+/* Returns false if everything that starts with `text` is hidden from the principal. */
 static bool reach_shows(const struct reach *r, struct tidings_str text)
 {
     struct buf any;
@@ -629,20 +629,20 @@ static bool has_its_scheme(const struct reach *r, struct tidings_str uri)
     return str_eq(subscribe_scheme(uri), subscribe_scheme(r->fixed));
 }
 
-/* Some URI begins with both. */
+/* Returns true if some URI starts with both. */
 static bool prefixes_meet(struct tidings_str prefix, struct tidings_str other)
 {
     return str_starts(prefix, other) || str_starts(other, prefix);
 }
 
-/* `uri` begins with `r->fixed`, if the item is a regex. */
+/* Returns true if `uri` starts with `r->fixed`, if the item is a regex. */
 static bool meets_resource(const struct reach *r, struct tidings_str uri)
 {
     const struct subscribe_item *w = r->item;
     return w->kind == PATTERN_REGEX || pattern_matches(w->kind, w->uri, uri);
 }
 
-/* The provider has these resources, and will never have others. */
+/* The provider has a fixed set of resources. */
 static void look_at_rows(struct reach *r, const struct tidings_provider *p)
 {
     bool is_mute = false;
@@ -688,7 +688,7 @@ static void look_at_mounts(struct reach *r)
             continue;
         }
         if (is_regex && c->mounts[i]->refuses_watches) {
-            r->meets_mute = true; /* the provider refuses the other kinds, and gives its reason */
+            r->meets_mute = true; /* the provider rejects the other kinds, and gives its reason */
         } else if (c->mounts[i]->row) {
             look_at_rows(r, c->mounts[i]);
         } else if (!is_narrower || reach_shows(r, r->fixed)) {
@@ -729,11 +729,11 @@ static void look_for_scheme(struct reach *r, const struct entries *entries)
     r->has_scheme = r->has_scheme || r->may_grow;
 }
 
-/* Those that begin with `begin`. */
+/* Checks the entries that start with `begin`. */
 static void look_at_entries(struct reach *r, const struct entries *entries,
                             struct tidings_str begin)
 {
-    struct catalog_entry *e = entries_find(entries, begin); /* comes before those after it */
+    struct catalog_entry *e = entries_find(entries, begin); /* the first entry */
     struct entries_position at = entries_after(entries, begin);
     for (e = e ? e : entries_next(entries, &at); !r->meets && e && str_starts(e->about->uri, begin);
          e = entries_next(entries, &at)) {
@@ -763,7 +763,7 @@ static void check_regex(struct subscribe_item *w)
     }
 }
 
-/* Refuses what can never be notified, or sets `warning` and `needs_watch`. */
+/* Rejects what can never notify, or sets `warning` and `needs_watch`. */
 static void subscribe_item_check_reach(struct subscribe_item *w)
 {
     if (!w->refused && w->kind == PATTERN_REGEX) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A subscriber and its stream: made, marked to be flushed, written to.
+ * A subscriber and its stream: created, marked to be flushed, written to.
  */
 #include "engine/delivery/subscriber.h"
 
@@ -28,8 +28,8 @@
 #include "store/change_log.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Where a subscriber stands: up to which number everything that concerns it was written, and that
- * as a cursor for its client.
+ * The position of a subscriber: the number up to which every change that concerns it was written,
+ * and its cursor for the client.
  */
 
 static uint64_t subscriber_cursor_below(uint64_t from, uint64_t cursor)
@@ -37,7 +37,7 @@ static uint64_t subscriber_cursor_below(uint64_t from, uint64_t cursor)
     return from > 0 && cursor >= from ? from - 1 : cursor;
 }
 
-/* Nothing above what the log is asked for, what lists changed, and what is held back. */
+/* Not above pending log queries, changed lists and held changes. */
 static uint64_t below_pending(const struct subscriber *subscriber, uint64_t cursor)
 {
     cursor = subscriber_cursor_below(subscriber->lists_from,
@@ -68,7 +68,7 @@ uint64_t subscriber_written(const struct subscriber *subscriber)
     return below_pending(subscriber, subscriber->worker->last_seq);
 }
 
-/* … and once the first item of the outbox is written … */
+/* … and after the first item of the outbox is written … */
 static uint64_t subscriber_written_with_first(const struct subscriber *subscriber)
 {
     const struct outbox_item *second = outbox_second(&subscriber->outbox);
@@ -96,8 +96,8 @@ struct log_cursor subscriber_cursor_at(const struct subscriber *subscriber, uint
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A subscriber as whoever looks after the server sees it: what it calls itself, where it comes
- * from, how far it is behind, and what it was last refused.
+ * A subscriber as the operator sees it: the client's name, its address, how far it is behind, and
+ * its last error.
  */
 
 void subscriber_set_client(struct subscriber *subscriber, const struct json *info)
@@ -216,7 +216,8 @@ bool subscriber_write_update(struct subscriber *subscriber, const struct dialect
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Beyond this much unsent, changes wait (and merge) in the outbox instead of the send buffer. */
+/* Beyond this many unsent bytes, changes wait (and merge) in the outbox instead of the send
+ * buffer. */
 #define SUBSCRIBER_HIGH_WATER (64u * 1024u)
 
 struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal)
@@ -277,10 +278,10 @@ bool subscriber_is_blocked(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes what waits for a subscriber to its stream, as far as that takes it.
+ * Writes pending notifications of a subscriber to its stream, as far as the stream accepts them.
  */
 
-/* The URI that is told, as its subscriber spells such ones. */
+/* Sets the URI of an update, as the subscriber spells it. */
 static void put_uri(struct dialect_updated *u, const struct subscription *sub, bool leads)
 {
     const struct server_identity *self = sub->subscriber->worker->self;
@@ -310,7 +311,7 @@ static bool flush_items(struct subscriber *subscriber)
             subscriber->waits_content = true;
             return false;
         }
-        if (sub->is_task && value.len == 0) { /* it is forgotten: nothing is told of that */
+        if (sub->is_task && value.len == 0) { /* the task was dropped: no update */
             outbox_pop(&subscriber->outbox);
             continue;
         }
@@ -354,7 +355,8 @@ void subscriber_flush(struct subscriber *subscriber)
         return;
     }
     initial_state_flush(subscriber);
-    /* First what has no number of its own, or the cursors of the others would wait for it. */
+    /* First the notifications without their own number; otherwise the cursors of the others would
+     * wait for them. */
     (void)(list_changed_flush(subscriber) && resync_flush(subscriber) && flush_items(subscriber));
 }
 
@@ -367,15 +369,15 @@ static void end_group(struct subscription_group *group, struct worker *worker)
     struct buf result;
     buf_init(&result, 64u * 1024u);
     dialect_put_listen_result(&result, subscription_group_id(group), worker->self);
-    if (!result.failed) { /* else the end of the stream says it */
+    if (!result.failed) { /* otherwise the end of the stream tells the client */
         subscriber_send(group->subscriber, &result);
     }
     buf_deinit(&result);
     subscription_group_destroy(group);
 }
 
-/* Its session ends, or its groups with their results; and its stream. `withdraws`: what it has
- * subscribed in the legacy way on a message connection, which stays open, ends too and is told. */
+/* Ends its session, or its groups with their results; and its stream. `withdraws`: also ends its
+ * legacy subscriptions on a message connection, which stays open, and notifies the client. */
 void subscriber_end(struct subscriber *subscriber, bool withdraws)
 {
     if (subscriber->ops && subscriber->ops->disconnect) {
@@ -437,13 +439,12 @@ void subscriber_destroy(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A change that concerns a subscription on its way into the outbox of its subscriber: filters, then
- * the window, then the queue; when that is full, what waits becomes "something changed" per
- * subscription.
+ * The path of a matching change into the outbox of its subscriber: filters, then the window, then
+ * the queue. A full queue collapses into "something changed" per subscription.
  */
 
-/* What `sub` would have been told of `uri` (empty: of anything) is lost. Where a change is told
- * once for all subscriptions of a session, it may be lost for each of them. */
+/* An update of `sub` about `uri` (empty: about anything) is lost. If the session receives each
+ * change only once, any of its subscriptions may have lost it. */
 static void flag_overflow(struct subscription *sub, struct tidings_str uri, uint64_t seq)
 {
     if (subscription_group_notifies_once(sub->group)) {
@@ -453,7 +454,7 @@ static void flag_overflow(struct subscription *sub, struct tidings_str uri, uint
     }
 }
 
-/* Full: what waits becomes "something changed" per subscription. */
+/* Full: the queue collapses into "something changed" per subscription. */
 static void subscriber_collapse(struct subscriber *subscriber)
 {
     limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
@@ -468,7 +469,7 @@ static void subscriber_collapse(struct subscriber *subscriber)
     subscriber->outbox.resync_due = was_flagged ? subscriber->outbox.resync_due : due;
 }
 
-/* Into the outbox, or collapse it. */
+/* Adds it to the outbox, or collapses the queue. */
 static void subscriber_enqueue(struct subscriber *subscriber, struct subscription *sub,
                                const struct change *change, struct outbox_as as)
 {
@@ -503,7 +504,7 @@ void subscriber_enqueue_initial(struct subscriber *subscriber, struct subscripti
                                 const struct change *change)
 {
     if (sub->truncated) {
-        return; /* it will be told to re-read anyway */
+        return; /* the client is going to read again anyway */
     }
     if (subscriber->sink &&
         outbox_push_initial(&subscriber->outbox, sub, change, lag_due_now(),
@@ -514,7 +515,8 @@ void subscriber_enqueue_initial(struct subscriber *subscriber, struct subscripti
     subscriber_mark_dirty(subscriber);
 }
 
-/* Was the session told, or will it be, because of another of its subscriptions? */
+/* Returns true if the session was or is going to be notified through another of its
+ * subscriptions. */
 static bool is_notified_already(const struct subscription *sub, const struct change *change)
 {
     return subscription_group_notifies_once(sub->group) &&
@@ -537,7 +539,7 @@ static enum delivery_fate subscriber_enqueue_filtered(struct subscriber *subscri
         return DELIVERY_FILTERED;
     }
     if (sub->truncated) {
-        subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
+        subscriber_mark_dirty(subscriber); /* the client is going to read again anyway */
         return DELIVERY_REREADS;
     }
     if (subscription_group_notifies_once(sub->group)) {
@@ -552,7 +554,7 @@ static enum delivery_fate subscriber_enqueue_filtered(struct subscriber *subscri
     case WINDOW_PASS:
         if (sub->wants_content) {
             (void)change_content_for(sub, change, &value,
-                                     &to); /* so that it is there when it is needed */
+                                     &to); /* starts reading, so that it is ready when needed */
         }
         subscriber_enqueue(subscriber, sub, change, as);
         return DELIVERY_SENT;
@@ -569,7 +571,7 @@ static enum delivery_fate subscriber_enqueue_filtered(struct subscriber *subscri
     return DELIVERY_REREADS;
 }
 
-/* One other subscription of the session that matches is told to look again. */
+/* One other matching subscription of the session must send a `truncated` update. */
 static bool look_again(void *user, const struct outbox_item *item)
 {
     struct subscription *sub = user;
@@ -621,12 +623,13 @@ void subscriber_enqueue_row(struct subscriber *subscriber, struct subscription *
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A subscriber gets a stream, or loses it: what waited is forgotten then, and the cursor says where
- * to begin again with the next one.
+ * A subscriber gets a stream, or loses it. Its queue is then dropped, and its cursor determines
+ * where the next stream starts.
  */
 
-/* Without a stream nothing is queued: the cursor says where to begin again. What no cursor can say
- * (that a subscription must look again, from the first number on) is noted for the next stream. */
+/* Without a stream nothing is queued: the cursor determines where the next stream starts. State
+ * that no cursor can hold (a subscription that was truncated from the first number on) is kept for
+ * the next stream. */
 static void forget_waiting(struct subscriber *subscriber)
 {
     subscriber->cursor = subscriber_low_water(subscriber);
@@ -656,7 +659,7 @@ static void forget_waiting(struct subscriber *subscriber)
     subscriber->resync_from = subscriber->lists_from = 0;
 }
 
-/* A new stream: what could not be told without one. */
+/* A new stream: sends the notifications that were waiting for one. */
 static void send_waiting(struct subscriber *subscriber)
 {
     list_each (lit, lnext, &subscriber->groups) {
@@ -683,7 +686,8 @@ static void on_drained(void *user)
     struct subscriber *subscriber = user;
     if (subscriber->outbox.count > 0 || subscriber->has_truncated || subscriber->has_list_pending) {
         subscriber_mark_dirty(subscriber);
-        /* Where the kernel took all at once, this turn's flush is over and nothing else may come.
+        /* If the kernel accepted everything at once, this turn's flush is over and no other event
+         * may follow.
          */
         loop_wakeup_send(&subscriber->worker->delivery->flush_again);
     }

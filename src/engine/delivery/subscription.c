@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes a subscription. It is in the match index exactly as long as it exists.
+ * Creates a subscription. It is in the match index exactly as long as it exists.
  */
 #include "engine/delivery/subscription.h"
 
@@ -23,7 +23,7 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * State of a subscription while it lives: how often it is told, and what it has yet to be told.
+ * State of a live subscription: how often it notifies, and its pending updates.
  */
 
 void subscription_set_rate(struct subscription *sub, uint64_t ms)
@@ -71,7 +71,7 @@ uint64_t subscription_pending_from(const struct subscription *sub)
 {
     uint64_t deferred = window_first_seq(&sub->window);
     if (sub->truncated || sub->catching_up || sub->since_pending || sub->queued > 0) {
-        /* Not known better without looking through what waits. */
+        /* A tighter bound would require a search of the queue. */
         return sub->since == SINCE_UNKNOWN ? 1 : sub->since + 1;
     }
     return deferred;
@@ -85,7 +85,7 @@ bool subscription_may_match(const struct subscription *sub, struct tidings_str s
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Ends a subscription: out of the index and out of what waits, and its watches are released.
+ * Ends a subscription: removes it from the index and from the queues, and releases its watches.
  */
 
 void subscription_destroy(struct subscription *sub)
@@ -134,7 +134,7 @@ void subscription_withdraw(struct subscription *sub)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Makes and finds groups of subscriptions.
+ * Creates and finds groups of subscriptions.
  */
 
 struct subscription_group *subscription_group_create(struct subscriber *subscriber,
@@ -185,7 +185,7 @@ struct subscription_group *subscription_group_find(struct subscriber *subscriber
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Ends a group of subscriptions with all that is in it.
+ * Ends a group and all its subscriptions.
  */
 
 void subscription_group_destroy(struct subscription_group *group)
