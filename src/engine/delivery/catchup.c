@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Replays from the log what one subscriber has missed.
+ * Replays from the log the changes that one subscriber missed.
  */
 #include "engine/delivery/catchup.h"
 
@@ -22,8 +22,8 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Marks subscriptions that must read again, because what changed for them cannot be told one by
- * one, and sends each its `truncated` message, in an order that a cursor can name.
+ * Marks subscriptions that must read again because their changes cannot be sent one by one. Sends
+ * each its `truncated` message, in an order that a cursor can describe.
  */
 
 void resync_flag(struct subscription *sub, uint64_t seq)
@@ -98,7 +98,7 @@ void resync_suspend(struct subscription *sub)
     }
 }
 
-/* ---- who is marked --------------------------------------------------------------------------- */
+/* ---- marked subscriptions -------------------------------------------------------------------- */
 
 struct flagged_sub {
     struct subscription *sub;
@@ -111,12 +111,12 @@ static int by_order(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* The first and the last of those that are marked, in order. */
+/* The first and the last marked subscription, in order. */
 struct flagged_range {
-    uint32_t first, last; /* CURSOR_ALL_NOTIFIED, 0: there is none */
+    uint32_t first, last; /* CURSOR_ALL_NOTIFIED, 0: none */
 };
 
-/* Those of groups that are acknowledged, into `out` unless that is NULL; and the range of all. */
+/* Writes those of acknowledged groups to `out` unless it is NULL; and the range of all. */
 static size_t find_flagged(const struct subscriber *subscriber, struct flagged_sub *out,
                            struct flagged_range *range)
 {
@@ -144,8 +144,8 @@ static size_t find_flagged(const struct subscriber *subscriber, struct flagged_s
     return n;
 }
 
-/* Numbers below the first of this epoch are those of an earlier one, and say nothing of what is not
- * kept in the store, unless all such subscriptions were told to look again. */
+/* Numbers below the first of this epoch are from an earlier one. They do not cover resources that
+ * are not stored, unless a `truncated` update was sent to all such subscriptions. */
 static void put_mark(const struct subscriber *subscriber, const struct flagged_range *range,
                      struct log_cursor *at)
 {
@@ -165,9 +165,10 @@ void resync_put_cursor(const struct subscriber *subscriber, struct log_cursor *a
     put_mark(subscriber, &range, at);
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- notifying ------------------------------------------------------------------------------- */
 
-/* Whoever follows a task is told how it is now. false: out of memory; with the next flush. */
+/* A subscriber of a task gets its current state. Returns false when out of memory; the next flush
+ * retries. */
 static bool resync_offer_task(struct subscription *sub)
 {
     const struct worker *worker = sub->subscriber->worker;
@@ -184,7 +185,7 @@ static bool resync_offer_task(struct subscription *sub)
     return true;
 }
 
-/* `left`: those who have yet to be told after it. */
+/* `left`: the subscriptions still marked after it. */
 static bool write_truncated(struct subscriber *subscriber, struct subscription *sub,
                             const struct flagged_range *left)
 {
@@ -230,12 +231,12 @@ void resync_write_withdrawn(struct subscription *sub)
         sub->suspended = true;
         sub->truncated = false;
         (void)find_flagged(subscriber, NULL, &left);
-        /* A blocked stream would be told much later. */
+        /* Skipped on a blocked stream, which would deliver it much later. */
         (void)write_truncated(subscriber, sub, &left);
     }
 }
 
-/* Without memory for the order the cursors stay where they are until all are told. */
+/* Without memory for the order, the cursors do not move until all are notified. */
 static bool flush_unordered(struct subscriber *subscriber, const struct flagged_range *range,
                             size_t left)
 {
@@ -294,17 +295,17 @@ bool resync_flush(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a new subscription hears first: the current state, or what it has missed.
+ * The first updates of a new subscription: the current state, or the changes it missed.
  */
 
 #define INITIAL_MAX 100u
 
 /* ---- since ----------------------------------------------------------------------------------- */
 
-/* One question to the log. */
+/* One log query. */
 struct since_catchup {
     struct subscription_group_pending pending;
-    uint64_t since; /* the lowest asked for */
+    uint64_t since; /* the lowest number requested */
 };
 
 struct finder {
@@ -327,7 +328,8 @@ static void offer_missed(void *user, struct match_node *node)
     }
 }
 
-/* Those that wait for this answer. `everything` or lost history: told to look again. */
+/* Anything below `scope` may have changed, up to `seq`: marks the subscriptions there that wait for
+ * this answer as truncated. */
 static void initial_state_mark_waiting(struct subscription_group *group,
                                        const struct since_catchup *m, struct tidings_str scope,
                                        uint64_t seq)
@@ -453,7 +455,7 @@ static void offer_state(struct subscription *sub, const struct tidings_resource 
     }
 }
 
-/* Walks the mounts a pattern reaches; may outlive the subscription. */
+/* Walks the mounts that a pattern covers; may outlive the subscription. */
 struct walk {
     struct tidings_list list;
     struct subscription_group_pending pending;
@@ -461,11 +463,11 @@ struct walk {
     const struct principal *principal; /* a reference */
     struct catalog *catalog;           /* a reference */
     enum pattern_kind kind;
-    struct regex *regex; /* of a subscription to one */
-    uint64_t steps;      /* set aside to search with it, and left */
+    struct regex *regex; /* of a regex subscription */
+    uint64_t steps;      /* left of the steps reserved for its searches */
     bool is_over;        /* they were not enough */
     size_t mount, found;
-    bool is_lost;                               /* something that is there was not found out */
+    bool is_lost;                               /* the state of an existing resource is unknown */
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
     struct tidings_str as_requested, text;
     char memory[];
@@ -496,13 +498,13 @@ static struct subscription *walk_sub(struct walk *k)
     return NULL;
 }
 
-/* On whichever thread lists: keep the rows that match. */
+/* On the thread that lists: keeps the rows that match. */
 static int walk_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct walk *k = list_entry(list, struct walk, list);
     bool matches;
     if (row->not_subscribable || !access_subscribes(k->principal, row->uri)) {
-        return 1; /* asked first: what is not seen costs nothing */
+        return 1; /* checked first: hidden rows cost nothing */
     }
     if (k->kind == PATTERN_REGEX) {
         enum regex_result result = regex_search(k->regex, NULL, row->uri, &k->steps);
@@ -522,7 +524,7 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
     return k->found < INITIAL_MAX;
 }
 
-/* May the pattern match anything there? */
+/* Returns true if the pattern may match something there. */
 static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
 {
     struct tidings_str text = pattern_prefix(k->kind, k->text);
@@ -577,7 +579,7 @@ static void walk_next(struct walk *k)
     k->list.full = false;
     struct tidings_provider *p = k->catalog->mounts[k->mount];
     if (k->kind == PATTERN_CONTAINER && str_starts(k->text, p->prefix)) {
-        k->list.after = k->text; /* what is below begins right after it */
+        k->list.after = k->text; /* its contents follow directly after it */
     }
     job_list(&k->list, p);
 }
@@ -592,7 +594,8 @@ static void walk_registered(struct walk *k)
     }
 }
 
-/* What the search for a regex may cost here: others of the same client begin at the same time. */
+/* Reserves the steps for the regex search: other searches of the same client start at the same
+ * time. */
 static void set_aside(struct walk *k, const struct subscription *sub)
 {
     struct client_account *client = sub->subscriber->account;
@@ -646,14 +649,14 @@ static void show_state(struct subscription_group *group)
             offer_state(sub, &about);
         } else if (!sub->extra || sub->extra->condition_count == 0) {
             show_matching(sub);
-        } /* conditions are about changes: of what is there nobody knows whether it holds */
+        } /* conditions apply to changes: for existing resources they are undefined */
     }
 }
 
 void initial_state_begin(struct subscription_group *group)
 {
     if (!group->subscriber->sink) {
-        return; /* the next stream comes back here */
+        return; /* runs when the next stream opens */
     }
     bool since = false, initial = false;
     list_each (it, next, &group->subs) {
@@ -682,15 +685,15 @@ void initial_state_flush(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Sends bookmarks: the timer of a worker, and who asked for them.
+ * Sends bookmarks: a worker's timer and its groups with bookmarks.
  */
 
-/* While subscriptions of a group want bookmarks. */
+/* Exists while subscriptions of a group have bookmarks. */
 struct subscription_group_bookmarks {
     struct list link; /* in worker->delivery->bookmarked */
     struct subscription_group *group;
-    uint64_t seq;   /* the newest number it was told that way */
-    uint32_t count; /* of its subscriptions that want them */
+    uint64_t seq;   /* the newest number sent as a bookmark */
+    uint32_t count; /* number of its subscriptions with bookmarks */
 };
 
 static void bookmark_send(struct subscription_group_bookmarks *b, struct buf *message)
@@ -698,7 +701,7 @@ static void bookmark_send(struct subscription_group_bookmarks *b, struct buf *me
     struct subscription_group *group = b->group;
     struct subscriber *subscriber = group->subscriber;
     bool is_called =
-        subscriber->ops && subscriber->ops->on_update; /* by the program itself: it has no stream */
+        subscriber->ops && subscriber->ops->on_update; /* the program itself, without a stream */
     if (!subscriber->sink || !group->is_open || is_called || subscriber_is_blocked(subscriber)) {
         return;
     }
@@ -720,7 +723,7 @@ void bookmark_on_period(struct loop_timer *timer, void *user)
 {
     struct worker *worker = user;
     struct buf message;
-    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    buf_init(&message, 16u * 1024u); /* an id of one kilobyte may become six by escaping */
     list_each (it, next, &worker->delivery->bookmarked) {
         bookmark_send(list_entry(it, struct subscription_group_bookmarks, link), &message);
     }
@@ -740,7 +743,7 @@ bool bookmark_want(struct subscription *sub)
             return false;
         }
         b->group = sub->group;
-        b->seq = worker->last_seq; /* what it is told now */
+        b->seq = worker->last_seq; /* the number that its client receives now */
         list_append(&worker->delivery->bookmarked, &b->link);
         sub->group->bookmarks = b;
     }
@@ -829,7 +832,7 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
         subscriber->catchup = NULL;
         if (subscriber->sink && c->truncated) {
             resync_flag_all(subscriber);
-        } else if (subscriber->sink) { /* else it went meanwhile, and the next one asks again */
+        } else if (subscriber->sink) { /* otherwise it ended, and the next one queries again */
             catchup_replay(subscriber, c);
         }
         subscriber_mark_dirty(subscriber);
@@ -839,13 +842,13 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
 
 void catchup_start(struct subscriber *subscriber, uint64_t since)
 {
-    if (subscriber->catchup) { /* asked already, for another stream */
+    if (subscriber->catchup) { /* another stream's query is under way */
         subscriber->catchup->user = NULL;
         subscriber->catchup = NULL;
     }
     subscriber->cursor = since;
     if (since == subscriber->worker->last_seq) {
-        return; /* what is under way from the hub arrives as live changes */
+        return; /* changes on their way from the hub arrive as live changes */
     }
     subscriber->catchup = hub_catchup(subscriber->worker, since, caught_up, subscriber);
     if (!subscriber->catchup) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Answers a query of what changed: a subscriber inside the program whose on_update callback is
- * called for each live change, and which then asks the log for everything newer than what it has
- * reported.
+ * Runs a change query: a subscriber inside the program whose on_update callback is called for each
+ * live change, and which then queries the log for everything newer than it has reported.
  */
 #include "engine/delivery/change_query.h"
 
@@ -18,22 +17,22 @@
 #include "security/limits.h"
 #include "store/change.h"
 
-/* Comparisons of a row with a URI before others get their turn: some ms. */
+/* Comparisons of a row with a URI per turn: some ms. */
 #define CHANGE_QUERY_STEPS 8192u
 
 struct change_query {
-    struct sink sink; /* nowhere */
+    struct sink sink; /* writes nothing */
     struct subscriber *subscriber;
     struct subscribe_batch *wanted; /* until its URIs are resolved */
-    struct hub_catchup *catchup;    /* the log is being asked */
+    struct hub_catchup *catchup;    /* a log query is under way */
     const struct change_query_ops *ops;
     void *user;
-    uint64_t upto;  /* everything up to here has been looked at */
-    uint64_t heard; /* the newest number it was told */
+    uint64_t upto;  /* everything up to here was examined */
+    uint64_t heard; /* the newest number received */
     bool waits;
     bool wants_existing;
-    bool again;     /* something is newer, nobody knows which number */
-    bool has_found; /* a row, or lost history */
+    bool again;     /* something unknown is newer */
+    bool has_found; /* a row, or a lost history */
 };
 
 static struct worker *worker_of(const struct change_query *query)
@@ -82,7 +81,8 @@ static void change_query_overflow(struct change_query *query, struct subscriptio
     }
 }
 
-/* Those that do not know what a change with this number may have been. */
+/* Reports a lost history for each subscription that an unknown change below `scope`, with this
+ * number, may concern. */
 static void lose_all(struct change_query *query, struct tidings_str scope, uint64_t seq)
 {
     list_each (it, next, &group_of(query)->subs) {
@@ -105,7 +105,7 @@ static enum lookup_answer change_query_matches(struct subscription *sub, struct 
     return answer;
 }
 
-/* The first subscription that may be told of it; NULL: none. */
+/* Returns the first subscription that may see the change; NULL: none. */
 static const struct subscription *find_sub(struct change_query *query,
                                            const struct changelog_row *row)
 {
@@ -126,7 +126,7 @@ static const struct subscription *find_sub(struct change_query *query,
     return NULL;
 }
 
-/* false: no room. */
+/* Returns false if the result is full. */
 static bool take_row(struct change_query *query, const struct changelog_row *row)
 {
     const struct change *change = row->change;
@@ -151,8 +151,8 @@ static bool take_row(struct change_query *query, const struct changelog_row *row
 
 enum rows_taken {
     TAKEN_ALL,
-    TAKEN_SOME, /* enough for one turn */
-    TAKEN_FULL, /* no room for more */
+    TAKEN_SOME, /* the limit of one turn */
+    TAKEN_FULL, /* the result is full */
 };
 
 static enum rows_taken take_rows(struct change_query *query, const struct hub_catchup *c)
@@ -180,16 +180,16 @@ static void change_query_ask_log(struct change_query *query)
     query->catchup = hub_catchup(worker_of(query), query->upto, change_query_on_log, query);
 }
 
-/* Where it has looked at everything it was told of: done, or wait for more. */
+/* When everything received has been examined: finishes, or waits for more. */
 static void change_query_decide(struct change_query *query)
 {
-    bool waits = query->waits &&
-                 query->subscriber->subscription_count > 0; /* they may have been taken away */
+    bool waits =
+        query->waits && query->subscriber->subscription_count > 0; /* they may have been revoked */
     bool is_behind = query->again || query->heard > query->upto;
     if (query->has_found || (!waits && !is_behind)) {
         finish_here(query, false);
     } else if (is_behind) {
-        change_query_ask_log(query); /* out of memory: the next bell, or the end, comes back here */
+        change_query_ask_log(query); /* out of memory: the next update, or the end, retries */
         if (!query->catchup && !waits) {
             finish_here(query, false);
         }
@@ -223,7 +223,7 @@ static void change_query_on_log(struct hub_catchup *c, struct worker *worker)
     }
 }
 
-/* ---- the bell -------------------------------------------------------------------------------- */
+/* ---- live updates ---------------------------------------------------------------------------- */
 
 static void change_query_on_update(struct subscriber *subscriber, const struct dialect_updated *u,
                                    const struct subscription *sub)
@@ -240,13 +240,13 @@ static void change_query_on_update(struct subscriber *subscriber, const struct d
     }
 }
 
-/* The server stops, or the application wants it gone: one last look. */
+/* The server stops, or the application ends it: one last log query. */
 static void change_query_disconnect(struct subscriber *subscriber)
 {
     struct change_query *query = subscriber->owner;
     query->waits = false;
     if (!query->wanted && !query->catchup) {
-        change_query_ask_log(query); /* else the deadline of the request ends it */
+        change_query_ask_log(query); /* otherwise the deadline of the request ends it */
     }
 }
 
@@ -262,9 +262,9 @@ static const struct subscriber_ops change_query_subscriber_ops = {
     .on_destroy = change_query_on_destroy,
 };
 
-/* ---- begin and end --------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
-/* What rules of the server add to a subscription is for those who keep theirs. */
+/* Server rules may add first updates and content to a subscription. A query does not use them. */
 static void drop_rule_extras(struct subscription *sub)
 {
     sub->since_pending = sub->initial_pending = false;
@@ -308,7 +308,7 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
         change_query_ask_log(query);
     }
     if (!query->catchup) {
-        query->again = query->upto < s->worker->last_seq; /* out of memory: later */
+        query->again = query->upto < s->worker->last_seq; /* out of memory: query later */
         change_query_decide(query);
     }
 }
@@ -331,7 +331,7 @@ static int copy_uris(struct subscribe_batch *s, const struct change_query_terms 
         is_copied = is_copied && w->as_requested.ptr;
         options_init(&w->options);
         w->options.given = OPTION_WINDOW | (since.len > 0 ? OPTION_SINCE : 0u);
-        w->options.window_ms = 0; /* the bell rings at once */
+        w->options.window_ms = 0; /* updates arrive at once */
         w->options.since = cursor;
         w->options.sealed = sealed;
     }

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * A query of what changed, for a client that asks instead of subscribing: everything that changed
- * among some URIs since a cursor; and, if nothing has, waiting for it.
+ * A change query, for a client that polls instead of subscribing: returns every change of some URIs
+ * since a cursor; if there is none, waits for one.
  *
- * It is a subscription that lasts as long as the question: URIs mean what they mean there, watches
- * are watched (so that a provider notices what changed while nobody watched), access is asked for
- * each change, the same limits hold. What is told comes from the log, in order and one row for each
- * URI, so that a page may end anywhere and nothing falls between two queries; a live change only
- * makes it ask the log again.
+ * It is a subscription that lasts as long as the query. URIs mean the same, scopes are watched (so
+ * that a provider finds earlier changes too), access is checked for each change, the same limits
+ * apply. Results come from the log, in order and with one row per URI, so that a page may end
+ * anywhere and no change falls between two queries; a live change only triggers another log query.
  *
  *     change_query_create -> change_query_start
  *         -> refused* accepted* exists* ... lost* row* ... done
  *
- * Meanwhile change_query_hurry ends the waiting, and change_query_cancel all of it, without `done`.
+ * change_query_hurry ends the wait early; change_query_cancel ends the query without `done`.
  *
- * All of it on one worker's thread. It holds nothing but its subscriber while it waits.
+ * Everything runs on one worker's thread. A waiting query holds nothing but its subscriber.
  */
 #ifndef ENGINE_DELIVERY_CHANGE_QUERY_H
 #define ENGINE_DELIVERY_CHANGE_QUERY_H
@@ -28,42 +27,41 @@ struct change;
 struct change_query;
 
 struct change_query_ops {
-    /* This URI cannot be looked at; the others are. */
+    /* This URI cannot be queried; the others are. */
     void (*refused)(void *user, struct tidings_str as_requested, const struct tidings_error *why);
-    /* This URI is looked at. `warning`: why it may never change, or empty. */
+    /* This URI is queried. `warning`: why it may never change, or empty. */
     void (*accepted)(void *user, struct tidings_str as_requested, struct tidings_str warning);
-    /* There is such a resource, without children, and the client asked for `wants_existing`.
-     * `modified_ms` 0: not known. */
+    /* The resource exists, has no children, and the client set `wants_existing`. `modified_ms` 0:
+     * unknown. */
     void (*exists)(void *user, struct tidings_str uri, int64_t modified_ms);
-    /* History does not reach back for this one: whatever it covers may have changed. */
+    /* The log does not reach back for this URI: everything that it covers may have changed. */
     void (*lost)(void *user, struct tidings_str as_requested);
-    /* The newest change of one resource, in ascending order. false: there is no room for it; the
-     * query ends before it. */
+    /* The newest change of one resource, in ascending order. Returns false if the result is full;
+     * the query ends before this row. */
     bool (*row)(void *user, const struct change *change, enum tidings_change_kind kind);
-    /* The end; the query is gone. `cursor` NULL: nothing could be looked at. `more`: there was no
-     * room for all of it. Never while the worker tells its subscribers. */
+    /* The end; the query is freed. `cursor` NULL: no URI could be queried. `more`: the result was
+     * full. Never called while the worker notifies its subscribers. */
     void (*done)(void *user, const struct log_cursor *cursor, bool more);
 };
 
 struct change_query_terms {
-    const struct tidings_str *uris; /* copied; NULL: everything there is */
+    const struct tidings_str *uris; /* copied; NULL: all resources */
     size_t count;
-    struct tidings_str since; /* a cursor as the client was shown it; empty: from now on */
-    bool waits;               /* do not end before there is a change to report; of no effect if
-                               * every URI has a warning */
+    struct tidings_str since; /* a cursor as shown to the client; empty: from now on */
+    bool waits;               /* waits for a change to report; ignored if every URI has a warning */
     bool wants_existing;      /* without `since`: report resources that exist already */
 };
 
-/* Creates a query on behalf of `request`. NULL with err: TIDINGS_E_INVALID (`since` is not a
- * cursor), _LIMIT (too many queries), _NOMEM. */
+/* Creates a query on behalf of `request`. Returns NULL and sets err: TIDINGS_E_INVALID (`since` is
+ * not a cursor), _LIMIT (too many queries), _NOMEM. */
 struct change_query *change_query_create(struct request *request,
                                          const struct change_query_terms *terms,
                                          struct tidings_error *err);
-/* `done` may come before this returns. */
+/* May call `done` before it returns. */
 void change_query_start(struct change_query *query, const struct change_query_ops *ops, void *user);
-/* Be done as soon as it is known what there is, also when that is nothing. */
+/* Finishes as soon as the existing results are known, even if there are none. */
 void change_query_hurry(struct change_query *query);
-/* Nobody wants to know any more; NULL is fine. */
+/* Cancels the query, whose result is no longer needed. Accepts NULL. */
 void change_query_cancel(struct change_query *query);
 
 #endif

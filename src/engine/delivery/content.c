@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of contents that were read for subscribers: by change, baseline and who may see the
- * same, the oldest forgotten first.
+ * The table of contents that were read for subscribers: by change, baseline and class of principals
+ * with the same rights. The oldest entries are dropped first.
  */
 #include "engine/delivery/content.h"
 
@@ -23,35 +23,34 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a patch subscription is told, where the provider makes no patches itself: an object
+ * The value of a patch update, if the provider makes no patches itself: an object
  *
- *     {"etag": E, "baseline": B, "patch": {…}}        B is what was told last
- *     {"etag": E, "full": true, "value": …}           nothing was, or no patch can say it
- *     {"etag": E, "full": true, "contents": […]}      it is no JSON
- *     {"baseline": B, "deleted": true}                B stays: what comes back begins there
+ *     {"etag": E, "baseline": B, "patch": {…}}        B: the last version sent
+ *     {"etag": E, "full": true, "value": …}           none was sent, or no patch is possible
+ *     {"etag": E, "full": true, "contents": […]}      not JSON
+ *     {"baseline": B, "deleted": true}                if it is created again, patches start at B
  */
 
 struct change;
 
 /* -------------------------------------------------------------------------------------------------
- * One entry of the table of contents that are read for subscribers: the content behind one change,
- * read or being read.
+ * One entry of the table of contents: the content of one change, read or being read.
  */
 
-/* What an entry is found by. Compared as bytes, so it has no padding. */
+/* The key of an entry. Compared as bytes, so it has no padding. */
 struct change_content_key {
     const struct change *change;
     const struct baseline *from;
     uintptr_t shape;                  /* enum change_content_shape */
-    const struct access_class *class; /* who may see the same of it; NULL: everything */
+    const struct access_class *class; /* principals with the same view; NULL: full access */
 };
 
 enum change_content_shape {
-    SHAPE_CONTENTS,   /* an array of content elements, as resources/read gives them */
+    SHAPE_CONTENTS,   /* an array of content elements, as resources/read returns them */
     SHAPE_PATCH,      /* engine/delivery/content.h */
     SHAPE_DATA,       /* the contents as members `title` and `data` (dialect_rules.has_data) … */
-    SHAPE_DATA_PATCH, /* … and a patch likewise */
-    SHAPE_TASK,       /* an object, as it is read: of a task */
+    SHAPE_DATA_PATCH, /* … and the same for a patch */
+    SHAPE_TASK,       /* the object of a task, as read */
 };
 
 struct change_content {
@@ -59,11 +58,11 @@ struct change_content {
     struct change_content_key key;
     struct worker *worker;
     const struct change *change;       /* a reference */
-    const struct principal *principal; /* a reference to one of the class, or NULL */
+    const struct principal *principal; /* a reference to one principal of the class, or NULL */
     struct baseline *from, *to;        /* of a patch: references, or NULL */
     enum change_content_state state;
-    bool is_too_large, is_whole; /* of a patch: it is; it was asked for without a baseline */
-    struct tidings_str etag;     /* of what a patch leads to */
+    bool is_too_large, is_whole; /* of a patch: too large; requested without a baseline */
+    struct tidings_str etag;     /* of the version after the patch */
     struct arena arena;
     struct buf out;
     struct jw w;
@@ -71,7 +70,7 @@ struct change_content {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Makes, shares and forgets baselines, and moves the chains of subscriptions along them.
+ * Creates, shares and frees baselines, and moves the chains of subscriptions along them.
  */
 
 /* ---- baselines ------------------------------------------------------------------------------- */
@@ -83,7 +82,7 @@ static void baselines_init(struct baselines *all, const struct worker *worker)
     all->worker = worker;
 }
 
-/* No reference is left */
+/* No reference may be left. */
 static void baselines_deinit(struct baselines *all)
 {
     map_deinit(&all->by_name);
@@ -109,7 +108,7 @@ static struct baseline *baseline_create(struct baselines *all, struct tidings_st
     return b;
 }
 
-/* Two of the same name may differ in nothing that matters: the first to have content keeps it. */
+/* Two of the same name do not differ in content: the first content is kept. */
 static void keep_content(struct baseline *b, struct tidings_str content)
 {
     if (b->content || content.len == 0 || content.len > BASELINES_MAX_BYTES - b->all->bytes) {
@@ -140,7 +139,7 @@ struct baseline *baseline_get(struct baselines *all, struct tidings_str uri,
     return b;
 }
 
-/* NULL is fine */
+/* Accepts NULL. */
 static struct baseline *baseline_ref(struct baseline *b)
 {
     if (b) {
@@ -159,9 +158,9 @@ void baseline_unref(struct baseline *b)
     }
 }
 
-/* ---- holding: what chains are at is kept by whoever makes the patches ------------------------ */
+/* ---- holding: the provider that makes patches keeps the versions of chains ------------------- */
 
-/* A reference of a chain's; NULL is fine. */
+/* A reference held by a chain. Accepts NULL. */
 static struct baseline *baseline_pin(struct baseline *b)
 {
     const struct worker *worker = b ? b->all->worker : NULL;
@@ -229,7 +228,7 @@ void patch_base_move(struct patch_base *patch_base, struct tidings_str uri, stru
                (!map_find(&patch_base->many, uri) && patch_base->many.count >= PATCH_BASE_MAX)) {
         old = map_remove(&patch_base->many, uri);
     } else if (map_put(&patch_base->many, baseline_uri(to), to, (void **)&old) == 0) {
-        (void)baseline_pin(to); /* its text is the key */
+        (void)baseline_pin(to); /* the key of the map is in `to` */
     } else {
         old = map_remove(&patch_base->many, uri);
     }
@@ -237,10 +236,10 @@ void patch_base_move(struct patch_base *patch_base, struct tidings_str uri, stru
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes what a patch subscription is told of a change, as a JSON object.
+ * Writes the value of a patch update as a JSON object.
  */
 
-/* Our own text: it holds no more levels than this around what is quoted in it. */
+/* JSON that the server wrote itself: it adds at most this many levels around a quoted value. */
 #define CONTENTS_DEPTH 16u
 
 static bool is_json(struct tidings_str mime_type)
@@ -250,7 +249,7 @@ static bool is_json(struct tidings_str mime_type)
     return str_eq_nocase(type, STR("application/json")) || str_ends(type, STR("+json"));
 }
 
-/* The first element that is JSON. */
+/* Returns the first element that is JSON. */
 static struct json *find_json(struct json *contents)
 {
     for (size_t i = 0; i < jv_count(contents); i++) {
@@ -262,7 +261,7 @@ static struct json *find_json(struct json *contents)
     return NULL;
 }
 
-/* The members of a patch; false: none can say it, or it is not known from what. */
+/* Writes the members of a patch. Returns false if no patch is possible or its start is unknown. */
 static bool put_patch(struct jw *w, const struct baseline *from, struct tidings_str etag,
                       struct json *to)
 {
@@ -295,8 +294,9 @@ static void patches_put_json(struct jw *w, const struct baseline *from, struct t
     }
 }
 
-/* From `from` (NULL: nothing) to what a read gave: an array of content elements, our own JSON.
- * *ret_to: a reference to what was told with it, or NULL. Failures stick in `out`. */
+/* Writes the patch from `from` (NULL: nothing) to the result of a read: an array of content
+ * elements, the server's own JSON. *ret_to: a reference to the version sent with it, or NULL.
+ * Errors stay in `out`. */
 static void patch_write(struct buf *out, struct baselines *all, struct tidings_str uri,
                         const struct baseline *from, struct tidings_str contents,
                         struct baseline **ret_to)
@@ -388,7 +388,7 @@ void change_content_deinit(struct change_contents *v)
     baselines_deinit(&v->baselines);
 }
 
-/* Forget the oldest, down to what may be kept. */
+/* Drops the oldest entries, down to the limit. */
 static void change_content_trim(struct change_contents *v)
 {
     list_each (it, next, &v->entries) {
@@ -409,7 +409,7 @@ static struct change_content *change_content_find(struct change_contents *v,
     return map_find(&v->by_key, key_text(&key));
 }
 
-/* An entry that is being read. NULL: out of memory. */
+/* Adds an entry that is being read. NULL when out of memory. */
 static struct change_content *change_content_add(struct worker *worker, struct change_contents *v,
                                                  const struct principal *principal,
                                                  const struct change *change,
@@ -434,7 +434,7 @@ static struct change_content *change_content_add(struct worker *worker, struct c
     return e;
 }
 
-/* It has been read, or cannot be. */
+/* The entry has been read, or cannot be read. */
 static void change_content_conclude(struct change_contents *v, struct change_content *e,
                                     bool is_ready)
 {
@@ -447,8 +447,8 @@ static void change_content_conclude(struct change_contents *v, struct change_con
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads the content behind a change, or makes a patch of it, when the first subscription asks; the
- * others that are told the same get what was read.
+ * Reads the content of a change, or makes a patch of it, for the first subscription that needs it;
+ * other subscriptions with the same view share the result.
  */
 
 static const struct access_class *class_of(const struct principal *principal)
@@ -473,13 +473,13 @@ static bool change_content_leads(const struct principal *principal, const struct
     return change_names_destination(change, change->kind, !filters_show_from(principal, change));
 }
 
-/* Is there nothing to be read for `principal`? */
+/* Returns true if there is nothing to read for `principal`. */
 static bool change_content_is_gone(const struct principal *principal, const struct change *change)
 {
     return change->kind == TIDINGS_CHANGE_DELETED && !change_content_leads(principal, change);
 }
 
-/* Where it is to be read. */
+/* The URI to read. */
 static struct tidings_str change_content_uri(const struct principal *principal,
                                              const struct change *change)
 {
@@ -517,7 +517,7 @@ static void content_ask(struct change_content *e)
     job_read(&e->read, &hit);
 }
 
-/* The content of what changed; asks for it when nobody has. */
+/* Gets the content of the changed resource; starts reading it if no entry exists. */
 static enum change_content_state change_content_get(struct worker *worker,
                                                     const struct principal *principal,
                                                     const struct change *change,
@@ -585,8 +585,7 @@ static void ask_task(struct change_content *e)
     job_read(&e->read, &hit);
 }
 
-/* A task as it is when it is asked for, whole: however large its result, that is all there is to
- * tell. */
+/* Gets the whole task, as it is now: there is no update without the result, however large. */
 static enum change_content_state change_content_get_task(struct worker *worker,
                                                          const struct principal *principal,
                                                          const struct change *change,
@@ -613,7 +612,7 @@ static enum change_content_state change_content_get_task(struct worker *worker,
 
 /* ---- patches --------------------------------------------------------------------------------- */
 
-/* The mount that makes patches of `uri` itself, or NULL. */
+/* Returns the mount that makes patches of `uri` itself, or NULL. */
 static struct tidings_provider *find_patching(const struct worker *worker, struct tidings_str uri)
 {
     struct tidings_provider *p = catalog_mount(worker->catalog, uri);
@@ -671,7 +670,7 @@ static void ask_patch(struct change_content *e)
     struct worker *worker = e->worker;
     struct tidings_str uri = change_content_uri(e->principal, e->change);
     struct catalog_hit hit = {.provider = find_patching(worker, uri)};
-    if (!hit.provider) { /* it was there a moment ago */
+    if (!hit.provider) { /* unmounted in between */
         change_content_conclude(&e->worker->delivery->contents, e, false);
         return;
     }
@@ -685,7 +684,7 @@ static void ask_patch(struct change_content *e)
     job_read(&e->read, &hit);
 }
 
-/* A patch made here, by comparing the contents with the baseline, for a provider that makes none.
+/* Makes a patch here, by comparing the contents with the baseline, for a provider that makes none.
  */
 static enum change_content_state
 make_patch(struct worker *worker, const struct principal *principal, const struct change *change,
@@ -718,9 +717,9 @@ make_patch(struct worker *worker, const struct principal *principal, const struc
     return e->state;
 }
 
-/* What became of it since `from` (NULL: everything), as an object (engine/delivery/content.h, or
- * what the provider says). *ret_to, unless it is being read: what has been told once this is;
- * borrowed, NULL: nothing that a patch can begin at. */
+/* Gets the changes since `from` (NULL: everything), as an object (engine/delivery/content.h, or the
+ * provider's own). *ret_to, unless it is being read: the version sent with it; borrowed. NULL: no
+ * patch can start from it. */
 static enum change_content_state
 change_content_get_patch(struct worker *worker, const struct principal *principal,
                          const struct change *change, struct baseline *from,
@@ -769,8 +768,8 @@ static bool wants_data(const struct subscription *sub)
            !(subscriber->ops && subscriber->ops->on_update);
 }
 
-/* Turns the contents or patch `*json` into members `title` and `data`, once for all who are told
- * the same. */
+/* Turns the contents or patch `*json` into members `title` and `data`, once for all subscriptions
+ * with the same view. */
 static enum change_content_state change_content_get_data(struct worker *worker,
                                                          const struct principal *principal,
                                                          const struct change *change,
@@ -788,7 +787,7 @@ static enum change_content_state change_content_get_data(struct worker *worker,
         e->from = baseline_ref((struct baseline *)(uintptr_t)key.from);
         if (json->len > 0) {
             dialect_put_data(&e->out, *json);
-        } else { /* gone: all that is known of it, unless that would say where it is */
+        } else { /* deleted: only the metadata, unless it would reveal the new URI */
             buf_puts(&e->out, STR("\"data\":{\"deleted\":true"));
             if (change->to.len == 0) {
                 buf_putc(&e->out, ',');
@@ -844,7 +843,7 @@ void change_content_written(const struct subscription *sub, const struct change 
         return;
     }
     patch_base_move(patch_base, change->uri, NULL);
-    if (!sub->is_literal) { /* it may cover where it is now, too */
+    if (!sub->is_literal) { /* it may cover the new URI too */
         patch_base_move(patch_base, change->to, to);
     }
 }
@@ -859,7 +858,7 @@ void change_content_skipped(const struct subscription *sub, const struct change 
     const struct baseline *at = patch_base_at(patch_base, change->uri);
     if (!find_patching(worker, change->uri) || change->etag.len == 0) {
         patch_base_move(patch_base, change->uri, NULL);
-    } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* never back */
+    } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* newer only */
         struct baseline *own = baseline_get(&worker->delivery->contents.baselines, change->uri,
                                             change->etag, STR_EMPTY);
         patch_base_move(patch_base, change->uri, own);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * State of delivery that belongs to a whole worker: option rules in force, cursors made from change
- * numbers, and the JSON document of a change that filters judge.
+ * Delivery state of a whole worker: the current option rules, cursors made from change numbers, and
+ * the JSON document of a change that filters evaluate.
  */
 #include "engine/delivery/delivery.h"
 
@@ -39,7 +39,7 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Writes what the log says of subscriptions and slow readers.
+ * Writes the log lines about subscriptions and slow readers.
  */
 
 #define EACH_MS 1000u
@@ -61,13 +61,14 @@ static enum tidings_log_level level_of(enum delivery_log_kind kind)
                                                                    : TIDINGS_LOG_INFO;
 }
 
-/* Begin and end are lines of requests where these are wanted. */
+/* Start and end are access log lines if the access log is on. */
 static bool is_access(enum delivery_log_kind kind)
 {
     return level_of(kind) == TIDINGS_LOG_INFO && log_wants_access();
 }
 
-/* Is a line due? Then *others were left out before it. */
+/* Returns true if a line may be written; *others is then the number of lines suppressed before
+ * it. */
 static bool delivery_log_take(struct worker *worker, enum delivery_log_kind kind, uint64_t *others)
 {
     struct delivery_log *log = &worker->delivery->log;
@@ -89,8 +90,7 @@ static bool delivery_log_take(struct worker *worker, enum delivery_log_kind kind
 
 #define HASHED 9u
 
-/* The id of a session is a credential: what is said of it tells sessions apart, and is good for
- * nothing else. */
+/* A session id is a credential: the hash in the log tells sessions apart and has no other use. */
 static const char *session_hash(const struct subscriber *subscriber, char out[HASHED])
 {
     if (!subscriber->ops || !subscriber->ops->session_id) {
@@ -106,13 +106,13 @@ static const char *session_hash(const struct subscriber *subscriber, char out[HA
     return out;
 }
 
-/* What it calls itself; NULL: nothing. */
+/* The client's name; NULL: none. */
 static const struct client_info *delivery_log_client(const struct subscriber *subscriber)
 {
     return client_info_get(&subscriber->worker->requests->clients, subscriber->client);
 }
 
-/* Of the connection that it goes with, or that it has. */
+/* Describes the connection that is ending with it, or its current connection. */
 static struct channel_facts delivery_log_facts(const struct subscriber *subscriber)
 {
     struct channel_facts facts = {.listener = NULL};
@@ -137,7 +137,7 @@ static size_t count_subscriptions(const struct subscription_group *group)
     return count;
 }
 
-/* What the program itself has subscribed is nobody's affair. */
+/* Subscriptions of the program itself are not logged. */
 static bool is_own_program(const struct subscriber *subscriber)
 {
     return subscriber->ops && subscriber->ops->on_update;
@@ -171,7 +171,7 @@ static void delivery_log_group(struct subscription_group *group, const char *eve
         fields[n++] = KV("deliveries", counts->deliveries);
         fields[n++] = KV("bytes_out", facts.bytes_out);
     }
-    fields[n] = KV("others", others); /* the rest is zero: the end */
+    fields[n] = KV("others", others); /* the rest is zero: end marker */
     if (log_wants_access()) {
         log_write_access(event, fields);
     } else {
@@ -311,8 +311,8 @@ void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks the match index which subscriptions a change concerns, and charges regexes that are searched
- * to the clients that have them.
+ * Asks the match index which subscriptions a change concerns, and charges regex searches to the
+ * clients that use the regexes.
  */
 
 struct paid_lookup {
@@ -328,7 +328,7 @@ static void lookup_on_found(void *user, struct match_node *node)
     l->calls->found(l->user, node);
 }
 
-/* Access is asked before anything is spent. */
+/* Access is checked before any steps are spent. */
 static bool is_concerned(const struct paid_lookup *l, const struct subscription *sub)
 {
     return l->calls->concerns(l->user, sub) && filters_allow(sub->subscriber->principal, l->change);
@@ -390,7 +390,7 @@ enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The road of a change on one worker: from the hub's message to the outboxes of those it concerns.
+ * The path of a change on one worker: from the hub's message to the outboxes of its subscribers.
  */
 
 void delivery_find_matching(struct worker *worker, struct tidings_str uri, match_fn fn, void *user)
@@ -427,7 +427,7 @@ static void delivery_change_enqueue(void *user, struct match_node *node)
     }
 }
 
-/* Anything below `scope` may have changed: each subscription there is told to look again. */
+/* Anything below `scope` may have changed: each subscription there sends a `truncated` update. */
 static void offer_everything(struct worker *worker, struct tidings_str scope)
 {
     list_each (pit, pnext, &worker->delivery->subscribers) {
@@ -438,7 +438,7 @@ static void offer_everything(struct worker *worker, struct tidings_str scope)
     }
 }
 
-/* A message was lost for want of room or memory. Nobody knows what it said. */
+/* A message was lost because room or memory ran out; its content is unknown. */
 static void resync_all(struct worker *worker)
 {
     log_warn(LOG_DELIVERY, "changes lost", KV("reason", "no room or no memory"),
@@ -456,14 +456,14 @@ static void delivery_overflow_deliver(struct thread_message *message, void *owne
     (void)message;
     struct worker *worker = owner;
     __atomic_store_n(&worker->delivery->has_overflowed, false,
-                     __ATOMIC_SEQ_CST); /* what is lost from now on counts */
+                     __ATOMIC_SEQ_CST); /* a message lost from now on needs another resync */
     worker->delivery->is_resynced = true;
     resync_all(worker);
 }
 
 static void delivery_overflow_drop(struct thread_message *message)
 {
-    (void)message; /* lies in the worker */
+    (void)message; /* part of the worker */
 }
 
 void delivery_overflow(struct worker *worker)
@@ -510,27 +510,26 @@ void delivery_on_change(struct worker *worker, const struct change *change)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Seals cursors for clients that may not see everything, and keeps what was sealed in this turn of
- * the loop.
+ * Seals cursors for clients with restricted access, and keeps the seals of this turn of the loop.
  */
 
 _Static_assert(CURSOR_TEXT >= 58 + CURSOR_GAP_TEXT, "the longest is 72 bytes");
 
 #define PURPOSE STR("cursor")
-/* Bytes of what is sealed: else its length would tell how long the numbers are. */
+/* Fixed size of the sealed text: otherwise its length would reveal the length of the numbers. */
 #define PADDED 72u
 /* In base64url, without padding. */
 _Static_assert((SEAL_SALT + SEAL_NONCE + PADDED + SEAL_TAG + 2) / 3 * 4 <= CURSOR_SEALED,
                "bytes of a seal");
-#define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
+#define NONE STR("-") /* the seal failed: a client that resumes with this reads again */
 
-#define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
+#define PLACES 256u /* for consecutive numbers: those that one stream is sent in a turn */
 
 struct cursor_seals {
-    struct buf sealed; /* the last one, while it is made */
+    struct buf sealed; /* the latest seal, while it is being made */
     unsigned turn;
     struct {
-        unsigned turn; /* it was sealed in */
+        unsigned turn; /* turn of the seal */
         struct log_cursor cursor;
         size_t len;
         char text[CURSOR_SEALED];
@@ -545,7 +544,7 @@ static void cursor_seal_free(struct cursor_seals *all)
     }
 }
 
-/* NULL is fine, here … */
+/* Accepts NULL, here … */
 static void cursor_seal_end_turn(struct cursor_seals *all)
 {
     if (all) {
@@ -559,7 +558,7 @@ static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
            a->position == b->position && a->gap == b->gap && a->gap_to == b->gap_to;
 }
 
-/* Into `out`; its length, 0: there is no randomness or memory. */
+/* Writes to `out` and returns the length; 0: no randomness or memory. */
 static size_t seal(struct worker *worker, const struct log_cursor *cursor, char out[CURSOR_SEALED])
 {
     char plain[CURSOR_TEXT];
@@ -584,7 +583,7 @@ struct tidings_str cursor_seal_make(struct worker *worker, const struct principa
         worker->delivery->seals = mem_zalloc(sizeof(*worker->delivery->seals));
         if (worker->delivery->seals) {
             buf_init(&worker->delivery->seals->sealed, CURSOR_SEALED);
-            cursor_seal_end_turn(worker->delivery->seals); /* nothing is from this one yet */
+            cursor_seal_end_turn(worker->delivery->seals); /* no entry is from this turn */
         }
     }
     struct cursor_seals *all = worker->delivery->seals;
@@ -623,7 +622,7 @@ bool cursor_seal_open(struct worker *worker, const struct principal *principal,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The histogram of waiting: all since the start, and the last two periods.
+ * The histogram of waiting times: all since the start, and the last two periods.
  */
 
 void lag_counts_add(struct lag_counts *to, const struct lag_counts *from)
@@ -695,7 +694,7 @@ void lag_recent(const struct lag *lag, uint64_t now_us, struct lag_counts *ret)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The table of last errors: slots that were given back are used again first.
+ * The table of last errors: freed slots are reused first.
  */
 
 #define CLIENT_ERROR_FIRST 8u
@@ -706,7 +705,7 @@ static void client_errors_deinit(struct client_errors *all)
     *all = (struct client_errors){0};
 }
 
-/* 0: there is no room. */
+/* Returns 0 if the table is full. */
 static uint32_t client_errors_take_slot(struct client_errors *all)
 {
     if (all->free > 0) {
@@ -765,10 +764,10 @@ const struct client_error *client_errors_get(const struct client_errors *all, ui
 }
 
 /* -------------------------------------------------------------------------------------------------
- * How often subscriptions are told at most, set by the program at run time for what matches a URI.
+ * Rate limits of notifications, set by the program at run time for resources that match a URI.
  */
 
-#define RATES_MAX 10000u /* limits remembered for subscriptions to come */
+#define RATES_MAX 10000u /* limits kept for future subscriptions */
 
 struct delivery_rate {
     uint64_t ms;
@@ -824,15 +823,15 @@ void delivery_set_rate(struct worker *worker, struct tidings_str uri, uint64_t m
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Delivery on one worker begins and ends; between them, the end of each turn flushes what waits.
+ * Starts and stops delivery on one worker; the end of each turn flushes pending notifications.
  */
 
-/* Streams that are written to before the next are encoded, so few that their buffers stay in the
- * cache: per gathered write, and where each is a system call of its own. */
+/* Streams written before the next ones are encoded. Few enough that their buffers stay in the
+ * cache: per gathered write, and without io_uring, where each write is a separate system call. */
 #define FLUSH_GATHERED 256u
 #define FLUSH_PLAIN 32u
 
-/* Periods that ended: what was held goes to the outboxes. */
+/* Periods ended: held changes move to the outboxes. */
 static void on_window(struct loop_timer *timer, void *user)
 {
     (void)timer;
@@ -858,7 +857,7 @@ static void set_window_timer(struct worker *worker)
     loop_timer_start(worker->delivery->window_timer, next > now ? next - now : 0, 0);
 }
 
-/* The end of a turn: encode what waits into the send buffers. */
+/* The end of a turn: encodes pending notifications into the send buffers. */
 static void flush_dirty(void *user)
 {
     struct worker *worker = user;
@@ -893,13 +892,13 @@ bool delivery_drained(struct channel *channel)
     return has_next;
 }
 
-/* The hook at the end of this turn does it. */
+/* The hook at the end of this turn flushes. */
 static void on_flush_again(void *user)
 {
     (void)user;
 }
 
-/* A regex without text that could be looked for, because of one client. */
+/* Counts one client's regex that has no text to index it by. */
 static bool take_unindexed(void *owner)
 {
     return client_account_take(owner, CLIENT_ACCOUNT_UNINDEXED_REGEXES);
@@ -1011,7 +1010,8 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
     buf_puts(&text, STR("{\"uri\":"));
     buf_puts(&text, uri);
     buf_puts(&text, STR(",\"metadata\":{"));
-    /* With rules a filter must not tell what its subscriber is not shown. Never empty. */
+    /* With access rules, a filter must not reveal metadata that its subscriber may not see. Never
+     * empty. */
     buf_puts(&text, worker->principals->rules ? change_metadata_without_version(change)
                                               : change->metadata_json);
     buf_putf(&text, ",\"change_type\":\"%s\"}}",

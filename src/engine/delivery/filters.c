@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The filters of a worker: JSON Schemas compiled once per text, and counted by those who use them.
+ * The filters of a worker: JSON Schemas compiled once per text, and reference-counted.
  */
 #include "engine/delivery/filters.h"
 
@@ -24,37 +24,36 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * struct filter and what the files filters*.c share: making filters (filters.c), asking them
- *, the document they judge, and the changes they compare it
- * with.
+ * Filters: compiling and evaluating them, the document they evaluate, and the earlier changes they
+ * compare it with.
  */
 
 struct worker;
 
-/* Enough for any filter a person writes; a judgement stays below half a millisecond. */
+/* Enough for any filter a person writes; an evaluation stays below half a millisecond. */
 #define FILTER_MAX_STEPS 200000u
 #define FILTER_MAX_SUBSCHEMAS 256u
 #define FILTER_MAX_DEPTH 32u
 
 struct filter {
-    struct filters *all; /* NULL: they are gone */
+    struct filters *all; /* NULL: the table is freed */
     struct json_schema *schema;
     size_t refs;
-    struct client_account *owner; /* whose it counts for */
+    struct client_account *owner; /* the account that pays for it */
     bool sees_time;               /* its document has `time` … */
     bool looks_back;              /* … `previous` and `change` */
-    uint64_t decided_seq;         /* the change it judged last … */
-    uint64_t decided_before;      /* … after this one; 0: none … */
+    uint64_t decided_seq;         /* the last change it evaluated … */
+    uint64_t decided_before;      /* … compared with this one; 0: none … */
     uint32_t decided_turn;        /* … in this turn of the loop, if it sees the time … */
-    enum schema_verdict verdict;  /* … and how */
+    enum schema_verdict verdict;  /* … and the result */
     size_t len;
     char text[];
 };
 
 /* -------------------------------------------------------------------------------------------------
- * The JSON document that a filter judges when its schema names more than URI and metadata: the
- * time, the metadata that was told before, and what differs from it. A schema cannot compare two
- * values, so they are compared here.
+ * The JSON document that a filter evaluates when its schema uses more than URI and metadata: the
+ * time, the metadata last sent, and the differences from it. A schema cannot compare two values, so
+ * they are compared here.
  */
 
 #define DOCUMENT_MEMBERS 64u /* of metadata that are compared */
@@ -63,7 +62,7 @@ struct filter {
 
 /* ---- the time -------------------------------------------------------------------------------- */
 
-/* Unix milliseconds, as a number or as a text. */
+/* Unix milliseconds, as a number or a string. */
 static bool document_time(const struct json *v, int64_t *ret_ms)
 {
     struct instant i;
@@ -87,7 +86,7 @@ static void document_put_time(struct jw *w, const struct json *metadata)
     jw_key(w, STR("time"));
     jw_begin_object(w);
     if (is_known) {
-        jw_put_integer(w, STR("ageMs"), age > 0 ? age : 0); /* the clocks may differ */
+        jw_put_integer(w, STR("ageMs"), age > 0 ? age : 0); /* clocks may differ */
     }
     jw_put_integer(w, STR("hour"), minute / 60);
     jw_put_integer(w, STR("minuteOfDay"), minute);
@@ -96,9 +95,9 @@ static void document_put_time(struct jw *w, const struct json *metadata)
     jw_end_object(w);
 }
 
-/* ---- what differs ---------------------------------------------------------------------------- */
+/* ---- differences ----------------------------------------------------------------------------- */
 
-/* As people reckon, 0.3 is 0.1 more than 0.2: digits that the numbers did not have are dropped. */
+/* Decimal arithmetic: 0.3 is 0.1 more than 0.2. Drops digits that the numbers did not have. */
 static double document_round(double n, double of)
 {
     char text[80];
@@ -134,14 +133,14 @@ static void document_put_difference(struct jw *w, struct tidings_str key, double
     document_put_number(w, key, document_difference(now, before));
 }
 
-/* Of what was 0 there is none, unless it still is. */
+/* If the earlier value was 0, there is no ratio unless it is still 0. */
 static void document_put_ratio(struct jw *w, struct tidings_str key, double now, double before)
 {
     double ratio = now == before ? 0 : fabs(document_difference(now, before)) / fabs(before);
     document_put_number(w, key, document_round(ratio, ratio));
 }
 
-/* For each member that is a number then and now: what `put` makes of both. */
+/* For each member that is a number in both: the result of `put`. */
 static void document_put_numbers(struct jw *w, struct json *now, const struct json *before,
                                  void (*put)(struct jw *w, struct tidings_str key, double now,
                                              double before))
@@ -184,7 +183,7 @@ static void document_put_changed(struct jw *w, struct json *now, struct json *be
 
 static void document_put_version(struct jw *w, const struct json *now, const struct json *before)
 {
-    static const char *const names[] = {"older", "same", "newer", "unknown"}; /* from -1 on */
+    static const char *const names[] = {"older", "same", "newer", "unknown"}; /* index: order + 1 */
     const struct json *a = jv_get(now, "version"), *b = jv_get(before, "version");
     if (jv_is(a, JV_STRING) && jv_is(b, JV_STRING)) {
         int order = version_compare(jv_str(a), jv_str(b));
@@ -206,14 +205,14 @@ static void document_put_change(struct jw *w, struct json *now, struct json *bef
     jw_end_object(w);
 }
 
-/* ---- together -------------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static struct json *filters_document(const struct filter *f, const struct worker *worker,
                                      const struct change *change, const struct change *before,
                                      bool hides_from, size_t *ret_bytes)
 {
     struct json *now = delivery_make_subject(worker, change, hides_from), *document = NULL;
-    /* The subscriber may not have been shown where that one came from, so it is not told here. */
+    /* The subscriber may not be allowed to see where that change moved from, so it is left out. */
     struct json *past =
         before && f->looks_back ? delivery_make_subject(worker, before, true) : NULL;
     struct json *metadata = jv_get(now, "metadata"), *previous = jv_get(past, "metadata");
@@ -245,13 +244,13 @@ static struct json *filters_document(const struct filter *f, const struct worker
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Remembers, for filters that compare a change with the one before, which change of each resource
- * the subscription was told last: a reference to it, which all share. Bounded for each
- * subscription, each client and the worker; what does not fit is not remembered, so that the next
- * change counts as the first.
+ * Remembers the change of each resource that the subscription last received, for filters that
+ * compare a change with the previous one. It keeps a reference to the shared change. Limits apply
+ * per subscription, client and worker; beyond them a change is not remembered, so that the next one
+ * counts as the first.
  */
 
-/* With its place in the table. */
+/* Including its place in the table. */
 static size_t past_cost(const struct change *change)
 {
     return change_bytes(change) + 4 * sizeof(void *);
@@ -262,7 +261,8 @@ static struct filters *filters_of(const struct subscription *sub)
     return &sub->subscriber->worker->delivery->filters;
 }
 
-/* The change of that resource that the subscription was told before; NULL: none is remembered. */
+/* Returns the previous change of that resource that the subscription received; NULL: none is
+ * remembered. */
 static const struct change *filters_previous(const struct subscription *sub,
                                              const struct change *change)
 {
@@ -278,7 +278,7 @@ static void past_drop(struct subscription *sub, struct change *old)
     }
 }
 
-/* The table of a subscription with room for one more. NULL: there is none. */
+/* Returns the table of a subscription with room for one more; NULL: no room. */
 static struct map *past_room(struct subscription *sub)
 {
     struct subscription_extra *x = sub->extra;
@@ -292,12 +292,12 @@ static struct map *past_room(struct subscription *sub)
     return x->past->count < FILTER_PAST_URIS ? x->past : NULL;
 }
 
-/* It passes: the next one is compared with it. */
+/* The change passes: the next one is compared with it. */
 static void filters_remember(struct subscription *sub, const struct change *change)
 {
     struct filters *all = filters_of(sub);
     struct client_account *client = sub->subscriber->account;
-    /* The one before goes first, and its share with it. */
+    /* First drops the previous one and gives back its share. */
     past_drop(sub, sub->extra->past ? map_remove(sub->extra->past, change->uri) : NULL);
     if (change->kind == TIDINGS_CHANGE_DELETED ||
         change->metadata_json.len > FILTER_PAST_METADATA ||
@@ -332,8 +332,8 @@ void filters_forget(struct subscription *sub)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Whether one subscription hears of one change: access, origin, conditions, schema, the program's
- * own function, in this order.
+ * Decides whether a subscription receives a change: access, origin, conditions, schema, the
+ * program's own function, in this order.
  */
 
 bool filters_allow(const struct principal *principal, const struct change *change)
@@ -366,7 +366,7 @@ static bool is_value(const struct json *value, struct tidings_str wanted)
     return equal;
 }
 
-/* Of several values one is enough. */
+/* If the member has several values, one match is enough. */
 static bool filters_condition_holds(struct json *subject, const struct subscription_condition *c)
 {
     struct json *value = jv_get_str(jv_get(subject, "metadata"), c->key);
@@ -377,7 +377,8 @@ static bool filters_condition_holds(struct json *subject, const struct subscript
     return found;
 }
 
-/* What the filter of `sub` judges; a reference. *ret_cost: of making it, where it is not shared. */
+/* Returns the document for the filter of `sub`; a reference. *ret_cost: of making it, if it is not
+ * shared. */
 static struct json *document_for(struct subscription *sub, const struct change *change,
                                  const struct change *before, bool hides_from, size_t *ret_cost)
 {
@@ -391,7 +392,8 @@ static struct json *document_for(struct subscription *sub, const struct change *
                       : jv_ref(delivery_subject(worker, change));
 }
 
-/* At the expense of its client. false: that has not enough left for a judgement, however long. */
+/* Evaluates the filter; its client pays. Returns false if the client has less than the maximum cost
+ * of an evaluation left. */
 static bool filters_decide(struct subscription *sub, const struct change *change,
                            const struct change *before, bool hides_from, enum schema_verdict *ret)
 {
@@ -405,7 +407,7 @@ static bool filters_decide(struct subscription *sub, const struct change *change
     }
     size_t cost;
     struct json *document = document_for(sub, change, before, hides_from, &cost);
-    if (document) { /* without memory everything passes */
+    if (document) { /* without memory every change passes */
         *ret = schema_check_within(sub->extra->schema->schema, document, NULL, &steps);
         worker->delivery->filters.decided++;
     }
@@ -425,7 +427,7 @@ static bool filters_satisfies(struct subscription *sub, const struct change *cha
         f->decided_turn != turn) {
         f->decided_seq = 0;
         if (!filters_decide(sub, change, before, false, &f->verdict)) {
-            return true; /* others may be able to pay */
+            return true; /* other clients may be able to pay */
         }
         f->decided_seq = change->seq;
         f->decided_before = before_seq;
@@ -447,7 +449,7 @@ static bool all_hold(const struct subscription_extra *x, struct json *subject)
     return all;
 }
 
-/* By somebody who must not learn where it moved from: rare, so nothing is remembered. */
+/* For a subscriber that may not see where it moved from: rare, so no result is cached. */
 static bool pass_without_from(struct subscription *sub, const struct change *change)
 {
     const struct subscription_extra *x = sub->extra;
@@ -470,7 +472,8 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
             str_eq(tidings_strn(x->origin.ptr, x->claimed), change->origin));
 }
 
-/* Of a move that subscribers are led along, who covers both ends is told by the first half. */
+/* Returns true if `sub` covers both ends of a move that subscribers follow: it is notified of the
+ * first half. */
 static bool is_notified_of_first_half(struct subscription *sub, const struct change *change)
 {
     return change->is_arrival && change->seq - 1 > sub->since &&
@@ -478,7 +481,7 @@ static bool is_notified_of_first_half(struct subscription *sub, const struct cha
            lookup_ask(sub, change->from) == LOOKUP_YES;
 }
 
-/* Does it satisfy what the subscription asked for? */
+/* Returns true if it satisfies the subscription's options. */
 static bool filters_want(struct subscription *sub, const struct change *change)
 {
     const struct subscriber *subscriber = sub->subscriber;
@@ -487,7 +490,7 @@ static bool filters_want(struct subscription *sub, const struct change *change)
         return false;
     }
     if (!filters_show_from(subscriber->principal, change)) {
-        /* What says where it went is hidden from filters; that it went is not. */
+        /* The new URI of a move is hidden from filters; the departure is not. */
         return change->to.len > 0 || pass_without_from(sub, change);
     }
     if (x->condition_count > 0 && !all_hold(x, delivery_subject(subscriber->worker, change))) {
@@ -505,7 +508,7 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
 {
     const struct subscription_extra *x = sub->extra;
     if (sub->kind != PATTERN_LITERAL && owned_uri_is(change->uri)) {
-        return false; /* whoever hears of it must know it already */
+        return false; /* a principal that may see it must know its URI already */
     }
     if (!filters_allow(sub->subscriber->principal, change) ||
         is_notified_of_first_half(sub, change) || (x && alone && !filters_want(sub, change))) {
@@ -536,11 +539,11 @@ void filters_deinit(struct filters *all)
     map_deinit(&all->by_text);
 }
 
-/* The text by which a filter is known. */
+/* Writes the text that identifies a filter. */
 static int write_text(struct json *schema, struct buf *text, struct tidings_error *err)
 {
     struct jw w;
-    buf_init(text, 8 * FILTER_MAX_BYTES); /* the writer takes room for the worst before it quotes */
+    buf_init(text, 8 * FILTER_MAX_BYTES); /* the writer reserves for the worst case */
     jw_init(&w, text);
     jw_value(&w, schema);
     if (text->failed == TIDINGS_E_LIMIT || text->len > FILTER_MAX_BYTES) {
@@ -550,7 +553,7 @@ static int write_text(struct json *schema, struct buf *text, struct tidings_erro
     return text->failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
 }
 
-/* *ret_cost: in steps, also when it fails. */
+/* *ret_cost: in steps, even on failure. */
 static int filters_compile(struct json *schema, struct json_schema **ret, uint64_t *ret_cost,
                            struct tidings_error *err)
 {
@@ -562,14 +565,15 @@ static int filters_compile(struct json *schema, struct json_schema **ret, uint64
     };
     int rc = schema_compile(schema, &options, ret, err);
     if (rc < 0) {
-        /* A reference that leads nowhere is a mistake in the option, not a missing resource. */
+        /* A reference that cannot be resolved is an error in the option, not a missing resource. */
         rc = rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT ? rc : TIDINGS_E_INVALID;
         return error_wrap(err, rc, "option 'filter'");
     }
     return 0;
 }
 
-/* A word of a schema, as a key or anywhere else: one too many costs a little. */
+/* Returns true if the schema contains this keyword, as a key or elsewhere: a false positive costs
+ * little. */
 static bool filters_names(struct tidings_str text, const char *quoted)
 {
     return memmem(text.ptr, text.len, quoted, strlen(quoted)) != NULL;
@@ -601,7 +605,7 @@ static int filters_create(struct filters *all, struct json *schema, struct tidin
     return 0;
 }
 
-/* One more, at the expense of a client. */
+/* Creates one more; a client pays. */
 static int create_for(struct filters *all, struct json *schema, struct tidings_str text,
                       struct client_account *client, struct filter **ret, struct tidings_error *err)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether a subscription hears of a change that matches it: access, the conditions of a query, the
- * origin it leaves out, its JSON Schema, the application's own function. Asked before the window,
- * so that what is filtered out merges with nothing and begins no period.
+ * Filters: decide whether a subscription receives a change that matches it, by access, the
+ * conditions of a query, the excluded origin, its JSON Schema and the application's own function.
+ * They run before the window, so that an excluded change merges with nothing and starts no period.
  *
- * A schema judges {"uri": …, "metadata": {…}} of a change; one that names them also the time and
- * what differs from the change of that resource that its subscription was told before. Equal texts
- * are one filter: compiled once on a worker, counted by those who use it, asked once per change.
- * What it may cost is bounded when it is compiled and each time it judges, and it judges at the
- * expense of a client that may hear of the change (security/client_account.h). A judgement that is
- * given up counts as a yes, so that nothing is lost; after FILTER_GIVE_UPS of changes that it may
- * hear of, a subscription is suspended and told so. When its client has nothing left, changes pass
- * unfiltered.
+ * A schema evaluates {"uri": …, "metadata": {…}} of a change. A schema that names them also sees
+ * the time and the differences from the previous change of that resource that its subscription
+ * received. Equal schemas are one filter: compiled once per worker, counted by its users, evaluated
+ * once per change. Its cost is limited at compilation and at each evaluation, and is charged to a
+ * client that may see the change (security/client_account.h). An aborted evaluation counts as a
+ * match, so that nothing is lost; after FILTER_GIVE_UPS aborts for changes that it may see, a
+ * subscription is suspended and its client is notified. When a client's budget is used up, changes
+ * pass unfiltered.
  */
 #ifndef ENGINE_DELIVERY_FILTERS_H
 #define ENGINE_DELIVERY_FILTERS_H
@@ -20,15 +20,16 @@
 #include "formats/json.h"
 
 #define FILTERS_MAX 4096u      /* distinct ones on a worker */
-#define FILTER_MAX_BYTES 8192u /* of its text */
+#define FILTER_MAX_BYTES 8192u /* of its JSON text */
 #define FILTER_GIVE_UPS 3u
-/* What is remembered of the changes that were told, for filters that look back, besides
- * CLIENT_ACCOUNT_MAX_FILTER_PAST for a client (which together stay below what a worker has). Beyond
- * any of these a change is not remembered: the next one is judged like the first of its resource.
+/* Limits of the remembered changes, for filters that compare with an earlier change.
+ * CLIENT_ACCOUNT_MAX_FILTER_PAST also applies per client (all clients together stay below the
+ * worker's limit). Beyond any of these a change is not remembered, and the next one is evaluated
+ * like the first of its resource.
  */
-#define FILTER_PAST_URIS 1024u              /* for a subscription */
-#define FILTER_PAST_METADATA 2048u          /* bytes of metadata of one */
-#define FILTERS_PAST_BYTES (32u * 1048576u) /* for a worker */
+#define FILTER_PAST_URIS 1024u              /* per subscription */
+#define FILTER_PAST_METADATA 2048u          /* bytes of metadata per change */
+#define FILTERS_PAST_BYTES (32u * 1048576u) /* per worker */
 
 struct client_account;
 struct change;
@@ -38,34 +39,35 @@ struct subscription;
 
 struct filters {
     struct map by_text;
-    uint64_t decided;  /* how often any of them was asked */
-    size_t past_bytes; /* of changes that are remembered, counted for each subscription */
+    uint64_t decided;  /* evaluations of all filters */
+    size_t past_bytes; /* of remembered changes, counted per subscription */
 };
 
 void filters_init(struct filters *all);
-/* What is still in use stays until it is released. */
+/* Filters in use stay until they are released. */
 void filters_deinit(struct filters *all);
 
-/* A reference to the filter with that schema; a new one counts for `client`. TIDINGS_E_LIMIT: too
- * long, or too many; else what is wrong with the schema, with the place in it. */
+/* Gets a reference to the filter with that schema; a new filter is charged to `client`.
+ * TIDINGS_E_LIMIT: too long, or too many filters; other errors describe what is wrong with the
+ * schema and where. */
 int filter_acquire(struct filters *all, struct json *schema, struct client_account *client,
                    struct filter **ret, struct tidings_error *err);
-/* Only whether that would do, for configurations. */
+/* Only checks that filter_acquire would accept it, for configurations. */
 int filter_check(struct json *schema, struct tidings_error *err);
-void filter_release(struct filter *filter);                  /* NULL is fine */
+void filter_release(struct filter *filter);                  /* accepts NULL */
 struct tidings_str filter_text(const struct filter *filter); /* its schema, compact */
 
-/* Is it one that the subscription leaves out, being its client's own? */
+/* Returns true if the subscription excludes the change as its client's own. */
 bool filters_is_own(const struct subscription *sub, const struct change *change);
 /* Returns true if the principal may be notified of the change: never for a resource that is not
  * subscribable. Worker's thread. */
 bool filters_allow(const struct principal *principal, const struct change *change);
 /* Returns true if the principal may learn the other URI of a move. Worker's thread. */
 bool filters_show_from(const struct principal *principal, const struct change *change);
-/* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
- * known, so nothing but access keeps it back. */
+/* Returns true if `sub` should receive the change. `alone` false: the change represents others of
+ * which only the numbers are known, so only access can exclude it. */
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone);
-/* It ends: nothing is remembered for it any more. */
+/* The subscription ends: drops its remembered changes. */
 void filters_forget(struct subscription *sub);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sends list_changed notifications: who is told that a list changed, and when.
+ * Sends list_changed notifications: to which clients, and when.
  */
 #include "engine/delivery/list_changed.h"
 
@@ -21,7 +21,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define SCOPE_MAX 1024u /* bytes of a mount's prefix that is looked at */
+#define SCOPE_MAX 1024u /* bytes of a mount's prefix that are compared */
 
 void list_changed_want(struct subscription_group *group, unsigned lists)
 {
@@ -66,9 +66,10 @@ void list_changed_unwatch(struct subscription_group *group)
     group->list_scopes = NULL;
 }
 
-/* ---- those who may not see everything -------------------------------------------------------- */
+/* ---- principals with restricted access ------------------------------------------------------- */
 
-/* Also those without a stream: the log has no row for what the program registers. */
+/* Includes subscribers without a stream: the log has no row for resources that the program
+ * registers. */
 static void list_changed_notify_class(struct worker *worker, struct access_class *class,
                                       uint64_t now)
 {
@@ -82,7 +83,7 @@ static void list_changed_notify_class(struct worker *worker, struct access_class
     }
 }
 
-/* What is a link is seen by those who see what it leads to. */
+/* A link is visible to principals that may list its target too. */
 static bool class_lists(const struct access_class *class, struct tidings_str uri,
                         struct tidings_str target)
 {
@@ -90,15 +91,15 @@ static bool class_lists(const struct access_class *class, struct tidings_str uri
            (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
 }
 
-/* May something that begins so be listed? */
+/* Returns true if something with this prefix may be listed. */
 static bool class_lists_below(const struct access_class *class, struct tidings_str scope)
 {
     char text[SCOPE_MAX + 4];
     if (scope.len == 0 || scope.len > SCOPE_MAX) {
-        return true; /* told without need: better than never */
+        return true; /* an unnecessary notification is better than none */
     }
     memcpy(text, scope.ptr, scope.len);
-    memcpy(text + scope.len, "{x}", 4); /* a template: anything that begins so */
+    memcpy(text + scope.len, "{x}", 4); /* a template: anything with this prefix */
     return access_class_reaches(class, ACCESS_LIST, tidings_str(text));
 }
 
@@ -175,9 +176,9 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
     }
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- notifying ------------------------------------------------------------------------------- */
 
-/* Does another group after this one have a list_changed that is not written yet? */
+/* Returns true if another group after this one has an unwritten list_changed. */
 static bool has_pending_after(struct subscriber *subscriber, struct subscription_group *after)
 {
     for (struct list *it = after->link.next; it != &subscriber->groups; it = it->next) {
@@ -189,7 +190,7 @@ static bool has_pending_after(struct subscriber *subscriber, struct subscription
     return false;
 }
 
-/* All list_changed of one group that are not written yet. */
+/* Writes all pending list_changed of one group. */
 static bool flush_one(struct subscriber *subscriber, struct subscription_group *group,
                       struct buf *message)
 {
@@ -200,7 +201,7 @@ static bool flush_one(struct subscriber *subscriber, struct subscription_group *
         }
         group->lists_pending &= (unsigned char)~list;
         if (group->lists_pending == 0 && !has_pending_after(subscriber, group)) {
-            subscriber->lists_from = 0; /* with this everything is told */
+            subscriber->lists_from = 0; /* with this one, all are notified */
         }
         buf_clear(message);
         dialect_put_list_changed(message, list, subscription_group_id(group));
@@ -219,7 +220,7 @@ bool list_changed_flush(struct subscriber *subscriber)
     }
     subscriber->has_list_pending = false;
     struct buf message;
-    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    buf_init(&message, 16u * 1024u); /* an id of one kilobyte may become six by escaping */
     bool good = true;
     list_each (it, next, &subscriber->groups) {
         struct subscription_group *group = list_entry(it, struct subscription_group, link);
@@ -235,7 +236,8 @@ bool list_changed_flush(struct subscriber *subscriber)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Watches what may change the list of resources, for a legacy client that hears of it.
+ * Watches sources that may change the list of resources, for a legacy client that receives
+ * list_changed.
  */
 
 void list_changed_watch(struct subscription_group *group)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is told that a list (resources, tools, prompts) changed: groups that asked, and legacy
- * clients to whom that was promised when they began. However often a list changed, what waits for a
- * client is one message.
+ * list_changed notifications (resources, tools, prompts): sent to groups that asked for them and to
+ * legacy clients that were promised them at initialization. However often a list changed, at most
+ * one message waits for a client.
  */
 #ifndef ENGINE_DELIVERY_LIST_CHANGED_H
 #define ENGINE_DELIVERY_LIST_CHANGED_H
@@ -15,30 +15,32 @@ struct loop_timer;
 struct subscriber;
 struct worker;
 
-/* `group` wants to hear of these too; bits: enum change_list, LIST_EVERYTHING. */
+/* Subscribes `group` to these lists too; bits: enum change_list, LIST_EVERYTHING. */
 void list_changed_want(struct subscription_group *group, unsigned lists);
-/* Let the legacy group hear of changes of the resource list. While it has a stream, what comes and
- * goes in sources whose lists change is watched from now on. Nothing happens when it is already. */
+/* Subscribes the legacy group to changes of the resource list. From now on, while it has a stream,
+ * sources with changing lists are watched for additions and removals. Does nothing if they already
+ * are. */
 void list_changed_watch(struct subscription_group *group);
-/* Nothing is watched for its lists any more. A client that has listed is told when there is a
- * stream again that the list may have changed. */
+/* Stops watching for its lists. A client that has called resources/list is notified, when it has a
+ * stream again, that the list may have changed. */
 void list_changed_unwatch(struct subscription_group *group);
 
 /* Some lists changed. */
 void list_changed_enqueue(struct worker *worker, unsigned lists);
-/* A resource or template came or went. Who may not see everything hears of the list only if it may
- * list this, at most once per period of its class; others with list_changed_enqueue. */
+/* A resource or template was added or removed. A principal with restricted access is notified only
+ * if it may list this one, at most once per period of its class; others are notified through
+ * list_changed_enqueue. */
 void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target);
-/* Anything below it may have, or (empty) anything at all. */
+/* Resources below `scope` may have been added or removed; empty: anywhere. */
 void list_changed_touch_below(struct worker *worker, struct tidings_str scope);
 void list_changed_on_period(struct loop_timer *timer, void *user);
-/* The log has it: the same for one that comes back. */
+/* A list change from the log: the same for a resuming client. */
 void list_changed_replay(struct subscriber *subscriber, const struct changelog_row *row,
                          uint64_t since);
 
-/* `group` is to be told, at the end of the turn, of those of `lists` that it wants. */
+/* At the end of the turn, notifies `group` of those of `lists` that it subscribes to. */
 void list_changed_mark(struct subscription_group *group, unsigned lists, uint64_t seq);
-/* Write what is marked; false: not all of it yet. */
+/* Writes the marked notifications. Returns false if some are left. */
 bool list_changed_flush(struct subscriber *subscriber);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judges and announces the changes that one client says there were.
+ * Checks and announces the changes that one client reports.
  */
 #include "engine/delivery/notify.h"
 
@@ -18,7 +18,7 @@
 #include "security/limits.h"
 #include "store/change.h"
 
-#define QUOTED_MAX 256 /* bytes of a URI in a sentence */
+#define QUOTED_MAX 256 /* bytes of a URI in an error message */
 
 static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_UPDATED, TIDINGS_CHANGE_CREATED,
                                                  TIDINGS_CHANGE_DELETED};
@@ -29,20 +29,20 @@ struct notifying;
 struct notify_entry {
     struct hub_receipt receipt;
     struct notifying *of;
-    int code;   /* 0: told */
-    char *text; /* why not; NULL: as the code says */
+    int code;   /* 0: accepted */
+    char *text; /* reason; NULL: implied by the code */
 };
 
 /* A list under way. */
 struct notifying {
-    struct job job; /* home to the worker when every outcome is known */
+    struct job job; /* returns to the worker when every outcome is known */
     struct json *said;
     size_t max_bytes; /* of the answer */
     notify_done_fn done;
     void *user;
-    struct refusal limit; /* that was reached; retry_ms 0: none, … */
+    struct refusal limit; /* the limit reached; retry_ms 0: none, … */
     size_t limited_from;  /* … else by that change and all that follow */
-    unsigned pending;     /* atomic: outcomes that are not known; one is the list's own */
+    unsigned pending;     /* atomic: unknown outcomes; the list itself counts as one */
     size_t count;
     struct notify_entry at[];
 };
@@ -114,7 +114,7 @@ static int notify_check_list(const struct notify *n, struct json *said, struct t
 
 /* ---- one change ------------------------------------------------------------------------------ */
 
-/* May it be said of that URI? */
+/* Checks whether the client may announce a change of that URI. */
 static int notify_check_access(const struct notify *n, struct tidings_str uri,
                                struct tidings_error *err)
 {
@@ -157,7 +157,7 @@ static int notify_everything(const struct notify *n, struct json *entry, struct 
     return hub_announce_everything(n->worker->hub, err);
 }
 
-/* Appends the canonical URI of what the client wrote. */
+/* Appends the canonical form of the URI that the client wrote. */
 static int notify_canonical(const struct notify *n, struct tidings_str as_requested,
                             struct buf *out, struct tidings_error *err)
 {
@@ -173,7 +173,7 @@ static int notify_canonical(const struct notify *n, struct tidings_str as_reques
     return rc;
 }
 
-/* On whichever thread commits. */
+/* On the thread that commits. */
 static void notify_on_receipt(struct hub_receipt *receipt, int code,
                               const struct tidings_error *err);
 
@@ -197,7 +197,7 @@ static int notify_announce(const struct notify *n, struct json *json, struct not
         rc = hub_announce_by(n->worker->hub, &change, &who, &entry->receipt, limit, err);
         if (rc <= 0) {
             __atomic_fetch_sub(&entry->of->pending, 1,
-                               __ATOMIC_RELAXED); /* not the last: ours is */
+                               __ATOMIC_RELAXED); /* never the last: the list's own is left */
         }
     }
     buf_deinit(&uri);
@@ -321,7 +321,7 @@ static void notify_on_receipt(struct hub_receipt *receipt, int code,
 
 /* ---- one list -------------------------------------------------------------------------------- */
 
-/* Once a limit was reached it is the answer to all that follow. */
+/* Once a limit is reached, all following changes are rejected by it. */
 static void notify_one(const struct notify *n, struct notifying *l, size_t i)
 {
     struct json *json = jv_at(jv_get(l->said, "changes"), i);

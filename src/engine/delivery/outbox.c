@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The queue of an outbox: a ring of items. Merging searches back from the newest, and only when the
- * subscription has something queued at all, so the ordinary case (nothing waiting) costs nothing.
+ * The queue of an outbox: a ring of items. Merging searches back from the newest item, and only if
+ * the subscription has queued items, so the usual case (an empty queue) costs nothing.
  */
 #include "engine/delivery/outbox.h"
 
@@ -12,11 +12,11 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The heap of due windows, for what holds changes back.
+ * Windows: hold back changes of a subscription within a period.
  */
 
 /* -------------------------------------------------------------------------------------------------
- * The order in which windows fall due: a heap over all of a worker's that hold something.
+ * The heap of windows by due time: all windows of a worker that hold changes.
  */
 
 void windows_init(struct windows *w)
@@ -74,7 +74,7 @@ static void sift_down(struct windows *all, struct window *w)
     window_heap_put(all, index, w);
 }
 
-/* `w` falls due at its open_ms. TIDINGS_E_NOMEM. */
+/* Adds `w`, due at its open_ms. TIDINGS_E_NOMEM. */
 static int windows_enter(struct windows *all, struct window *w)
 {
     if (all->count == all->cap) {
@@ -91,7 +91,7 @@ static int windows_enter(struct windows *all, struct window *w)
     return 0;
 }
 
-/* Also when it is not there */
+/* Does nothing if it is not in the heap. */
 static void windows_leave(struct windows *all, struct window *w)
 {
     if (w->index == 0) {
@@ -204,7 +204,7 @@ static int outbox_grow(struct outbox *o)
     return 0;
 }
 
-/* Where it is; `count`: nowhere. */
+/* Returns the index, or `count` if it is not queued. */
 static size_t outbox_find(struct outbox *o, const struct subscription *sub, struct tidings_str uri)
 {
     unsigned left = sub->queued;
@@ -221,8 +221,8 @@ static size_t outbox_find(struct outbox *o, const struct subscription *sub, stru
     return o->count;
 }
 
-/* `next` into its place: in the order of numbers, so that the first item tells what is not written
- * yet. Items of one subscription ascend already: it stays first in, first out. There is room. */
+/* Inserts `next` ordered by number, so that the first item shows what is not written yet. Items of
+ * one subscription ascend already and stay first in, first out. There must be room. */
 static void outbox_insert(struct outbox *o, const struct outbox_item *next)
 {
     *outbox_at(o, o->count++) = *next;
@@ -234,8 +234,9 @@ static void outbox_insert(struct outbox *o, const struct outbox_item *next)
     }
 }
 
-/* `next` is the newer of both. A strict subscription is told in the order of numbers, so it goes to
- * the end; whoever comes back from before it finds the newer one in the log, and only that. */
+/* `next` is the newer change. For a strict subscription it moves to the end, because updates are
+ * ordered by number; a client that resumes from an earlier cursor finds only the newer one in the
+ * log. */
 static void outbox_merge(struct outbox *o, size_t index, const struct outbox_item *next)
 {
     struct outbox_item *item = outbox_at(o, index);
@@ -264,12 +265,12 @@ static void outbox_merge(struct outbox *o, size_t index, const struct outbox_ite
     }
 }
 
-/* `next` comes after what is queued. Takes over its reference on success. */
+/* `next` is newer than the queued items. Takes its reference on success. */
 static enum outbox_result outbox_add(struct outbox *o, const struct outbox_item *next, size_t max)
 {
     struct subscription *sub = next->sub;
     size_t index = sub->queued > 0 ? outbox_find(o, sub, next->change->uri) : o->count;
-    if (index < o->count && next->initial) { /* what waits is newer than the state it began with */
+    if (index < o->count && next->initial) { /* the queued change is newer than the initial state */
         change_unref(next->change);
         return OUTBOX_MERGED;
     }
@@ -310,7 +311,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *su
     struct outbox_item item = {
         .sub = sub,
         .change = change_ref(change),
-        .first_seq = change->seq + 1, /* nothing up to its number waits because of it */
+        .first_seq = change->seq + 1, /* does not hold back any number up to its own */
         .due = due,
         .merged = 1,
         .kind = change->kind & 7u,
@@ -348,7 +349,7 @@ struct outbox_item *outbox_first(struct outbox *o)
 uint64_t outbox_waited(const struct outbox_item *item, uint64_t now_us)
 {
     uint64_t numbered_us = item->change->numbered_us;
-    if (item->due == lag_due(numbered_us)) { /* the change itself knows it better */
+    if (item->due == lag_due(numbered_us)) { /* the change has the exact time */
         return now_us > numbered_us ? now_us - numbered_us : 0;
     }
     return lag_since(item->due, now_us);
@@ -404,7 +405,7 @@ const struct outbox_item *outbox_second(const struct outbox *o)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a window holds back: a small outbox of its own until the period ends.
+ * Changes held back by a window: a small separate outbox until the period ends.
  */
 
 /* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
