@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Beginning and ending a worker's parts, in order, and the one timer that ends what has been there
- * too long: idle sessions, requests that nobody answers, principals and tasks that have expired; it
- * also logs how much was left out of the log, failures and streams.
+ * Starting and stopping a worker's parts, in order, and the one timer that ends idle sessions,
+ * unanswered requests, and expired principals and tasks; it also logs counts of suppressed log
+ * lines, failures and streams.
  */
 #include "engine/engine.h"
 
@@ -20,10 +20,10 @@
 #include "engine/shared.h"
 #include "security/access.h"
 
-#define TICK_MIN_MS 100u /* between two looks at what has been there too long */
-#define WALL_MS 60000    /* the clock on the wall may be set: it is asked again */
+#define TICK_MIN_MS 100u /* minimum time between two checks for expiry */
+#define WALL_MS 60000    /* the wall clock may be set: read it again after this */
 
-/* When something will have been there long enough to be looked at; UINT64_MAX: nothing will. */
+/* When the next item expires; UINT64_MAX: none will. */
 static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
 {
     const struct worker_limits *limits = worker->limits;
@@ -61,7 +61,7 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
     return due;
 }
 
-/* At the end of a turn, and only when it is needed: a server that nobody uses sleeps. */
+/* Runs at the end of a turn. Sets the timer only if needed, so that an idle server sleeps. */
 static void core_set_tick(void *user)
 {
     struct core *core = user;

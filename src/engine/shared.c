@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all workers of a server share.
+ * State shared by all workers of a server.
  */
 #include "engine/shared.h"
 
@@ -50,7 +50,7 @@ void shared_destroy(struct shared *shared)
     }
     shared_stop(shared);
     quotas_destroy(shared->quotas);
-    tasks_destroy(shared->tasks); /* they hold accounts */
+    tasks_destroy(shared->tasks); /* tasks hold accounts */
     client_accounts_destroy(shared->client_accounts);
     explicit_bzero(&shared->seal, sizeof(shared->seal));
     mem_free(shared);

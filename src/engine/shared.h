@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all workers of a server share and use from any thread: limits and what clients use of them,
- * tasks, the key that seals, the pool of handlers. It outlives the hub and the workers.
+ * State shared by all workers of a server and used from any thread: limits and their use by
+ * clients, tasks, the sealing key, the pool of handlers. It outlives the hub and the workers.
  */
 #ifndef ENGINE_SHARED_H
 #define ENGINE_SHARED_H
@@ -22,21 +22,21 @@ struct shared {
     struct quotas *quotas;
     struct client_accounts *client_accounts;
     struct tasks *tasks;
-    /* For what clients keep for handlers. Random, unless it is set before workers are made: nodes
-     * that share a store have the same. */
+    /* For state that clients keep for handlers. Random, unless set before workers are created:
+     * nodes with a shared store have the same key. */
     struct seal_key seal;
-    struct pool *handlers; /* for those that block: reads do not wait for them */
-    /* The program's functions around calls of tools; NULL: none. Before the workers begin. */
+    struct pool *handlers; /* for blocking handlers, so that reads do not wait for them */
+    /* The program's functions around tool calls; NULL: none. Set before the workers start. */
     const struct tidings_call_hooks *call_hooks;
 };
 
 struct shared *shared_create(struct tidings_error *err);
-/* Before the hub goes: handlers that still run end. May be left out. */
+/* Call before the hub is destroyed: waits for running handlers. Optional. */
 void shared_stop(struct shared *shared);
-/* Nobody holds anything of it. NULL is fine. */
+/* No reference to it may be left. Accepts NULL. */
 void shared_destroy(struct shared *shared);
 
-/* Give it to a worker that is being made; its handlers are there. */
+/* Gives it to a worker under construction, which already has its handlers. */
 void shared_give(struct shared *shared, struct worker *worker);
 
 #endif

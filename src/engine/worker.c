@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a worker has before any part of the server is added to it: its mailbox, how its writes are
- * gathered, and when memory goes back to the system.
+ * A worker before any part of the server is added to it: its mailbox, the gathering of its writes,
+ * and the return of memory to the system.
  */
 #include "engine/worker.h"
 
