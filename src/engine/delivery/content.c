@@ -585,7 +585,7 @@ static void ask_task(struct change_content *e)
     job_read(&e->read, &hit);
 }
 
-/* Gets the whole task, as it is now: there is no update without the result, however large. */
+/* Gets the task's current state with its whole result, however large: an update sends only this. */
 static enum change_content_state change_content_get_task(struct worker *worker,
                                                          const struct principal *principal,
                                                          const struct change *change,
