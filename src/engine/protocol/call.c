@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a handler's call: begin, deadline, cancellation, end. Also what
- * its handler gives, reports and offers. What it asks its client is in call_ask.c; calls that are
- * tasks are in call_task.c.
+ * The life of a handler's call: start, deadline, cancellation, end. Also the handler's results,
+ * reports and lists. Questions to the client are in call_ask.c; calls that are tasks are in
+ * call_task.c.
  */
 #include "engine/protocol/call.h"
 
@@ -24,11 +24,11 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a handler is asked and what it gives: arguments out, content blocks in. Runs on whichever
- * thread the handler is; one at a time.
+ * Arguments and results of a handler: arguments out, content blocks in. Runs on the handler's
+ * thread; one at a time.
  */
 
-#define BLOCK_DEPTH 32u /* nesting of JSON that a handler hands in */
+#define BLOCK_DEPTH 32u /* nesting of a handler's JSON */
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -118,7 +118,7 @@ double tidings_call_number(const struct tidings_call *h, const char *name, doubl
 int64_t tidings_call_integer(const struct tidings_call *h, const char *name, int64_t fallback)
 {
     const struct json *v = call_argument(h, name);
-    if (jv_is(v, JV_REAL)) { /* 3.0 is an integer to a schema, too */
+    if (jv_is(v, JV_REAL)) { /* a schema also counts 3.0 as an integer */
         double d = jv_real(v);
         bool fits = d >= -9007199254740992.0 && d <= 9007199254740992.0;
         return fits && (double)(int64_t)d == d ? (int64_t)d : fallback;
@@ -140,7 +140,7 @@ struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Books what the handler has given. What there is no room for goes at once, and with it the call.
+/* Books the handler's content. Content without room is freed at once, and the call fails.
  */
 static int call_book(struct tidings_call *h, struct tidings_error *err)
 {
@@ -252,7 +252,7 @@ int tidings_call_link(struct tidings_call *h, const struct tidings_resource *abo
     return call_end_block(h, err);
 }
 
-/* An object that a handler hands in as text. */
+/* An object that a handler passes as a string. */
 static int read_object(struct tidings_str json, const char *what, struct json **ret,
                        struct tidings_error *err)
 {
@@ -339,11 +339,10 @@ void tidings_call_set_assistant(struct tidings_call *h, bool is_assistant)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a client is offered: the list of tools or prompts, and the answer when there is none of that
- * name.
+ * Lists of tools or prompts for a client, and the answer to an unknown name.
  */
 
-#define UNKNOWN_MAX 4096u /* bytes of a sentence with names in it */
+#define UNKNOWN_MAX 4096u /* bytes of an error message with names in it */
 
 static bool call_is_offered(const struct request *request, const struct feature *f)
 {
@@ -421,9 +420,9 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a handler says while it works: progress and log messages. Written where the handler runs,
- * sent where its client is. Bounded at both ends: only so many are on their way to the worker, and
- * a stream that takes no more loses them (request_notify).
+ * Progress and log messages of a working handler. Written on the handler's thread, sent on the
+ * client's. Both ends are bounded: a limited number of messages is on the way to the worker, and a
+ * stream without room loses them (request_notify).
  */
 
 #define PROGRESS_MS 20u /* between two reports */
@@ -459,8 +458,8 @@ static void call_read_report_options(struct tidings_call *h)
 
 struct note {
     struct thread_message thread_message;
-    struct tidings_call *h; /* finished later than this arrives */
-    int level;              /* of a log message; LOG_UNWANTED: it is something else */
+    struct tidings_call *h; /* finished only after this arrives */
+    int level;              /* of a log message; LOG_UNWANTED: another message */
     struct buf text;
 };
 
@@ -537,7 +536,7 @@ void tidings_call_progress(struct tidings_call *h, double progress, double total
     }
     h->progress = progress;
     h->progress_ms = now;
-    if (is_task) { /* there is no request that a notification could belong to */
+    if (is_task) { /* no request that a notification could belong to */
         call_task_progress(h, message);
         return;
     }
@@ -565,8 +564,8 @@ void tidings_call_log(struct tidings_call *h, enum tidings_log_level level, cons
 
 #define CALL_ROOM 1024u /* of an answer, for what is around the content */
 
-/* Of the cancel callback. NONE and LISTENING belong to whoever moves them first: the home thread
- * (cancelled: CALLING, then CALLED) or the one that finishes (FINISHED).
+/* State of the cancel callback. NONE and LISTENING belong to the thread that changes them first:
+ * the home thread (cancelled: CALLING, then CALLED) or the finishing thread (FINISHED).
  *
  *     NONE ──on_cancel──> LISTENING ──cancel──> CALLING ──returned──> CALLED
  *       │                     │                    └─ a finisher elsewhere waits for CALLED
@@ -645,7 +644,7 @@ void call_end(struct tidings_call *h)
     call_free(h);
 }
 
-/* What was left to say. */
+/* Calls the function that completes the result. */
 static void call_finish_on_worker(struct tidings_call *h)
 {
     struct tidings_error err = {0};
@@ -675,7 +674,8 @@ static void call_on_done(struct job *r)
     }
 }
 
-/* No callback from now on. true: one is running on this very thread, and must return first. */
+/* No callback runs from now on. Returns true if one is running on this very thread, and must return
+ * first. */
 static bool stop_listening(struct tidings_call *h)
 {
     bool is_on_worker = pthread_equal(h->base.thread, pthread_self());
@@ -767,7 +767,7 @@ void tidings_call_on_cancel(struct tidings_call *h, tidings_call_fn fn, void *us
     h->on_cancel = fn;
     h->cancel_user = user;
     if (!move_state(h, CANCEL_NONE, CANCEL_LISTENING)) {
-        fn(user, h); /* it has happened already */
+        fn(user, h); /* it was cancelled before */
     }
 }
 
@@ -779,7 +779,7 @@ void calls_cancel(struct worker *worker)
         if (tidings_call_cancelled(h)) {
             at = at->next;
         } else {
-            call_cancel(h); /* which may finish others: begin again */
+            call_cancel(h); /* which may finish others, so restart the loop */
             at = &worker->handlers->calls;
         }
     }
@@ -803,7 +803,7 @@ void call_set_deadline(struct tidings_call *h, uint64_t deadline_ms)
     call_set_timer(h->base.worker, deadline_ms);
 }
 
-/* The client gets an answer; the handler is told and may end when it likes. */
+/* Answers the client; the handler is cancelled and may end later. */
 static void call_give_up(struct tidings_call *h)
 {
     if (h->wait) {
@@ -858,7 +858,7 @@ static void call_on_deadline(struct loop_timer *timer, void *user)
     struct worker *worker = user;
     struct tidings_call *h;
     worker->handlers->due_ms = 0;
-    /* Giving up on one may finish others: begin again each time. */
+    /* Giving up on a call may finish others, so the loop starts from the first each time. */
     while ((h = first_due(worker)) != NULL && h->deadline_ms <= loop_now_ms(worker->loop)) {
         call_give_up(h);
     }
@@ -919,8 +919,8 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     return h;
 }
 
-/* At the expense of the client, within what it has left and the schema allows. false: that was not
- * enough, but might be at another time; the request is answered. */
+/* Charges the client, within its remaining budget and the limit of the schema. Returns false if
+ * that was not enough, but might be at another time; the request is answered. */
 static bool call_accept_arguments(struct request *request, struct client_account *client,
                                   const struct json_schema *schema, struct json *given,
                                   enum schema_verdict *ret, struct schema_error *ret_error)
@@ -939,7 +939,8 @@ static bool call_accept_arguments(struct request *request, struct client_account
     return true;
 }
 
-/* Are the arguments what the feature takes? If not, the request is answered. */
+/* Checks the arguments against the feature's schema. Returns false if they do not match; the
+ * request is answered then. */
 static bool call_check_arguments(struct request *request, const struct call_kind *kind,
                                  const struct feature *f, struct client_account *client)
 {
@@ -1013,7 +1014,8 @@ void call_start(struct tidings_call *h)
     }
 }
 
-/* The arguments are right. false: the request is answered, and the account was not taken. */
+/* The arguments are valid. Returns false if the request is answered and the account was not
+ * taken. */
 static bool call_begin(struct request *request, const struct call_kind *kind, struct feature *f,
                        struct client_account *client)
 {
@@ -1093,12 +1095,12 @@ void call_run(struct request *request, const struct call_kind *kind)
 static int call_observe_begin(struct tidings_call *h, struct tidings_error *err)
 {
     const struct tidings_call_hooks *hooks = h->base.worker->handlers->hooks;
-    if (h->kind->feature != FEATURE_TOOL || h->begun_us > 0) { /* it goes on after a question */
+    if (h->kind->feature != FEATURE_TOOL || h->begun_us > 0) { /* it continues after a question */
         return 0;
     }
     h->begun_us = clock_monotonic_ns() / 1000;
     int rc = hooks && hooks->begin ? hooks->begin(hooks->user, h, err) : 0;
-    if (rc < 0 && err->code >= 0) { /* it did not say why */
+    if (rc < 0 && err->code >= 0) { /* it gave no reason */
         tidings_fail(err, rc, "the call is refused");
     }
     return rc;

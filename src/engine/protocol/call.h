@@ -10,13 +10,13 @@
  *        │
  *     done ── by message to the worker ── the result is written into the answer of the request
  *
- * What a handler gives is gathered in memory of the call itself, because its client may be gone
- * (cancelled, disconnected, answered after the deadline) while it still works. The call lives
- * until it is finished; its `request` only as long as somebody waits.
+ * A handler's output is collected in memory of the call, because its client may be gone (cancelled,
+ * disconnected, answered after the deadline) while the handler still works. The call lives until it
+ * is finished; its `request` lives only while a client waits.
  *
- * A handler that asks its client back is called again with the answers. In the modern era that is
- * another request, and another call. In the legacy era the client is sent requests (call_ask.c)
- * and this call begins again, as if it were another.
+ * After its client has answered questions, the handler is called again with the answers. In the
+ * modern era that is another request and another call. In the legacy era the server sends requests
+ * to the client (call_ask.c), and then restarts this call.
  *
  * A call may be a task (call_task.c): its request is answered with a handle, and what it gives goes
  * into the task (engine/protocol/tasks.h) instead of an answer.
@@ -35,7 +35,7 @@ struct client_account;
 struct request;
 struct worker;
 
-/* What differs between tools and prompts. */
+/* The differences between tools and prompts. */
 struct call_kind {
     enum feature_kind feature;
     const char *what; /* "tool" */
@@ -44,11 +44,12 @@ struct call_kind {
     /* Around each content block, which is an object; inside the array of blocks. */
     void (*begin_block)(struct tidings_call *h);
     void (*end_block)(struct tidings_call *h);
-    /* On the handler's thread, when it finishes well: complete and check what it gave. */
+    /* Runs on the handler's thread when it succeeds: completes and checks the result. */
     int (*check)(struct tidings_call *h, struct tidings_error *err);
-    /* On the worker: the members of the result. */
+    /* Runs on the worker: writes the members of the result. */
     void (*write)(struct tidings_call *h, struct jw *w);
-    /* On the worker: it failed, or was late (what it gave is not known then). Answer `request`. */
+    /* Runs on the worker after a failure or a missed deadline (the result is unknown then). Answers
+     * `request`. */
     void (*fail)(struct request *request, const struct tidings_error *err);
     /* The same as members of a result, for a task; NULL: there are no tasks of this kind. */
     void (*write_failure)(struct jw *w, struct tidings_str text);
@@ -66,7 +67,7 @@ typedef int (*call_on_worker_fn)(void *user, struct tidings_call *h, struct tidi
 
 #define CALL_MAX_INPUT_REQUESTS 16u
 
-/* What a handler needs only when it asks its client back (call_ask.c). */
+/* State of handlers that ask their client questions (call_ask.c). */
 struct call_ask {
     struct json *responses;                 /* by name; in the message, or … */
     struct json *gathered;                  /* … this reference (legacy era); NULL: none */
@@ -76,9 +77,9 @@ struct call_ask {
     struct buf answer;                      /* the last one handed out */
     uint64_t keys[CALL_MAX_INPUT_REQUESTS]; /* hashes of the names asked under */
     unsigned key_count;
-    unsigned can;     /* what the client can be asked: ASK_… of engine/protocol/dialect.h */
-    unsigned missing; /* … and what was asked though it cannot */
-    unsigned rounds;  /* legacy era: how often it has been asked */
+    unsigned can;     /* capabilities of the client: ASK_… of engine/protocol/dialect.h */
+    unsigned missing; /* … and the questions beyond them */
+    unsigned rounds;  /* legacy era: number of rounds so far */
     bool has_requests, has_state;
 };
 
@@ -105,13 +106,13 @@ struct tidings_call {
     struct json *root;                 /* a reference: the message */
     struct json *arguments;            /* in it; NULL: none */
     struct json *meta;                 /* in it: of a modern request; NULL in the legacy era */
-    struct buf origin;                 /* what the client calls itself (principal_put_origin) */
+    struct buf origin;                 /* the client's own name (principal_put_origin) */
     struct trace trace;                /* it belongs to; empty: none */
     struct buf arguments_text, json_text;
     struct call_ask ask;
     struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */
     struct task *task;      /* a reference: made by the handler's thread … */
-    enum call_task_state task_state; /* … and the worker's: what is known of it there */
+    enum call_task_state task_state; /* … and the worker's: the state that the worker knows */
     bool starts_later, is_done;      /* its handler begins, or is done, when the task is kept */
     uint64_t deadline_ms;
     uint64_t begun_us;         /* of a tool, when its handler was called first; 0: not yet */
@@ -123,16 +124,16 @@ struct tidings_call {
     int cancel_state; /* atomic: enum in call.c */
     tidings_call_fn on_cancel;
     void *cancel_user;
-    /* What the handler gave. */
+    /* The handler's content: the array of blocks */
     struct buf content; /* of the array of blocks */
     struct jw w;
     size_t bytes, block_count;
     struct buf structured; /* JSON object, or empty */
     struct output output;  /* both are booked; `limit` says why not */
-    bool is_checked;       /* it obeys the output schema, by whoever made it */
+    bool is_checked;       /* it satisfies the output schema */
     bool is_error;
     bool is_assistant;
-    /* What it reported. */
+    /* The handler's reports. The token is JSON; empty: the client wants no progress */
     struct tidings_str progress_token; /* JSON; empty: the client does not want to know */
     double progress;
     uint64_t progress_ms; /* when it was sent last; 0: never */
@@ -143,59 +144,60 @@ struct tidings_call {
 /* All calls of a worker, and the timer of their deadlines: with the worker's begin and end. */
 bool calls_open(struct worker *worker); /* false: out of memory */
 void calls_close(struct worker *worker);
-/* The worker ends: every handler is told that nobody waits any more. */
+/* The worker ends: notifies every handler that its client is gone. */
 void calls_cancel(struct worker *worker);
 
 /* Run what is registered under params.name; answers the request in every case. */
 void call_run(struct request *request, const struct call_kind *kind);
-/* Answer: there is no `what` ("tool") of that name; with the names that are nearly it. */
+/* Answers that no `what` ("tool") has that name, and suggests similar names. */
 void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
                          struct tidings_str name);
 /* A page of the list of features, written as the array `key`; `source` marks its cursors. */
 void call_list(struct request *request, enum feature_kind kind, struct tidings_str key,
                char source);
 
-/* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
- * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
- * once, also when nobody waits for the answer; a failure is the request's. */
+/* Succeeds like tidings_call_done, but `fn` writes the result on the worker's thread: for handlers
+ * that finish many calls on one thread while others wait for it. `fn` runs exactly once, even if no
+ * client waits for the answer; a failure becomes the request's. */
 void call_done_on_worker(struct tidings_call *h, call_on_worker_fn fn, void *user);
 
 /* Finish: the client has reached that limit, which was counted. */
 void call_refuse_limit(struct tidings_call *h, const struct refusal *why);
 
-/* Structured content by one of our own handlers, taken as it is: compact JSON
- * of an object that obeys the output schema. `json` is empty afterwards. */
+/* Takes structured content from a built-in handler without a check: compact JSON of an object that
+ * satisfies the output schema. `json` is empty afterwards. */
 int call_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
 
 /* call_ask.c */
 #define CALL_MAX_STATE (64u * 1024u)
-/* Read inputResponses and requestState; answers the request and returns false when they are no
- * good.
+/* Reads inputResponses and requestState. If they are invalid, answers the request and returns
+ * false.
  */
 bool call_read_answers(struct tidings_call *h, struct request *request);
 bool call_has_asked(const struct tidings_call *h);
 void call_write_asked(struct tidings_call *h, struct request *request);
-/* It failed because the client cannot be asked: answer so; false: it is another failure. */
+/* Returns true, and answers, if the call failed because the client cannot be asked; false for other
+ * failures. */
 bool call_fail_missing(struct tidings_call *h, struct request *request);
 void call_ask_deinit(struct tidings_call *h);
 
-/* call.c, for call_ask.c: run the handler once more, with what is in `ask`; be told at
- * `deadline_ms`; answer the request as the outcome says, and free the call. */
+/* call.c, for call_ask.c: run the handler once more with `ask`; notify call_ask.c at `deadline_ms`;
+ * answer the request with the outcome and free the call. */
 void call_again(struct tidings_call *h);
 void call_set_deadline(struct tidings_call *h, uint64_t deadline_ms);
 void call_end(struct tidings_call *h);
 
-/* call_ask.c: its handler has asked, in the legacy era. Send the questions and wait for the
- * answers; the call is begun again with them, or ended. */
+/* call_ask.c: the handler has asked, in the legacy era. Sends the questions and waits for the
+ * answers, then restarts the call with them or ends it. */
 #define CALL_MAX_ROUNDS 100u
 void call_wait(struct tidings_call *h);
-/* Nobody has answered in time. */
+/* The client has not answered in time. */
 void call_wait_expire(struct tidings_call *h);
-/* The client of `request` came back: what it was asked after that event is sent again. */
+/* The client of `request` resumes: sends the questions after that event again. */
 void call_resume(struct request *request, unsigned event);
 
 /* call_task.c */
-/* May the client of this request be given a task? */
+/* Returns true if the client of this request may be given a task. */
 bool call_task_is_possible(const struct request *request);
 /* If not: answer so. */
 void call_task_refuse(struct request *request, const char *text);
@@ -219,7 +221,7 @@ void call_task_deinit(struct tidings_call *h);
 void call_start(struct tidings_call *h);
 void call_cancel(struct tidings_call *h);
 void call_free(struct tidings_call *h);
-/* call_ask.c: begin again with these answers, an object by name that is taken. */
+/* call_ask.c: restarts the call with these answers, an object by name. Takes `gathered`. */
 void call_go_on(struct tidings_call *h, struct json *gathered);
 
 /* Its handler is about to be called, negative: it must not be; and its client has

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers that ask their client back: what they ask, what was answered, what they keep meanwhile.
- * In the modern era (SEP-2322) the answer to the request is a list of questions and a sealed state,
- * and the client repeats the request with the answers; nothing is remembered here in between, so
- * any worker can take the next round. How clients of the legacy era are asked is below.
+ * Questions of handlers to their client: the questions, the answers, and the handler's state
+ * between them. In the modern era (SEP-2322) the answer to the request is a list of questions and a
+ * sealed state, and the client repeats the request with the answers; the server remembers nothing
+ * in between, so any worker can take the next round. Questions to legacy clients are below.
  */
 #include <stdio.h>
 
@@ -18,15 +18,15 @@
 #include "security/client_account.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Calls of the legacy era that wait for what their handler asked of the client: requests of ours on
- * the stream of the request that is being answered (or another of its session, or the connection),
- * and their answers.
+ * Legacy calls that wait for their client's answers: the server sends requests on the stream of the
+ * request that is being answered (or another of its session, or the connection), and receives their
+ * answers.
  *
  *     handler asks, is done ── call_wait: a request for each question ── all are answered ── again
  *                                                        │
  *          refused, wrong, too late: the call fails ─────┴───── cancelled, gone: it vanishes
  *
- * What is still open when it ends is taken back with notifications/cancelled. A question whose
+ * When the call ends, open questions are cancelled with notifications/cancelled. A question whose
  * stream is lost stays open, and is sent again when the client resumes that stream.
  */
 
@@ -68,7 +68,7 @@ static struct tidings_str wait_event_id(const struct request *request,
     return tidings_str(out);
 }
 
-/* 0: it was sent, or will be when the client comes back. */
+/* Returns 0 if it was sent, or will be when the client resumes. */
 static int wait_send(struct call_question *q)
 {
     struct request *request = q->h->request;
@@ -86,7 +86,7 @@ static int wait_send(struct call_question *q)
     return rc == TIDINGS_E_NOTFOUND && request->stream > 0 ? 0 : rc;
 }
 
-/* Over HTTP the stream on which the client is asked can be resumed, from its first event on. */
+/* Over HTTP the stream of the questions can be resumed, from its first event on. */
 static void wait_open_stream(struct request *request, struct client_requests *client_requests)
 {
     char id[WAIT_EVENT_ID];
@@ -106,7 +106,7 @@ void call_resume(struct request *request, unsigned event)
         for (unsigned i = 0; h->request == request && h->wait && i < h->wait->count; i++) {
             struct call_question *q = &h->wait->at[i];
             if (q->base.client_requests && q->event > event) {
-                (void)wait_send(q); /* when it does not read it may come back again */
+                (void)wait_send(q); /* if the client does not read, it may still resume */
             }
         }
     }
@@ -114,7 +114,7 @@ void call_resume(struct request *request, unsigned event)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Nothing is asked any more. `why` NULL: the client knows. */
+/* No question is open now. `why` NULL: the client knows. */
 static void wait_free(struct tidings_call *h, const char *why)
 {
     struct call_wait *wait = h->wait;
@@ -159,7 +159,7 @@ void call_wait_expire(struct tidings_call *h)
     wait_fail(h, &err);
 }
 
-/* Nobody waits for the call any more, or the server stops. */
+/* The call is no longer needed, or the server stops. */
 static void wait_on_cancel(struct job *r)
 {
     struct tidings_call *h = r->user;
@@ -175,7 +175,7 @@ static void wait_on_cancel(struct job *r)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* What was filled in, against the schema of the form; at the expense of the client. */
+/* Checks the values of a form against its schema; charges the client. */
 static int wait_check_form(const struct call_question *q, const struct json *result,
                            struct tidings_error *err)
 {
@@ -383,7 +383,7 @@ void call_wait(struct tidings_call *h)
     if (wait_begin(h, &err) < 0) {
         wait_fail(h, &err);
     } else if (h->wait->open == 0) {
-        wait_go_on(h); /* it only kept a state */
+        wait_go_on(h); /* it only saved a state */
     } else {
         call_set_deadline(h, allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0);
     }
@@ -391,7 +391,7 @@ void call_wait(struct tidings_call *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define STATE_LIFE_MS (600 * 1000) /* how long a state is good */
+#define STATE_LIFE_MS (600 * 1000) /* lifetime of a state */
 #define ASK_DEPTH 32u
 #define ASK_BYTES (1u << 20)
 
@@ -526,7 +526,7 @@ bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
     return (h->ask.can & dialect_method_asks(tidings_str(method))) != 0;
 }
 
-/* Names are members of one object: none may be there twice. */
+/* Names are members of one object: a duplicate is an error. */
 static int check_key(const struct call_ask *ask, struct tidings_str key, struct tidings_error *err)
 {
     if (ask->key_count == CALL_MAX_INPUT_REQUESTS) {
@@ -563,7 +563,7 @@ static void put_question(struct call_ask *ask, struct tidings_str key, struct ti
     ask->keys[ask->key_count++] = str_hash(key, 0);
 }
 
-/* Does the client lack what it must have to be asked this? */
+/* Checks the client's capabilities for this question. */
 static int check_capability(struct tidings_call *h, struct tidings_str method,
                             const struct json *params, struct tidings_error *err)
 {
@@ -602,7 +602,7 @@ int tidings_call_ask(struct tidings_call *h, const char *key, const char *method
 
 int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct tidings_error *err)
 {
-    /* In the legacy era, and of a task, it does not leave the server. */
+    /* In the legacy era, and in tasks, it does not leave the server. */
     if (h->meta && !h->task && seal_load(err) < 0) {
         return error_wrap(err, TIDINGS_E_UNSUPPORTED, "a state cannot be sealed");
     }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that are tasks: their request is answered with a handle once the task is kept, and what
- * their handler gives, or asks, goes into the task.
+ * Calls that are tasks: their request is answered with a handle once the task is kept, and the
+ * handler's results and questions go into the task.
  *
  *     begun as one ── opening ── handle ── handler ──────────────┐
  *     handler ── tidings_call_begin_task ── opening ── handle ───┤
  *                                                                ├── asks: again with the answers
  *                                                                └── done: the task has ended
  *
- * The call lives on its worker until its handler is done, whatever became of the task meanwhile
- * (cancelled, too late): the task ends once, and what comes after that is thrown away.
+ * The call lives on its worker until its handler is done, even if the task has ended before
+ * (cancelled, too late): the task ends once, and later output is discarded.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -51,7 +51,7 @@ static void call_task_put_error(struct jw *w, int rpc_code, struct tidings_str t
     jw_put_string(w, STR("message"), text);
 }
 
-/* What it ends with. The status, and in `w` the result or the error. */
+/* Writes the outcome. Returns the status; `w` receives the result or the error. */
 static enum task_status call_task_put(struct tidings_call *h, struct jw *w)
 {
     char sentence[REFUSAL_SENTENCE];
@@ -104,7 +104,7 @@ static void call_task_end(struct tidings_call *h)
 void call_task_deinit(struct tidings_call *h)
 {
     if (h->task) {
-        task_discard(h->task); /* of one that has ended nothing happens */
+        task_discard(h->task); /* has no effect on an ended task */
         task_detach(h->task);
         h->task = NULL;
     }
@@ -119,7 +119,8 @@ uint64_t call_task_deadline(const struct tidings_call *h)
     return own > 0 && h->task_state != CALL_TASK_ASKING && due < last ? due : last;
 }
 
-/* Its handler may be finishing on another thread: what it writes there is not touched. */
+/* Its handler may be finishing on another thread, so this does not touch the memory that the
+ * handler writes. */
 void call_task_expire(struct tidings_call *h)
 {
     struct worker *worker = h->base.worker;
@@ -241,7 +242,7 @@ void call_task_done(struct tidings_call *h)
     } else if (h->outcome != CALL_RESULT || !call_has_asked(h)) {
         call_task_end(h);
     } else if (!h->ask.has_requests) {
-        call_go_on(h, NULL); /* it only kept a state */
+        call_go_on(h, NULL); /* it only saved a state */
     } else if (call_task_ask(h, &err) < 0) {
         call_task_fail(h, &err);
     }
@@ -286,7 +287,7 @@ static void call_task_on_opened(struct job *job)
     if (is_lost && code < 0 && code != TIDINGS_E_UNKNOWN) {
         task_discard(h->task);
     } else if (is_lost) {
-        task_retract(h->task); /* nobody knows of it, and it may be kept */
+        task_retract(h->task); /* no client knows it, and it may be kept */
     }
     h->deadline_ms = is_lost ? 0 : h->deadline_ms;
     if (request) {
@@ -312,7 +313,8 @@ static void call_task_on_opened(struct job *job)
     }
 }
 
-/* The store does not answer. When it does nobody waits for the task any more, and it goes. */
+/* The store does not answer in time. The client gets an error, and the task is removed when the
+ * store answers. */
 void call_task_give_up(struct tidings_call *h)
 {
     struct request *request = h->request;

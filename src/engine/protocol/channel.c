@@ -81,7 +81,7 @@ void client_requests_answer(struct client_requests *client_requests, const struc
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What the clients of message connections can be asked, found by their channel.
+ * The questions that the clients of message connections can answer, by channel.
  */
 
 struct client_requests *channel_client_requests(const struct channel *channel)
@@ -186,7 +186,7 @@ void client_infos_deinit(struct client_infos *all)
     *all = (struct client_infos){0};
 }
 
-/* The code point at `i` and its bytes; the text is valid UTF-8, because it was JSON. */
+/* The code point at `i` and its bytes; the string is valid UTF-8, because it was JSON. */
 static uint32_t client_info_code(struct tidings_str s, size_t i, size_t *ret_len)
 {
     unsigned char c = (unsigned char)s.ptr[i];
@@ -199,7 +199,7 @@ static uint32_t client_info_code(struct tidings_str s, size_t i, size_t *ret_len
     return code;
 }
 
-/* Would it move the cursor of a terminal, or what is written beside it? */
+/* Returns true if it would move a terminal's cursor or change the direction of writing. */
 static bool client_info_is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || (c >= 0x200b && c <= 0x200f) ||
@@ -455,7 +455,7 @@ void channel_ended(struct channel *channel)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The end of a channel: what becomes of the requests under way on it, and of its subscriber.
+ * Deinitializes a channel: ends the requests under way on it, and its subscriber.
  */
 
 void channel_deinit(struct channel *channel)

@@ -19,11 +19,11 @@
 #include "security/principal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a client of the legacy era can be asked, and the questions that it has not answered yet: one
- * for each session over HTTP and for each message connection, so that an answer is taken from
- * nobody but whom was asked. Questions are numbered from 1 in each of them.
+ * The questions that a legacy client can answer, and its open questions: one object for each
+ * session over HTTP and for each message connection, so that the server accepts an answer only from
+ * the client that it asked. Each object numbers its questions from 1.
  *
- * At most CLIENT_REQUESTS_MAX questions are open at a time. Whoever asks implements struct
+ * At most CLIENT_REQUESTS_MAX questions are open at a time. The code that asks implements struct
  * client_request.
  */
 
@@ -33,13 +33,14 @@ struct client_requests;
 struct client_request;
 
 struct client_request_ops {
-    /* It was answered, and is not open any more: `result` (NULL: none), or `error`, an object. */
+    /* The client answered, and the question is closed: `result` (NULL: none), or `error`, an
+     * object. */
     void (*answered)(struct client_request *client_request, struct json *result,
                      struct json *error);
-    /* The client has gone, and with it every question of whoever asked: none of them may be open
-     * any more when this returns. */
+    /* The client has gone, and all its questions with it. When this returns, none of the caller's
+     * questions may be open. */
     void (*lost)(struct client_request *client_request);
-    /* The request as it is sent. */
+    /* Writes the request as it is sent. */
     void (*put)(struct client_request *client_request, struct buf *out);
 };
 
@@ -56,22 +57,23 @@ struct client_request {
 struct client_requests {
     struct list open; /* oldest first */
     uint64_t next_id;
-    unsigned count, can;  /* open; what may be asked: ASK_… of engine/protocol/dialect.h */
+    unsigned count, can;  /* open; capabilities: ASK_… of engine/protocol/dialect.h */
     unsigned next_stream; /* of requests that can be resumed, … */
     unsigned next_event;  /* … and the events on them */
     const void *owner;    /* the channel, of message connections */
-    const char *tag;      /* that ids of events begin with; NULL: there are no such ids */
+    const char *tag;      /* prefix of event ids; NULL: there are no such ids */
 };
 
-/* NULL: there is nothing it can be asked, or no memory. */
+/* Returns NULL if the client can answer no questions, or without memory. */
 struct client_requests *client_requests_create(unsigned can);
 void client_requests_destroy(
     struct client_requests *client_requests); /* every question is lost; NULL is fine */
-/* Numbers it. false: too many are open. `client_request->ops` is set. */
+/* Numbers the request. Returns false if too many are open. The caller sets
+ * `client_request->ops`. */
 bool client_requests_add(struct client_requests *client_requests,
                          struct client_request *client_request);
 void client_requests_remove(struct client_request *client_request);
-/* A response came. One that answers nothing that is open is passed over. */
+/* Handles a response. A response to a question that is not open is ignored. */
 void client_requests_answer(struct client_requests *client_requests, const struct json *id,
                             struct json *message);
 
@@ -79,9 +81,9 @@ void client_requests_answer(struct client_requests *client_requests, const struc
  * Where a subscriber writes: one open stream of messages to a client. Implemented by transports (an
  * SSE response, a message connection) and by tests (a buffer).
  *
- * The stream is written to in whole messages. When it ends for any reason the transport calls
- * `closed` once; after that the sink is gone. A writer that has more to say than the stream takes
- * is told by `drained` when there is room again.
+ * Writers write whole messages. When the stream ends for any reason, the transport calls `closed`
+ * once; after that the sink is gone. If a writer has more messages than the stream takes, `drained`
+ * reports when there is room.
  */
 
 struct channel;
@@ -94,8 +96,8 @@ struct sink_ops {
      * is written. `event_id` is used where the framing has ids; empty: none. NULL: the stream is
      * broken and will be closed. */
     char *(*room)(struct sink *sink, struct tidings_str event_id, size_t len);
-    /* The first event of a resumable stream: an id, no data, and how long to wait before coming
-     * back. */
+    /* The first event of a resumable stream: an id, no data, and the delay before the client
+     * reconnects. */
     void (*prime)(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
     /* Bytes written but not yet taken by the kernel. */
     size_t (*pending)(const struct sink *sink);
@@ -105,13 +107,13 @@ struct sink_ops {
     /* The same after one more message, which is produced while it is sent. Takes the source. NULL:
      * there are no such messages. */
     void (*end_long)(struct sink *sink, struct sendq_source *source);
-    /* End at once, without ceremony, so that the client notices and comes back. */
+    /* Ends at once, without finishing, so that the client notices and reconnects. */
     void (*cut)(struct sink *sink, const char *reason);
-    /* What it is written through. NULL: it leads to the program. */
+    /* The channel it writes through. NULL: the sink belongs to the program. */
     struct channel *(*channel)(const struct sink *sink);
 };
 
-/* What the writer of a stream is told; each may be NULL. */
+/* Events for the writer of a stream; each may be NULL. */
 struct sink_events {
     void (*drained)(void *user);
     void (*closed)(void *user);
@@ -119,7 +121,7 @@ struct sink_events {
 
 struct sink {
     const struct sink_ops *ops;
-    const struct sink_events *events; /* NULL: nobody writes */
+    const struct sink_events *events; /* NULL: no writer */
     void *user;
     bool blocked;    /* set by the writer: it has more to say and waits for `drained` */
     uint32_t booked; /* bytes of its queue (transport/connection.h) */
@@ -131,13 +133,13 @@ struct sink {
  */
 extern const struct sink_ops sink_nowhere;
 
-/* For whoever writes: be told from now on (`events` NULL: not any more). */
+/* For writers: attaches `events` (NULL: detaches). */
 static inline void sink_attach(struct sink *sink, const struct sink_events *events, void *user)
 {
     sink->events = events;
     sink->user = user;
 }
-/* For transports: it can take more; it is gone, which is told once. */
+/* For transports: the stream has room; the stream is gone, which is reported once. */
 static inline void sink_drained(struct sink *sink)
 {
     if (sink->events && sink->events->drained) {
@@ -164,15 +166,15 @@ struct quota;
 struct response_headers {
     struct tidings_str session_id;
     struct tidings_str allow;
-    struct tidings_str scope;  /* it was denied for want of these, separated by blanks */
+    struct tidings_str scope;  /* the missing scopes, separated by blanks */
     struct tidings_str extra;  /* whole lines, each with its line break */
     struct tidings_str reason; /* of a refusal, for the log; no header … */
     enum failure_cause cause;  /* … and why; ORDINARY: as its status says */
-    struct tidings_str uri;    /* what it is about, for the log; */
-    struct tidings_str path;   /* where it was asked for, when nothing is there */
+    struct tidings_str uri;    /* the URI concerned, for the log */
+    struct tidings_str path;   /* the requested path, if nothing exists there */
 };
 
-/* What can be said of where it leads, for whoever looks after the server. */
+/* Facts about the peer of a channel, for operators. */
 #define CHANNEL_ADDRESS_MAX 64u
 struct channel_facts {
     char address[CHANNEL_ADDRESS_MAX]; /* "192.0.2.1:50044", "[2001:db8::1]:50044", "uid:1000" */
@@ -180,9 +182,9 @@ struct channel_facts {
     uint64_t bytes_out;                /* that the kernel took, of this connection */
     uint64_t bytes_in;                 /* of it; 0: it does not count them … */
     int fd;                            /* … and the kernel may; 0: there is nothing to ask */
-    uint64_t stalled_ms;               /* it takes nothing for so long; 0: it does, or need not */
-    uint64_t kernel_bytes;             /* that the kernel holds and the client has not received */
-    bool is_local;                     /* from this machine */
+    uint64_t stalled_ms; /* how long it has taken nothing; 0: it takes bytes, or has none to take */
+    uint64_t kernel_bytes; /* in the kernel, not yet received by the client */
+    bool is_local;         /* the peer is on this machine */
 };
 
 struct channel_ops {
@@ -200,19 +202,19 @@ struct channel_ops {
      * the transport calls delivery_drained when it has sent everything. Sets the memory of the long
      * answers being sent. NULL: they never wait. */
     bool (*is_sending)(const struct channel *channel, size_t *ret_held);
-    /* Nothing to say: 202 with no body (message connections: nothing). */
+    /* An empty answer: 202 with no body (message connections: nothing). */
     void (*accepted)(struct channel *channel);
-    /* HTTP: would the client of this exchange take a stream of messages for an answer? */
+    /* HTTP: returns true if the client of this exchange accepts a stream as its answer. */
     bool (*takes_stream)(struct channel *channel);
     /* The exchange becomes a stream of messages (message connections: the connection itself). NULL:
      * impossible. */
     struct sink *(*stream)(struct channel *channel, const struct response_headers *headers);
-    /* Where somebody without a name comes from, as far as the transport can say: what everybody may
-     * have so much of is shared by all channels that give the same. NULL: one for the whole
+    /* The address of a client without a name, as far as the transport knows it: channels with the
+     * same address share the limits of anonymous clients. NULL: one address for the whole
      * transport. */
     void (*address)(const struct channel *channel, char out[PRINCIPAL_MAX]);
-    /* Another principal is about to be set: gives back what is booked for its client until now.
-     * NULL: nothing is. */
+    /* The principal is about to change: gives back what is booked for the client until now. NULL:
+     * nothing is. */
     void (*unbook)(struct channel *channel);
     /* Fills what it knows of *ret, which is all zero. */
     void (*facts)(const struct channel *channel, struct channel_facts *ret);
@@ -229,57 +231,58 @@ struct channel {
     struct batch *batches; /* arrays of them */
     const struct revision *revision; /* message connections: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* message connections: made when first needed */
-    bool initialized;                /* message connections: the client said so */
-    unsigned char promised; /* message connections: lists whose changes it will be told of */
+    bool initialized;       /* message connections: the client sent notifications/initialized */
+    unsigned char promised; /* message connections: lists whose changes the server announces */
     uint16_t handled;       /* messages, … */
     uint16_t turn;          /* … in this turn of the loop, whose number comes round */
-    /* Where it leads, from the beginning of its stream on, since the kernel forgets it when a
-     * socket fails: an address of IPv6, or of IPv4 as one. Port 0: not known. */
+    /* The peer's address, recorded when the stream begins because the kernel forgets it when a
+     * socket fails: an IPv6 address, or an IPv4-mapped one. Port 0: not known. */
     uint16_t from_port;
     unsigned char from[16];
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker);
-/* May another message of it be handled in this turn? Each channel has CHANNEL_QUANTUM, so that one
- * that floods us does not starve the others; what is left waits for the next turn. Counts it. */
+/* Returns true if the channel may handle another message in this turn, and counts it. Each channel
+ * may handle CHANNEL_QUANTUM messages, so that a busy client does not starve the others; the rest
+ * waits for the next turn. */
 #define CHANNEL_QUANTUM 16u
 bool channel_may_go_on(struct channel *channel);
-/* What limits its client: who it has shown itself to be, or where it comes from. NULL: nothing. */
+/* The quota that limits its client, by its principal or else by its address. NULL: unlimited. */
 struct quota *channel_quota(const struct channel *channel);
-/* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
+/* Sets the principal and takes its own reference. Requests under way keep theirs. */
 void channel_set_principal(struct channel *channel, const struct principal *principal);
 /* A reference to the account of its client (security/client_account.h). NULL: out of memory. */
 struct client_account *channel_account(const struct channel *channel);
 /* Who takes shares because of it; the account is a reference, to be released. */
 struct share_taker channel_taker(const struct channel *channel);
-/* All that is known of where it leads. */
+/* Fills *ret with all known facts about the peer. */
 void channel_get_facts(const struct channel *channel, struct channel_facts *ret);
-/* Something that came this way is refused, or failed: counted, and said in the log as far as there
- * is room. To be called once, where the answer is made. */
+/* A request on this channel is refused, or failed: counts it, and logs it as far as the log has
+ * room. Call it once, where the answer is made. */
 void channel_failed(const struct channel *channel, const struct failure *failure);
-/* The same with an error of JSON-RPC, to `principal`; `method` as there. `is_denied`: it may be
- * there, but not for this one. */
+/* The same with a JSON-RPC error to `principal`; `method` as there. `is_denied`: the resource may
+ * exist, but this principal may not see it. */
 void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
                         const char *method, const struct dialect_error *e, bool is_denied);
-/* It is about to be closed for that reason: what ends with it says so in the log, with what is
- * known of it, which is kept in `facts`; until channel_ended. While its descriptor is open. */
+/* The channel is about to be closed for that reason: until channel_ended, log entries about
+ * requests that end with it contain the reason and the facts, which are kept in `facts`. Call it
+ * while the descriptor is open. */
 void channel_ending(struct channel *channel, const char *reason, struct channel_facts *facts);
 void channel_ended(struct channel *channel);
-/* Message connections: what the client can be asked, and was; NULL: nothing. In a table of the
- * worker, since most connections have none. */
+/* Message connections: the questions that the client can answer and its open ones; NULL: none. Kept
+ * in a table of the worker, since most connections have none. */
 struct client_requests *channel_client_requests(const struct channel *channel);
-/* Its client declared that it can be asked this (ASK_…); without memory it cannot. */
+/* The client declared these capabilities (ASK_…); without memory they are ignored. */
 void channel_declare(struct channel *channel, unsigned can);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
  * connection. */
 void channel_deinit(struct channel *channel);
 
 /* -------------------------------------------------------------------------------------------------
- * What clients call themselves (`clientInfo`: name and version), on one worker. Equal ones are
- * kept once and named by a small number, so that a stream costs no more for having one. It is what
- * a stranger wrote: cut to CLIENT_NAME_MAX and CLIENT_VERSION_MAX bytes between characters, and
- * control characters, also those that turn the direction of writing, are replaced. Nobody may be
- * trusted for it.
+ * The names of clients (`clientInfo`: name and version), on one worker. Equal names are kept once
+ * and have a small number, so that a name costs a stream nothing. Names are untrusted: they are cut
+ * to CLIENT_NAME_MAX and CLIENT_VERSION_MAX bytes between characters, and control characters are
+ * replaced, including those that change the direction of writing.
  */
 
 #define CLIENT_NAME_MAX 128u

@@ -39,7 +39,7 @@ void cursor_join_gap(struct log_cursor *into, const struct log_cursor *from)
     }
 }
 
-/* `max` digits at the most. */
+/* At most `max` digits. */
 static bool parse_order(struct tidings_str text, size_t max, uint32_t *ret)
 {
     *ret = 0;
@@ -53,7 +53,8 @@ static bool parse_order(struct tidings_str text, size_t max, uint32_t *ret)
     return text.len > 0;
 }
 
-/* Of the last one only the upper half is written: that is as many bytes as a seal has room for. */
+/* Only the upper half of the last position is written, because a seal has no room for more
+ * bytes. */
 bool cursor_parse_gap(struct tidings_str text, struct log_cursor *ret)
 {
     struct tidings_str to;

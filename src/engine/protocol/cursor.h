@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cursors of the change log as clients see them, `epoch.seq`, and with a store
- * `epoch.seq.position`; and which position in the store belongs to a number.
+ * `epoch.seq.position`; and the position map, which gives the store's position for a number.
  *
- * A client that missed too much is told to look again, one message for each of its subscriptions.
- * Until the last of them is told a cursor ends in `~from-to`: of the subscriptions whose order is
- * in that range some have yet to be told (`~from`, of before there were ranges: from there on). Who
- * is cut in between and comes back hears the rest and not everything again.
+ * A client that missed too much gets a resync, one message for each of its subscriptions. Until the
+ * last of them is sent, a cursor ends in `~from-to`: subscriptions whose order is in that range
+ * still wait for their resync (`~from`, in cursors of older versions: from there on). A client that
+ * is disconnected in between and resumes receives the rest, and not everything once more.
  *
- * A worker remembers the numbers of the newest durable changes. For one that is older the answer is
- * lower than it could be: then a client that comes back after a restart hears again of something it
- * knows, and never misses anything.
+ * A worker remembers the numbers of the newest durable changes. For an older change the position is
+ * lower than it could be: then a client that resumes after a restart receives known changes again,
+ * and never misses any.
  */
 #ifndef ENGINE_PROTOCOL_CURSOR_H
 #define ENGINE_PROTOCOL_CURSOR_H
@@ -22,28 +22,28 @@
 
 struct log_cursor {
     uint64_t epoch, seq;
-    uint64_t position; /* everything durable up to here is told */
+    uint64_t position; /* every durable change up to here was sent */
     bool has_position;
-    uint32_t gap;    /* 0: there is nothing to say of that */
-    uint32_t gap_to; /* 0: whatever is not below `gap` */
+    uint32_t gap;    /* 0: no gap */
+    uint32_t gap_to; /* 0: no upper end */
 };
-#define CURSOR_ALL_NOTIFIED UINT32_MAX /* as `gap`: everybody has been told to look again */
+#define CURSOR_ALL_NOTIFIED UINT32_MAX /* as `gap`: all subscriptions have had their resync */
 
-/* In which order subscriptions are told to look again, by what the client calls them: above 0 and
+/* The order in which subscriptions get their resync, by the URI that the client used: above 0 and
  * below CURSOR_ALL_NOTIFIED. */
 uint32_t cursor_order(struct tidings_str as_requested);
 
-/* Has a subscription of that order yet to be told to look again? */
+/* Returns true if a subscription of that order still waits for its resync. */
 bool cursor_has_gap(const struct log_cursor *cursor, uint32_t order);
-/* What either of them says. */
+/* Merges the gaps of two cursors. */
 void cursor_join_gap(struct log_cursor *into, const struct log_cursor *from);
 
-/* Does it look like a seal? */
+/* Returns true if the text looks like a seal. */
 bool cursor_is_sealed(struct tidings_str text);
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
-/* What is behind `~`. */
+/* Parses the part after `~`. */
 bool cursor_parse_gap(struct tidings_str text, struct log_cursor *ret);
-/* The same with the `~`, of one that has something to say of that. */
+/* Writes the gap with its `~`, if the cursor has one. */
 #define CURSOR_GAP_TEXT 16u
 struct tidings_str cursor_print_gap(const struct log_cursor *cursor, char out[CURSOR_GAP_TEXT]);
 struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);

@@ -21,11 +21,11 @@ struct profile {
     struct dialect_rules rules;
     /* Codes of errors; 0: as the protocol has them. */
     int not_found, invalid_uri, uninitialized, incapable;
-    int unsubscribable; /* resources/subscribe, for want of room or memory */
-    int unreadable;     /* resources/read of what exists, but not like that */
-    /* Sentences of errors; empty: ours. */
+    int unsubscribable; /* resources/subscribe, without room or memory */
+    int unreadable;     /* resources/read of an existing resource in an unavailable form */
+    /* Error messages; empty: the default. */
     struct tidings_str not_found_text, invalid_uri_text;
-    /* What subscriptions get that ask for nothing. */
+    /* Options of subscriptions that ask for none. */
     uint64_t rate_ms;
     bool metadata, gather;
 };
@@ -120,7 +120,7 @@ struct dialect_defaults dialect_defaults(const struct server_identity *self)
 
 /* ---- contents in updates --------------------------------------------------------------------- */
 
-/* "Entity User@1.0: user123", or what the content is called. */
+/* "Entity User@1.0: user123", or another name of the content. */
 static void put_title(struct jw *w, const struct json *data, const struct json *element)
 {
     struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
@@ -273,8 +273,8 @@ void dialect_name_failure(const struct server_identity *self, const struct diale
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What servers ask clients (elicitation, sampling, roots): what a client declared that it can be
- * asked, what a question needs of it, and in the legacy era the requests themselves.
+ * Questions of servers to clients (elicitation, sampling, roots): the capabilities that a client
+ * declared, the capabilities that a question needs, and in the legacy era the requests themselves.
  */
 
 static bool has_object(const struct json *object, const char *name)
@@ -419,8 +419,8 @@ const char *dialect_check_answer(struct tidings_str method, const struct json *r
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a client is told when it has subscribed: the result of resources/subscribe, and the
- * acknowledgement that subscriptions/listen begins with.
+ * Confirmations of subscriptions: the result of resources/subscribe, and the acknowledgement that
+ * subscriptions/listen begins with.
  */
 
 static void put_cursor_member(struct jw *w, struct tidings_str cursor)
@@ -570,7 +570,7 @@ void dialect_put_acknowledged(struct buf *out, const struct dialect_acknowledged
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
 #define META_CLIENT_INFO "io.modelcontextprotocol/clientInfo"
 #define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
-#define REQUESTED_MAX 256u /* of a stranger's version echoed back */
+#define REQUESTED_MAX 256u /* length of a client's version in the error */
 #define META_LOG_LEVEL "io.modelcontextprotocol/logLevel"
 
 /* Newest first. */

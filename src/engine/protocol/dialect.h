@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Protocol versions and profiles: which era a message belongs to, which checks it must pass, and in
- * which words the answer is given. Nobody else decides by a version or the name of a profile: what
- * differs is resolved here into named fields (struct dialect_verdict, struct dialect_rules), and
- * only the table of methods (engine/protocol/method.c) says in which eras a method exists.
+ * Protocol versions and profiles: the era of a message, the checks it must pass, and the words of
+ * the answer. No other file decides by a version or the name of a profile: differences are resolved
+ * here into named fields (struct dialect_verdict, struct dialect_rules). Only the table of methods
+ * (engine/protocol/method.c) knows the eras of each method.
  *
  * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a message
  * connection that remembers it. *Modern* (2026-07-28): every request says its version in `_meta`.
@@ -44,7 +44,7 @@ const struct revision *dialect_find_revision(struct tidings_str name);
  * that are not above `ceiling` (a revision's name; empty: all) and that the profile has. */
 const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling,
                                          const struct profile *profile);
-/* The one to go by where nobody sent `initialize`: what the header says, else 2025-03-26. */
+/* The revision to assume without `initialize`: the one in the header, else 2025-03-26. */
 const struct revision *dialect_assume(struct tidings_str protocol_version);
 
 enum rpc_code {
@@ -80,15 +80,14 @@ struct dialect_context {
 struct dialect_verdict {
     enum era era;
     const struct revision *revision; /* modern: the one in force; legacy: NULL, the session knows */
-    struct json *meta;   /* what its client says of itself with each request; NULL: it said so when
-                          * it began */
+    struct json *meta;   /* the client info sent with each request; NULL: sent at the start */
     bool is_sessionful;  /* over HTTP it belongs to a session */
     bool may_be_batched; /* it may be an element of an array */
     bool repeats_params; /* over HTTP headers repeat some of its parameters */
     /* Refused: */
     int code;                  /* enum rpc_code; 0: accepted */
     int status;                /* HTTP */
-    struct tidings_error text; /* sentence */
+    struct tidings_error text; /* error message */
     bool lists_versions;       /* error data: supported and requested */
     bool modern_only;          /* … of these only modern ones */
     struct tidings_str requested;
@@ -99,30 +98,31 @@ struct dialect_verdict {
 void dialect_check(const struct dialect_context *ctx, const struct rpc_message *msg,
                    struct dialect_verdict *ret);
 
-/* May this GET or DELETE proceed (legacy)? 0, or the HTTP status to refuse with. */
+/* Checks a legacy GET or DELETE. Returns 0, or the HTTP status to refuse it with. */
 int dialect_check_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
                          const struct profile *profile);
 /* One of the eight syslog words: 0 (debug) … 7 (emergency); -1: not one. */
 int dialect_log_level(struct tidings_str level);
 #define LOG_LEVEL_WARNING 3
-/* What a modern request wants to hear, from its `_meta`; -1: nothing. */
+/* The log level that a modern request asks for in its `_meta`; -1: none. */
 int dialect_asked_log_level(const struct json *meta);
-/* What the client of a modern request declared: an object, or NULL. */
+/* The capabilities in a modern request: an object, or NULL. */
 struct json *dialect_capabilities(const struct json *meta);
-/* What the client of a modern request calls itself: an object, or NULL. */
+/* The client info in a modern request: an object, or NULL. */
 struct json *dialect_client_info(const struct json *meta);
-/* The extension of tasks. Did the client of a modern request declare it? */
+/* The tasks extension. Returns true if the client of a modern request declared it. */
 #define DIALECT_TASKS "io.modelcontextprotocol/tasks"
 bool dialect_declares_tasks(const struct json *meta);
 /* The object of capabilities that has it. */
 void dialect_put_tasks_required(struct buf *out);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
-/* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
+/* Returns true if a header that repeats part of the body equals `value`. The header may be encoded
+ * as =?base64?…?=. */
 bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
 
 /* ---- asking clients -------------------------------------------------------------------------- */
 
-/* What a client can be asked: bits. */
+/* Questions that a client can answer: bits. */
 enum dialect_ask {
     ASK_FORM = 1 << 0,           /* elicitation/create, the fields of a form … */
     ASK_URL = 1 << 1,            /* … or a visit to an address */
@@ -131,21 +131,21 @@ enum dialect_ask {
     ASK_ROOTS = 1 << 4,          /* roots/list */
     ASK_EVERYTHING = (1 << 5) - 1,
 };
-/* What one that declared these capabilities (NULL: none) can be asked. */
+/* The questions (ASK_…) that a client with these capabilities (NULL: none) can answer. */
 unsigned dialect_askable(const struct json *capabilities);
-/* What can be asked with a method, in one way or another; 0: nothing. */
+/* All questions that a method can ask in any of its forms; 0: none. */
 unsigned dialect_method_asks(struct tidings_str method);
-/* What a client must be able to, to be asked this; all of it. */
+/* All capabilities that a client needs for this question. */
 unsigned dialect_question_needs(struct tidings_str method, const struct json *params);
 /* The capability that the first of these bits stands for. */
 const char *dialect_ask_name(unsigned bits);
 /* The object of capabilities that they stand for. */
 void dialect_put_required(struct buf *out, unsigned bits);
-/* In the legacy era: a request to the client, and the notification that takes it back. */
+/* In the legacy era: writes a request to the client, and the notification that cancels it. */
 void dialect_put_question(struct buf *out, uint64_t id, struct tidings_str method,
                           const struct json *params);
 void dialect_put_withdrawal(struct buf *out, uint64_t id, struct tidings_str reason);
-/* Is this result what the method gives? NULL, or what is wrong. */
+/* Checks a client's result for a method. Returns NULL, or the reason it is invalid. */
 const char *dialect_check_answer(struct tidings_str method, const struct json *result);
 
 /* ---- writing answers ------------------------------------------------------------------------- */
@@ -158,25 +158,25 @@ struct server_identity {
     struct tidings_str ceiling;
     bool has_tools, has_prompts; /* declared, whether there are any or not */
     bool list_changed;
-    bool is_private;       /* what is answered may depend on who asks */
+    bool is_private;       /* answers may depend on the principal */
     bool no_subscriptions; /* resources cannot be subscribed to */
     bool allow_write;      /* clients publish, and say what changed */
     bool has_rate;         /* the configuration says how often, the profile does not */
-    /* Who subscribed with an absolute URI hears such ones: what they begin with, quoted without its
-     * end, and the prefix it is an alias of. Empty: there are none. */
+    /* Clients that subscribed with an absolute URI receive absolute URIs: their beginning, quoted
+     * without its end, and the prefix it is an alias of. Empty: there are none. */
     struct tidings_str absolute_json, absolute_of;
     const struct profile *profile; /* NULL: none */
 };
 
 /* ---- profiles -------------------------------------------------------------------------------- */
 
-/* A source document whose letter counts where it differs from the protocol; for legacy traffic
- * alone. Each profile is one row of the table in dialect.c, which says how it answers and
- * which of these hold; without a profile none does. */
+/* A source document that takes precedence where it differs from the protocol; for legacy traffic
+ * only. Each profile is a row of the table in dialect.c that says how it answers and which of these
+ * fields hold; without a profile all are false. */
 struct dialect_rules {
     bool confirms_subscribe;   /* resources/subscribe says {subscribed, uri} … */
     bool confirms_unsubscribe; /* … and resources/unsubscribe {unsubscribed, uri} */
-    bool is_literal;           /* no `_meta` of ours, and no `subscribedUri` */
+    bool is_literal;           /* no tidings `_meta`, and no `subscribedUri` */
     bool opens_sessions;       /* any POST opens one; initialize is not needed */
     bool needs_session;        /* subscriptions do: there are none on message connections */
     bool answers_200;          /* as HTTP status, whatever the JSON-RPC error of a request */
@@ -199,17 +199,17 @@ struct dialect_rules {
 
 /* The names of all profiles, for lists of what is accepted. */
 #define DIALECT_PROFILES "gateway", "erlmcp", "lumenize"
-/* One of DIALECT_PROFILES; NULL: no such ("none" neither). */
+/* One of DIALECT_PROFILES; NULL: unknown name (or "none"). */
 const struct profile *dialect_find_profile(struct tidings_str name);
-/* What holds on this server, for messages of an era, and in a profile (NULL: none). */
+/* The rules of this server for messages of an era and in a profile (NULL: none). */
 const struct dialect_rules *dialect_rules(const struct server_identity *self);
 const struct dialect_rules *dialect_rules_in(const struct server_identity *self, enum era era);
 const struct dialect_rules *profile_rules(const struct profile *profile);
 
-/* What a legacy subscription gets when it asks for nothing and no rule is set. */
+/* The options of a legacy subscription that asks for none, if no rule is set. */
 struct dialect_defaults {
-    bool metadata;    /* rides along in updates */
-    uint64_t rate_ms; /* at most one update in; 0: as the configuration says */
+    bool metadata;    /* included in updates */
+    uint64_t rate_ms; /* at most one update in this period; 0: as configured */
     bool gather;      /* the first change waits for the end of the window */
 };
 struct dialect_defaults dialect_defaults(const struct server_identity *self);
@@ -223,13 +223,14 @@ void dialect_put_data(struct buf *out, struct tidings_str value_json);
  * one for what is switched off. */
 int dialect_code_uninitialized(const struct profile *profile, int otherwise);
 int dialect_code_incapable(const struct server_identity *self);
-/* Is an answer with that code an ordinary one over HTTP, whatever the code means elsewhere? */
+/* Returns true if an answer with that code has status 200 over HTTP, whatever the code means
+ * elsewhere. */
 bool dialect_answers_200(const struct server_identity *self, enum era era, int rpc_code);
 
 enum dialect_cache {
     CACHE_NONE,   /* not a cacheable result */
     CACHE_NOW,    /* stale at once: live content */
-    CACHE_HOUR,   /* what hardly ever changes, or never */
+    CACHE_HOUR,   /* content that rarely or never changes */
     CACHE_ASKING, /* not the result yet: the client is asked for input */
     CACHE_TASK,   /* … it is given a task that will have it */
 };
@@ -265,19 +266,19 @@ struct dialect_error {
 void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool modern_only);
 /* id_json empty: the id could not be read and is left out. */
 void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e);
-/* JSON-RPC code for a failure of ours, by era. */
+/* The JSON-RPC code of a tidings error, by era. */
 int dialect_code(enum era era, int tidings_code);
-int dialect_task_code(int tidings_code); /* of a task that failed */
-/* A failure of ours on the way to an answer. */
+int dialect_task_code(int tidings_code); /* the error of a failed task */
+/* A failure of the server, to be sent as an error. */
 struct dialect_failure {
     enum era era;
     int code; /* enum tidings_code */
     struct tidings_str method;
-    struct tidings_str uri; /* what the client asked for, also where the error does not say it */
+    struct tidings_str uri; /* the requested URI, even if the error does not mention it */
     bool is_malformed;      /* … is neither a URI nor a pattern */
     bool is_unserved;       /* … has a scheme that nothing here has */
 };
-/* Its code; and by profile what else is said of it. `e` has message, uri and reason. */
+/* The error's code, and further data by profile. `e` has message, uri and reason. */
 void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,
                           struct dialect_error *e);
 /* Subscriptions need a session, and there is none (dialect_rules.needs_session). */
@@ -285,7 +286,8 @@ extern const struct dialect_error dialect_session_required;
 /* HTTP status that carries it. */
 int dialect_status(const struct server_identity *self, enum era era, int rpc_code);
 
-/* `offers`: what this server has, as handlers_offers says: LIST_TOOLS, LIST_PROMPTS, OFFER_…. */
+/* `offers`: the server's features, as handlers_offers returns them: LIST_TOOLS, LIST_PROMPTS,
+ * OFFER_…. */
 #define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
 #define OFFER_SUBSCRIPTIONS 0x200u
 #define OFFER_TASKS 0x400u
@@ -301,30 +303,30 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self, un
 
 struct change;
 
-/* What differs per subscriber in `notifications/resources/updated`. */
+/* The parts of `notifications/resources/updated` that differ per subscriber. */
 struct dialect_updated {
     const struct change *change;   /* NULL with `truncated` */
     enum tidings_change_kind kind; /* after merging */
     struct tidings_str uri_json;   /* quoted: the changed URI, or a literal's own spelling */
-    struct tidings_str uri_begin;  /* server_identity.absolute_json: what uri_json goes on from */
+    struct tidings_str uri_begin;  /* server_identity.absolute_json: uri_json is appended to it */
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
     struct tidings_str value_json; /* contents; with dialect_rules.has_data members; empty: none */
     struct log_cursor cursor;
     struct tidings_str sealed; /* instead of the cursor; empty: not */
-    bool hides_version;        /* of those who may not see everything: see store/change.h */
-    bool hides_from;           /* likewise: nor where it moved from */
+    bool hides_version;        /* for restricted principals: see store/change.h */
+    bool hides_from;           /* likewise: hides the previous URI */
     unsigned merged;           /* how many changes this stands for */
-    bool caught_up;            /* told from the log: how many more there were is not known */
+    bool caught_up;            /* sent from the log: the number of further changes is unknown */
     bool truncated;
-    bool suspended;    /* this subscription is not evaluated any more */
+    bool suspended;    /* this subscription is no longer evaluated */
     bool initial;      /* nothing changed: the state when it was subscribed */
     bool top_metadata; /* metadata also as a member of params */
-    bool is_slim; /* say only what changed, the cursor, what was asked for and what is unusual */
-    bool is_task; /* notifications/tasks instead: `value_json` is the task, an object */
+    bool is_slim;      /* only the change, the cursor, requested members and exceptions */
+    bool is_task;      /* notifications/tasks instead: `value_json` is the task, an object */
     const struct profile *profile;
 };
-/* Write the message into the room given for exactly its size; false when none is given. */
+/* Writes the message into room of exactly its size; returns false without room. */
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user);
 
@@ -337,12 +339,12 @@ struct dialect_acknowledged_uri {
     struct tidings_str uri;
     struct tidings_str task_id; /* of `taskIds`, instead of a URI; or empty */
     bool is_refused;
-    struct tidings_str reason, details_json; /* why; empty: no more is known */
-    struct tidings_str warning; /* honoured, but may never be notified: why; or empty */
+    struct tidings_str reason, details_json; /* the reason; empty: unknown */
+    struct tidings_str warning; /* honoured, but may never be notified: the reason; or empty */
 };
 struct dialect_acknowledged {
     struct tidings_str listen_id_json, cursor;
-    unsigned lists; /* that it will hear of; bits: enum change_list */
+    unsigned lists; /* lists whose changes it receives; bits: enum change_list */
     size_t count;
     struct dialect_acknowledged_uri (*uri)(void *user, size_t index);
     void *user;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Writing messages: results with the decoration of their era, errors, and updates. An update is
- * gathered as pieces first, so that it is copied once, straight into the send buffer of a
- * stream.
+ * first collected as pieces, so that it is copied once, directly into the send buffer of a stream.
  */
 #include <assert.h>
 
@@ -223,7 +222,7 @@ int dialect_code(enum era era, int code)
     switch ((enum tidings_code)code) {
     case TIDINGS_E_NOTFOUND:
     case TIDINGS_E_GONE:
-    case TIDINGS_E_DENIED: /* what one may not see does not exist */
+    case TIDINGS_E_DENIED: /* a resource that the principal may not see counts as missing */
         return era == ERA_MODERN ? RPC_INVALID_PARAMS : RPC_NOT_FOUND_LEGACY;
     case TIDINGS_E_INVALID:
     case TIDINGS_E_PARSE:
@@ -302,7 +301,8 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     if (offers & OFFER_COMPLETIONS) {
         jw_put_raw(w, STR("completions"), STR("{}"));
     }
-    if (era == ERA_LEGACY || (offers & (LIST_TOOLS | LIST_PROMPTS))) { /* what handlers say */
+    if (era == ERA_LEGACY ||
+        (offers & (LIST_TOOLS | LIST_PROMPTS))) { /* log messages come from handlers */
         jw_put_raw(w, STR("logging"), STR("{}"));
     }
     jw_key(w, STR("extensions"));
@@ -349,11 +349,11 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self, un
 /* ---- updates --------------------------------------------------------------------------------- */
 
 /* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S
- *  [,"metadata":M],"_meta":{"dev.tidings/subscribedUri":S,VERSION…,"dev.tidings/metadata":M
- *  [,"dev.tidings/data":V],…short members…,"…/subscriptionId":I}}}
- * with M = {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once.
- * A slim one has of these U, S where it differs, in _meta the cursor and the subscriptionId, and M
- * (in params) or V where it was asked for. */
+ * [,"metadata":M],"_meta":{"dev.tidings/subscribedUri":S,VERSION…,"dev.tidings/metadata":M
+ * [,"dev.tidings/data":V],…short members…,"…/subscriptionId":I}}} with M =
+ * {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once. A slim
+ * update has only U, S if it differs, in _meta the cursor and the subscriptionId, and M (in params)
+ * or V if requested. */
 #define PIECES_MAX 27u
 #define UPDATED                                                                                    \
     "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":"
@@ -467,8 +467,8 @@ static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, STR("}"));
 }
 
-/* The application's metadata and nothing else. Only a change that is not an update gets a
- * `change_type` of ours, if the application gave none: the client could not know it otherwise. */
+/* Only the application's metadata. A change that is not an update also gets a `change_type` if the
+ * application gave none, because the client could not know it otherwise. */
 static void put_plain_metadata(struct pieces *p, const struct dialect_updated *u)
 {
     enum tidings_change_kind kind = u->hides_from ? u->kind : change_kind_of(u->change, u->kind);
@@ -559,7 +559,7 @@ static void gather_slim(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, STR("}}}"));
 }
 
-/* What the document of the profile prints, and nothing more. */
+/* Only the members that the profile's document shows. */
 static void gather_literal(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;
@@ -580,7 +580,7 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, STR("}}"));
 }
 
-/* The members of the task, and whose listen it is. */
+/* The members of the task, and the id of its listen. */
 static void gather_task(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;

@@ -32,7 +32,7 @@ static void release_held(struct worker *worker)
     }
 }
 
-/* Has it a stream that is yet to be ended? Programs' own subscriptions have none. */
+/* Returns true if its stream has yet to be ended. Programs' own subscriptions have no stream. */
 static bool is_due(const struct worker *worker, const struct subscriber *subscriber)
 {
     return subscriber->sink && subscriber->number > worker->drain->ended_upto;
@@ -141,7 +141,8 @@ static bool may_notify(void *principal, const struct outbox_item *item)
     return filters_allow(principal, item->change);
 }
 
-/* A pattern only covers less; what is named is allowed or not. */
+/* Returns true if the subscription must end. A pattern only covers less; a named resource is
+ * allowed or not. */
 static bool access_enforce_is_over(const struct subscription *sub,
                                    const struct principal *principal)
 {
@@ -172,7 +173,7 @@ static void access_enforce_narrow(struct subscriber *subscriber)
     }
 }
 
-/* false: out of memory, and it may not go on by the old rules. */
+/* Returns false when out of memory: the subscriber may not continue by the old rules. */
 static bool access_enforce_renew(struct worker *worker, struct subscriber *subscriber)
 {
     const struct principal *principal = principal_ref(subscriber->principal);

@@ -46,7 +46,7 @@ struct header_params {
 struct scan {
     struct header_params *found; /* grows */
     struct tidings_error *err;
-    struct buf pointer; /* to the property being looked at */
+    struct buf pointer; /* to the current property */
 };
 
 static int header_params_refuse(struct scan *s, const char *why)
@@ -96,7 +96,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
 
 static int header_params_visit(struct scan *s, struct json *schema, bool is_reachable);
 
-/* Everything below a value that no chain of `properties` leads to: it may not say it at all. */
+/* Everything below a value that no chain of `properties` leads to: a header there is an error. */
 static int visit_rest(struct scan *s, struct json *schema)
 {
     struct tidings_str key;
@@ -227,11 +227,11 @@ bool header_params_holds(const struct header_params *m, struct json *arguments,
 #define SCHEMA_TEXT_MAX (1u << 20)
 #define RULES_MAX_DEPTH 64u
 
-/* {"minimum":1}: its members, but none that the row says itself. */
+/* {"minimum":1}: its members, except those that the row sets itself. */
 static int schema_object_put_rules(struct jw *w, const struct tidings_schema_field *f,
                                    struct tidings_error *err)
 {
-    /* Of any value the row says neither its type nor its choices; only an array has items. */
+    /* A row of any type sets neither type nor choices; only an array has items. */
     const char *const own[] = {"description", f->type == TIDINGS_SCHEMA_ANY ? NULL : "type",
                                f->type == TIDINGS_SCHEMA_ANY ? NULL : "enum",
                                f->type == TIDINGS_SCHEMA_STRINGS ? "items" : NULL};
@@ -564,7 +564,7 @@ void feature_list_unref(struct feature_list *list)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Suggesting tools and prompts whose names are nearly the one that was asked for.
+ * Suggests tools and prompts whose names are similar to the requested one.
  */
 
 #define LETTERS 3u
@@ -607,7 +607,7 @@ void handlers_set_features(struct worker *worker, enum feature_kind kind, struct
     worker->handlers->features[kind] = list;
 }
 
-/* Is there anybody to complete anything? */
+/* Returns true if any completion is available. */
 static bool handlers_complete(const struct worker *worker)
 {
     const struct feature_list *registered = worker->handlers->features[FEATURE_COMPLETION];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program offers by name: tools, prompts, completions of what is named, and the children of
- * registered containers. A feature is
- * immutable and counted; all features of a kind form a list, ordered by name, which is immutable
- * and counted too: the hub owns the master and makes a new one when something is registered or
- * removed, workers hold a reference and swap it.
+ * Features: tools, prompts, completions, and the children of registered containers. The program
+ * registers each under a name. A feature is immutable and reference-counted. All features of a kind
+ * form a list, ordered by name, which is immutable and counted too: the hub owns the current list
+ * and creates a new one when a feature is registered or removed; workers hold a reference and swap
+ * it.
  */
 #ifndef ENGINE_PROTOCOL_FEATURE_H
 #define ENGINE_PROTOCOL_FEATURE_H
@@ -43,20 +43,20 @@ struct feature {
     tidings_children_fn children; /* … of a container */
     void *user;
     uint64_t timeout_ms;       /* 0: the server's */
-    struct tidings_str writes; /* only for who may write this; empty: for everybody */
+    struct tidings_str writes; /* only for principals that may write this; empty: for all */
     bool is_blocking;
     enum tidings_task_support task; /* of a tool: may or must its calls be tasks? … */
-    bool begins_task;               /* … when its handler says so */
+    bool begins_task;               /* … if its handler asks for it */
     uint64_t task_ttl_ms;           /* 0: the server's */
     unsigned refs;
 };
 
-/* One reference; `name` and `row` are copied, the rest is filled in by the caller before anybody
- * else sees it. NULL when out of memory. */
+/* Returns one reference; copies `name` and `row`. The caller fills in the rest before it shares the
+ * feature. NULL when out of memory. */
 struct feature *feature_create(enum feature_kind kind, struct tidings_str name,
                                struct tidings_str row);
-/* Of a tool or prompt: who answers calls of it, within what time (0: the server's), and whether
- * that may block. */
+/* Sets the handler of a tool or prompt, its time limit (0: the server's), and whether the handler
+ * may block. */
 void feature_set_handler(struct feature *f, tidings_call_fn handler, void *user,
                          uint64_t timeout_ms, bool is_blocking);
 struct feature *feature_ref(struct feature *f);
@@ -79,9 +79,10 @@ struct feature_list *feature_list_ref(struct feature_list *list); /* NULL is fin
 void feature_list_unref(struct feature_list *list);               /* NULL is fine */
 /* The first whose name comes after `name` (empty: the first of all). `list` may be NULL. */
 size_t feature_list_after(const struct feature_list *list, struct tidings_str name);
-/* The names nearest to one that is not there: at most FEATURE_SUGGESTIONS, nearest first, by at
- * most three letters and half of it. Of a long list those around where the name would stand,
- * FEATURE_SUGGEST_SCAN in all. Returns how many. `list` may be NULL; the names are its own. */
+/* The names most similar to an unknown name: at most FEATURE_SUGGESTIONS, nearest first, that
+ * differ by at most three letters and half of the name. In a long list it compares only the
+ * FEATURE_SUGGEST_SCAN names around the place of the unknown one. Returns their number. `list` may
+ * be NULL; the list owns the names. */
 #define FEATURE_SUGGESTIONS 3u
 #define FEATURE_SUGGEST_SCAN 2000u
 size_t feature_suggest(const struct feature_list *list, struct tidings_str name,
@@ -90,8 +91,8 @@ size_t feature_suggest(const struct feature_list *list, struct tidings_str name,
 struct feature *feature_find(const struct feature_list *list, struct tidings_str name);
 
 /* -------------------------------------------------------------------------------------------------
- * What one worker has of the tools, prompts and completions that the program registered, and the
- * calls of their handlers that are under way.
+ * A worker's view of the registered tools, prompts and completions, and the calls of their handlers
+ * that are under way.
  */
 
 struct client_request;
@@ -114,10 +115,10 @@ struct handlers {
     uint64_t due_ms;                              /* when it will run; 0: it does not */
     /* The level below which the client of a legacy request wants no log messages. */
     int (*log_level)(const struct request *request);
-    /* What the client of a legacy request can be asked, and was; NULL: nothing. */
+    /* The questions that the client of a legacy request can answer, and open ones; NULL: none. */
     struct client_requests *(*client_requests)(const struct request *request);
-    /* Send on a stream of its session, since that of the request will not do; `client_request`
-     * NULL: it is no question. false: there is none. */
+    /* Sends on a stream of its session, because the request's own stream is not suitable;
+     * `client_request` NULL: not a question. Returns false if there is no stream. */
     bool (*send_on_session)(const struct request *request, const struct buf *message,
                             struct client_request *client_request);
 };
@@ -128,29 +129,29 @@ void handlers_set_features(struct worker *worker, enum feature_kind kind,
 /* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS,
  * OFFER_SUBSCRIPTIONS, OFFER_TASKS and OFFER_SKILLS (something of the scheme `skill` is served). */
 unsigned handlers_offers(const struct worker *worker);
-void handlers_deinit(struct worker *worker); /* no call is under way any more */
+void handlers_deinit(struct worker *worker); /* no call may be under way */
 
 /* -------------------------------------------------------------------------------------------------
  * Arguments that HTTP requests repeat in headers (SEP-2243): a property of a tool's input schema
  * with "x-mcp-header": "Region" is mirrored in the header Mcp-Param-Region, so that gateways can
- * route on it. A request where the two differ is refused: whoever routed it saw something else than
- * the tool would.
+ * route on it. The server refuses a request whose header and argument differ, because the gateway
+ * that routed it saw another value than the tool would.
  */
 
-/* What a schema says about it; *ret is NULL when it says nothing. TIDINGS_E_INVALID: not a string
- * that can be part of a header's name, twice the same, on something else than a string, an integer
- * or a boolean, or where no chain of `properties` leads. */
+/* Reads the headers from a schema; *ret is NULL without any. TIDINGS_E_INVALID: a non-string, a
+ * string that cannot be part of a header name, a duplicate, a property that is not a string, an
+ * integer or a boolean, or one that no chain of `properties` leads to. */
 int header_params_create(struct json *schema, struct header_params **ret,
                          struct tidings_error *err);
 void header_params_destroy(struct header_params *m); /* NULL is fine */
 
-/* Do the headers say what the arguments (may be NULL) say? `m` may be NULL. */
+/* Returns true if the headers agree with the arguments (may be NULL). `m` may be NULL. */
 bool header_params_holds(const struct header_params *m, struct json *arguments,
                          const struct http_request *req, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * How often each tool was called on one worker, how the calls ended and how long they took. Only
- * tools that exist are counted, and only so many by name: what clients write makes no row.
+ * Calls, outcomes and durations of each tool on one worker. Only existing tools are counted, and a
+ * limited number of them by name: names in client requests create no rows.
  */
 
 #define TOOL_COUNTS_ROWS 64u

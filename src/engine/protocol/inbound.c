@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handling messages that come in. The order of checks is the specification's: JSON, JSON-RPC, era,
- * `_meta`, headers, version, session, method, parameters.
+ * Inbound messages. The checks are in the order of the specification: JSON, JSON-RPC, era, `_meta`,
+ * headers, version, session, method, parameters.
  */
 #include "engine/protocol/inbound.h"
 
@@ -24,7 +24,7 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of inbound share: refusing a message, and finding the session it names.
+ * Shared by the parts of inbound: refusing a message, and finding the session it names.
  */
 
 /* -------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ static void inbound_refuse_with(struct channel *channel, int status,
     buf_deinit(&id_json);
 }
 
-/* Answer with an error that there is no request for; `id` NULL: none is known. */
+/* Answers with an error, without a request; `id` NULL: unknown. */
 static void inbound_answer_error(struct channel *channel, int status, struct json *id,
                                  const struct dialect_error *e)
 {
@@ -204,7 +204,7 @@ void inbound_delete(struct channel *channel, const struct dialect_headers *h)
 struct arrival {
     struct channel *channel;
     const struct dialect_headers *headers;
-    struct batch *batch;     /* NULL: by itself */
+    struct batch *batch;     /* NULL: not in a batch */
     struct session *session; /* of the batch */
 };
 
@@ -220,7 +220,7 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
     inbound_answer_error(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
 }
 
-/* Does the profile want a session for whatever comes without one? */
+/* Returns true if the profile opens a session for a message without one. */
 static bool opens_unasked(const struct arrival *a)
 {
     return !a->headers->session_id.ptr && dialect_rules(a->channel->worker->self)->opens_sessions;
@@ -248,7 +248,7 @@ static struct session *open_unasked(struct channel *channel, const struct dialec
 
 /* ---- notifications --------------------------------------------------------------------------- */
 
-/* notifications/cancelled: one table of what is under way, whatever the era. */
+/* notifications/cancelled: one table of the requests under way, for both eras. */
 static void inbound_cancel(struct channel *channel, struct session *session,
                            const struct rpc_message *msg)
 {
@@ -327,7 +327,8 @@ static void refuse_in_batch(struct arrival *a, struct json *root, const struct r
     }
 }
 
-/* A message connection is there from its first request on. Without memory it is not seen. */
+/* A message connection becomes visible with its first request. Without memory it stays
+ * invisible. */
 static void inbound_greet(struct request *request)
 {
     struct channel *channel = request->channel;
@@ -339,7 +340,7 @@ static void inbound_greet(struct request *request)
     }
 }
 
-/* The trace it belongs to: `_meta` says so (SEP-414), or the headers it came with. */
+/* Reads the message's trace from `_meta` (SEP-414) or from its headers. */
 static void inbound_read_trace(struct request *request, const struct dialect_headers *headers)
 {
     const struct json *meta = jv_get(request->msg.params, "_meta");
@@ -418,8 +419,9 @@ static void check_header_params(const struct worker *worker, const struct dialec
     }
 }
 
-/* Has its client asked too often? Then it was told so. What is no request and came on a message
- * connection cannot be answered: it counts, and is handled all the same. */
+/* Checks the client's request rate. Returns true if the client has exceeded it and got an error.
+ * Messages on a message connection that are not requests cannot be answered: they count and are
+ * handled anyway. */
 static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_message *msg)
 {
     struct channel *channel = a->channel;
@@ -454,7 +456,7 @@ static bool needs_session(const struct arrival *a, const struct rpc_message *msg
     return a->channel->ops->is_http && v->is_sessionful && !opens_session(msg) && !a->session;
 }
 
-/* `initialize` in a session that has had one. Refused, and true. */
+/* `initialize` in a session that is initialized already. Refuses it and returns true. */
 static bool refuse_second_initialize(const struct arrival *a, const struct rpc_message *msg)
 {
     struct channel *channel = a->channel;
@@ -473,14 +475,14 @@ static bool refuse_second_initialize(const struct arrival *a, const struct rpc_m
     return true;
 }
 
-/* NULL after having answered. */
+/* Returns NULL after an answer. */
 static struct session *find_session(const struct arrival *a, const struct rpc_message *msg)
 {
     struct json *id = msg->kind == RPC_REQUEST ? msg->id : NULL;
     if (!opens_unasked(a)) {
         return inbound_need_session(a->channel, a->headers, id);
     }
-    if (!id) { /* nobody would learn of the session */
+    if (!id) { /* no client would learn the session's id */
         a->channel->ops->accepted(a->channel);
         return NULL;
     }
@@ -600,7 +602,7 @@ static void inbound_batch(struct arrival *a, struct json *root)
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
     }
-    channel->handled += (uint16_t)(n - 1); /* one was counted when it came */
+    channel->handled += (uint16_t)(n - 1); /* its arrival has counted one */
     for (size_t i = 0; i < n; i++) {
         inbound_one(a, jv_at(root, i));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of JSON-RPC methods, and those of them that need no more than a few lines.
+ * The table of JSON-RPC methods, and the methods that need only a few lines.
  */
 #include "engine/protocol/method.h"
 
@@ -24,8 +24,8 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * prompts/list and prompts/get. Each block a handler gives is a message with a role. What goes
- * wrong is an error of the protocol: a person chose the prompt, and no model is there to read it.
+ * prompts/list and prompts/get. Each block of a handler is a message with a role. Failures are
+ * protocol errors: a person chose the prompt, and no model reads it.
  */
 
 static void method_prompts_invalid(struct request *request, const struct schema_error *e)
@@ -91,7 +91,7 @@ static void method_prompts_list(struct request *request)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * dev.tidings/subscriptions/list: a client asks what it is subscribed to.
+ * dev.tidings/subscriptions/list: lists the client's own subscriptions.
  */
 
 static void subscriptions_listed(struct job *job)
@@ -144,8 +144,8 @@ static void method_subscriptions_list(struct request *request)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * tasks/get, tasks/update and tasks/cancel, of the extension io.modelcontextprotocol/tasks. Whose
- * the task is comes first: one of somebody else is answered like one that is not there.
+ * tasks/get, tasks/update and tasks/cancel, of the extension io.modelcontextprotocol/tasks.
+ * Ownership is checked first: another principal's task is answered like a missing one.
  */
 
 /* A request about a task that another node may work on. */
@@ -200,7 +200,7 @@ static bool method_tasks_may_ask(struct request *request)
                          jv_str(jv_get(request->msg.params, "taskId")), request->principal);
 }
 
-/* It is none of this node's: what the store says, if nodes share one. */
+/* The task is not on this node: queries the store, if nodes share one. */
 static void method_tasks_ask(struct request *request, enum task_verb verb, struct json *answers)
 {
     if (!method_tasks_may_ask(request)) {
@@ -227,7 +227,7 @@ static void method_tasks_ask(struct request *request, enum task_verb verb, struc
 
 /* ---- the methods ----------------------------------------------------------------------------- */
 
-/* Is the request good? false: it is answered. */
+/* Checks the request. Returns false if it is invalid; it is answered then. */
 static bool method_tasks_check(struct request *request)
 {
     if (!call_task_is_possible(request)) {
@@ -315,14 +315,14 @@ static void method_tasks_cancel(struct request *request)
 /* -------------------------------------------------------------------------------------------------
  * tools/list and tools/call.
  *
- * Everything that goes wrong inside a tool, and arguments its schema forbids (SEP-1303), is a
- * result with isError: the model reads it and can do better. Only a request that is no request of a
- * tool at all is an error of the protocol.
+ * Failures inside a tool, and arguments that its schema forbids (SEP-1303), are results with
+ * isError: the model reads them and can correct its call. Only a request that is not a valid tool
+ * call is a protocol error.
  */
 
 #define RESULT_TOO_LARGE "ask for less, or serve with a larger --max-read"
 
-/* The content of a result that is one text. */
+/* The content of a result that is one string. */
 static void method_tools_put_text(struct jw *w, struct tidings_str text)
 {
     jw_key(w, STR("content"));
@@ -350,7 +350,7 @@ static void method_tools_note(struct request *request, struct tidings_str reason
     }
 }
 
-/* Its handler gave a result that is a failure: the sentence in it. */
+/* Its handler returned a failure as a result: notes the error message in it. */
 static void method_tools_note_result(const struct tidings_call *h)
 {
     struct json *blocks = NULL, *object = NULL;
@@ -406,8 +406,8 @@ static void block_border(struct tidings_call *h)
     (void)h; /* blocks are the elements themselves */
 }
 
-/* The value of what was given as structured content, against the output schema: at the expense of
- * the client, and whether it has enough or not, since the tool has done its work. */
+/* Checks structured content against the output schema, and charges the client, even beyond its
+ * budget, since the tool has done its work. */
 static int check_structured(struct tidings_call *h, struct tidings_error *err)
 {
     const struct json_schema *schema = h->feature->output;
@@ -519,8 +519,8 @@ _Static_assert(sizeof("Live resources: ") + ROOTS_BYTES + sizeof(" and more. ") 
                    INSTRUCTIONS_MAX,
                "instructions fit");
 
-/* Returns the text for this client, in `room` if it had to be written. Empty: there is nothing to
- * say. */
+/* Returns the text for this client, in `room` if it had to be written. Empty: there are no
+ * instructions. */
 static struct tidings_str instructions_for(const struct request *request, struct buf *room)
 {
     const struct worker *worker = request->worker;
@@ -552,7 +552,7 @@ static struct tidings_str instructions_for(const struct request *request, struct
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Finds the subscriber of the client that an error was answered to, and keeps the error there.
+ * Finds the subscriber of the client that received an error, and keeps the error there.
  */
 
 void last_error_note(const struct request *request, const struct dialect_error *e)

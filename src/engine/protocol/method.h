@@ -14,11 +14,11 @@ struct subscription_group;
 /* Answers the request, now or later. Unknown methods are answered too. */
 void method_run(struct request *request);
 
-/* The name of a method by its number in the table of operations (engine/protocol/request.h), which
- * lives for ever: 0 is "other". NULL: there is none. */
+/* The name of a method by its number in the table of operations (engine/protocol/request.h): 0 is
+ * "other"; NULL: there is none. The string is static. */
 const char *method_name(unsigned number);
 
-/* Handlers in files of their own. */
+/* Handlers in separate files. */
 void method_resources_list(struct request *request);
 void method_resources_templates_list(struct request *request);
 void method_resources_read(struct request *request);
@@ -36,7 +36,8 @@ void method_subscribe_one(struct request *request, struct subscription_group *gr
  */
 void method_unsubscribe_one(struct request *request, struct subscription_group *group,
                             struct tidings_str as_requested);
-/* Has its client subscribed to too much lately? Then the request was answered. */
+/* Returns true if its client has subscribed too often in a short time; the request was answered
+ * then. */
 bool method_subscribes_too_often(struct request *request);
 
 /* Answer resources/subscribe or unsubscribe: it is done. */
@@ -53,8 +54,8 @@ struct request;
 #define INSTRUCTIONS_MAX 600u /* bytes */
 
 /* -------------------------------------------------------------------------------------------------
- * The last error of a client: kept with its session or its message connection, where whoever looks
- * after the server finds it (tidings://self/peers).
+ * The last error of a client: kept with its session or its message connection, where operators find
+ * it (tidings://self/peers).
  */
 
 struct dialect_error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * subscriptions/listen: everything that can be wrong with the request itself is answered; then it
- * becomes a stream (a message connection is one already) and its URIs are resolved one by one, each
- * refused or not by itself.
+ * subscriptions/listen: answers every error in the request itself; then the request becomes a
+ * stream (a message connection is one already) and its URIs are resolved one by one, each accepted
+ * or refused separately.
  */
 #include "engine/protocol/method_listen.h"
 
@@ -121,7 +121,7 @@ void method_subscribe_one(struct request *request, struct subscription_group *gr
     subscribe_batch_resolve(s);
 }
 
-/* Does `as_requested` mean the URI or pattern `uri`, which is canonical? */
+/* Returns true if `as_requested` means the canonical URI or pattern `uri`. */
 static bool is_spelling_of(const struct catalog *c, struct tidings_str as_requested,
                            struct tidings_str uri)
 {
@@ -133,7 +133,7 @@ static bool is_spelling_of(const struct catalog *c, struct tidings_str as_reques
     return is;
 }
 
-/* The subscription to the same that was made with another spelling; NULL: none. */
+/* The subscription to the same URI that was made with another spelling; NULL: none. */
 static struct subscription *find_other_spelling(const struct request *request,
                                                 const struct subscription_group *group,
                                                 struct tidings_str as_requested)
@@ -182,10 +182,10 @@ void method_unsubscribe_one(struct request *request, struct subscription_group *
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A client's subscriptions are walked and written, on the worker where each of them lives.
+ * Collects and writes a client's subscriptions, on the worker where each of them lives.
  */
 
-#define OWN_MAX_BYTES (4u << 20) /* a page, one row more, and what the writer takes at once */
+#define OWN_MAX_BYTES (4u << 20) /* a page, one row more, and the writer's margin */
 
 uint64_t own_subscriber(const struct request *request)
 {
@@ -284,7 +284,7 @@ static void own_write_row(struct jw *w, const struct subscription *sub)
     jw_end_object(w);
 }
 
-/* false: the page is full. */
+/* Returns false if the page is full. */
 static bool own_offer_row(struct own_listing *l, const struct subscription *sub)
 {
     if (l->skip > 0) {
@@ -407,8 +407,8 @@ void own_listing_write(const struct own_listing *l, struct jw *w)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A message connection has one subscriber for everything it hears; an HTTP listen is a subscriber
- * of its own. */
+/* A message connection has one subscriber for all subscriptions; each HTTP listen has its own
+ * subscriber. */
 static void http_listen_closed(struct subscriber *subscriber)
 {
     subscriber_destroy(subscriber);
@@ -453,7 +453,7 @@ static void read_options(struct subscribe_batch *s, struct subscribe_item *w, st
     }
 }
 
-/* Likewise, behind the others: they are those of tasks, and told how they are now, too. */
+/* Copies the tasks likewise, after the URIs: their subscriptions also send the current state. */
 static int method_listen_copy_tasks(struct subscribe_batch *s, struct json *ids)
 {
     struct map seen;
@@ -462,7 +462,7 @@ static int method_listen_copy_tasks(struct subscribe_batch *s, struct json *ids)
     for (size_t i = 0; i < jv_count(ids) && rc == 0; i++) {
         struct tidings_str id = jv_str(jv_at(ids, i));
         if (id.len != OWNED_ID_LEN || map_find(&seen, id)) {
-            continue; /* none is ever like that: it is not acknowledged */
+            continue; /* no task has such an id: it is not acknowledged */
         }
         char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN] = OWNED_URI_PREFIX;
         memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, OWNED_ID_LEN);
@@ -547,8 +547,8 @@ static bool method_listen_check_uris(struct request *request, struct json *uris)
     return true;
 }
 
-/* Of the extension of tasks. Each is a subscription to its URI (tidings://tasks/ID) that is told
- * in another way. */
+/* For the tasks extension. Each task is a subscription to its URI (tidings://tasks/ID) with another
+ * notification. */
 static bool method_listen_check_tasks(struct request *request, struct json *ids, size_t uri_count)
 {
     size_t most = request->worker->limits->max_uris_per_listen;
@@ -578,7 +578,7 @@ static bool method_listen_check_tasks(struct request *request, struct json *ids,
     return true;
 }
 
-/* Options for a URI that is not asked for would be ignored in silence. */
+/* Rejects options for a URI that is not in the list, because they would have no effect. */
 static bool check_option_uris(struct request *request, struct json *options, struct json *uris)
 {
     struct tidings_str key;
@@ -599,8 +599,9 @@ static bool check_option_uris(struct request *request, struct json *options, str
     return true;
 }
 
-/* A client that would hear nothing for want of a scope is told which, so that it can get itself a
- * token that has it. One that would hear something begins, and is told what is left out. */
+/* If the token lacks the scopes for all URIs, the error names the missing scope, so that the client
+ * can get a token with it. If some URIs are allowed, the listen starts, and the acknowledgement
+ * lists the rest as refused. */
 static bool method_listen_check_scopes(struct request *request, struct json *wanted)
 {
     struct json *uris = jv_get(wanted, "resourceSubscriptions");
@@ -615,7 +616,7 @@ static bool method_listen_check_scopes(struct request *request, struct json *wan
     return false;
 }
 
-/* Everything that can be wrong with the request itself, before it becomes a stream. */
+/* All errors in the request itself, before it becomes a stream. */
 static bool check_listen(struct request *request, struct json *wanted)
 {
     if (!jv_is(wanted, JV_OBJECT)) {
@@ -678,7 +679,7 @@ static void give_up(struct request *request, struct subscriber *subscriber,
     }
 }
 
-/* What the error of a resources/subscribe would have in `data`, besides the URI. */
+/* The `data` of the error that resources/subscribe would return, without the URI. */
 static struct tidings_str refused_details(const struct subscribe_item *w)
 {
     struct tidings_str details = request_details_of(&w->stat.base);
@@ -712,7 +713,7 @@ static enum failure_cause refused_cause(const struct subscribe_batch *s,
     return is_denied ? FAILURE_ACCESS : FAILURE_ORDINARY;
 }
 
-/* What is left out of a listen is a failure like a resources/subscribe that is refused. */
+/* A refused URI of a listen counts as a failure, like a refused resources/subscribe. */
 static void note_refused(const struct subscribe_batch *s)
 {
     struct worker *worker = s->worker;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subscriptions of one client, listed for that client: what it subscribed to, with which
- * options, and how each of them stands.
+ * The list of a client's own subscriptions: their URIs, options and states.
  *
- * Which are its own: those of its session; on a message connection those of the connection; else,
- * over HTTP without a session, all that belong to the same principal, on whichever worker and
- * connection. Somebody without a name and without a session has nothing to be known by, and is told
- * so: an empty list would say what nobody knows, a full one what others do.
+ * A client's own subscriptions are those of its session; on a message connection those of the
+ * connection; else, over HTTP without a session, all that belong to the same principal, on any
+ * worker and connection. A client without a name and a session cannot be identified and gets an
+ * error: an empty list would be a guess, a full one would show the subscriptions of other clients.
  *
- * A page begins after so many rows; numbers of subscribers are not shown, for they would count the
- * others. What comes and goes between two pages may be missed or told twice.
+ * A page starts after a number of rows. The numbers of subscribers are hidden, because they would
+ * reveal how many others there are. A subscription that comes or goes between two pages may be
+ * missed or listed twice.
  *
  *     own_listing_init -> own_listing_start ── this worker, or by way of the hub one worker after
  *                                              the other until the page is full ── base.done
@@ -24,7 +24,7 @@ struct request;
 #define OWN_PAGE_ROWS 1000u
 #define OWN_PAGE_BYTES (1u << 20) /* and one row more */
 
-/* Whose: a number of a subscriber, or … */
+/* Owner: the number of a subscriber, or … */
 #define OWN_BY_PRINCIPAL 0u    /* … all of the principal's, or … */
 #define OWN_NOTHING UINT64_MAX /* … it has none yet */
 
@@ -40,15 +40,15 @@ struct own_listing {
     bool more;
     /* Private: */
     struct thread_message message;
-    size_t skip;   /* rows that are still to be passed over */
+    size_t skip;   /* rows to skip */
     size_t worker; /* to be asked next */
 };
 
-/* Who asks, as the subscriber that is its own. */
+/* The owner, as the subscriber that belongs to it. */
 uint64_t own_subscriber(const struct request *request);
 
-/* `after` is what own_listing_write calls nextCursor, or empty. TIDINGS_E_INVALID: it is not;
- * TIDINGS_E_DENIED: nothing says whose subscriptions these would be. */
+/* `after` is the nextCursor that own_listing_write wrote, or empty. TIDINGS_E_INVALID: it is
+ * invalid; TIDINGS_E_DENIED: the client cannot be identified. */
 int own_listing_init(struct own_listing *l, uint64_t subscriber, const struct principal *principal,
                      struct tidings_str after, struct tidings_error *err);
 void own_listing_deinit(struct own_listing *l);

@@ -26,9 +26,9 @@
 #include "security/access.h"
 
 /* -------------------------------------------------------------------------------------------------
- * resources/read: find, ask, and say in the result's `_meta` how new the answer is and whether the
- * client held it already. What may be asked is in engine/catalog/read_options.h, what happens to
- * the contents in engine/catalog/job_read.h.
+ * resources/read: finds the source, reads, and adds to the result's `_meta` how new the content is
+ * and whether the client held it already. For the options see engine/catalog/read_options.h, for
+ * the contents engine/catalog/job_read.h.
  */
 
 struct reading {
@@ -125,12 +125,12 @@ void method_resources_read(struct request *request)
  * resources/metadata, and the direct children of one resource: resources/list with `uri`
  * (SEP-2093), alias resources/directory/read (SEP-2640). Two names, one function.
  *
- * The children of a registered container are the registered resources directly below its URI: those
- * that have one segment more; or what the program lists (tidings_server_on_children). A provider
- * knows its own; of one that only lists, everything below the URI is, in one go.
+ * The children of a registered container are the registered resources directly below its URI, with
+ * one segment more; or the program lists them (tidings_server_on_children). A provider knows its
+ * own; if it only lists, all resources below the URI are children, at all depths.
  *
- * Below `skill:` the directories of what is registered are containers without being registered:
- * SEP-2640 has every directory of a skill listed.
+ * Below `skill:` the directories of registered resources are containers without registration,
+ * because SEP-2640 lists every directory of a skill.
  *
  * A cursor of children is bound to its parent: "c", the parent, a line break, the last child.
  */
@@ -149,7 +149,7 @@ struct hierarchy_request {
 
 static void method_list_children(struct hierarchy_request *l);
 
-/* A mount of a provider that lists what it has and knows no children: below it is all of that. */
+/* A mount whose provider lists resources but knows no children: all of them are below it. */
 static bool is_flat_mount(const struct tidings_provider *p, struct tidings_str uri)
 {
     return p && p->ops->list && !p->ops->children && !(p->ops->flags & TIDINGS_PROVIDER_SINGLE) &&
@@ -175,7 +175,8 @@ static void method_hierarchy_stat_done(struct job *job)
     l->found(l);
 }
 
-/* Is there something of a skill registered below what is asked for, which its client may know of?
+/* Returns true if a registered part of a skill, which the client may know, is below the requested
+ * URI.
  */
 static bool is_skill_directory(const struct hierarchy_request *l)
 {
@@ -196,7 +197,8 @@ static bool is_skill_directory(const struct hierarchy_request *l)
     return is_there;
 }
 
-/* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
+/* Finds and describes the resource of `params.uri`; then calls `found`, or the request is
+ * answered. */
 static void method_hierarchy_find(struct request *request, size_t wanted,
                                   void (*found)(struct hierarchy_request *l))
 {
@@ -273,7 +275,7 @@ static void children_listed(struct hierarchy_request *l)
     struct request *request = l->request;
     jw_end_array(&request->w);
     if (l->list.last.failed) {
-        request->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+        request->out.failed = l->list.last.failed; /* no memory for the cursor: no answer */
     }
     if (l->list.full) {
         struct buf cursor;
@@ -303,7 +305,7 @@ static void children_done(struct job *job)
     children_listed(l);
 }
 
-/* Is `uri`, which begins with `parent`, one segment longer? */
+/* Returns true if `uri`, which begins with `parent`, is one segment longer. */
 static bool is_child(struct tidings_str parent, struct tidings_str uri)
 {
     struct tidings_str rest, below = str_skip(uri, parent.len);
@@ -318,8 +320,9 @@ static bool is_child(struct tidings_str parent, struct tidings_str uri)
     return below.len > 0 && (slash < 0 || (size_t)slash + 1 == below.len);
 }
 
-/* The directory of a skill that the registered `about` is in, directly below the parent; one that
- * follows from the entry before, too, is told once. 1, 0 when the page is full, or a failure. */
+/* Lists the directory of a skill, directly below the parent, that contains the registered `about`.
+ * A directory that the entry before had too is listed once. Returns 1, 0 when the page is full, or
+ * a failure. */
 static int list_skill_directory(struct hierarchy_request *l, const struct tidings_resource *about,
                                 struct tidings_str *last)
 {
@@ -338,7 +341,7 @@ static int list_skill_directory(struct hierarchy_request *l, const struct tiding
     return tidings_list_add(&l->list, &row, NULL);
 }
 
-/* Everything below the parent lies together in the sorted list of what is registered. */
+/* Everything below the parent is contiguous in the sorted list of registered resources. */
 static void list_registered(struct hierarchy_request *l)
 {
     struct tidings_str last = STR_EMPTY;
@@ -442,17 +445,18 @@ void method_resources_children(struct request *request)
  * completion/complete: values for an argument of a prompt or a variable of a template, from the
  * function the application registered for it or from the provider of the mount it lies in.
  *
- * What is not offered cannot be completed: an unknown prompt, template, argument or variable is an
- * error. What is offered but has nobody to complete it has no suggestions.
+ * Unknown prompts, templates, arguments and variables are errors. Known ones without a completion
+ * function have no suggestions.
  */
 
 #define MAX_VALUES 100u /* the protocol's */
-#define QUOTED_MAX 128  /* of a stranger's text in a sentence */
+#define QUOTED_MAX 128  /* bytes of a client's string in an error message */
 
 struct completing {
     struct tidings_complete complete;
     struct request *request;
-    struct feature *feature; /* a reference; NULL: a provider answers, or nobody */
+    struct feature
+        *feature; /* a reference; NULL: a provider answers, or there are no suggestions */
 };
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -612,7 +616,7 @@ static void complete_template(struct completing *c, struct tidings_str text)
 
 /* ---- the method ------------------------------------------------------------------------------ */
 
-/* What is wrong with the parameters; NULL: nothing. */
+/* The error in the parameters; NULL: none. */
 static const char *method_complete_check(struct json *params)
 {
     struct json *ref = jv_get(params, "ref"), *argument = jv_get(params, "argument");
@@ -642,7 +646,7 @@ static const char *method_complete_check(struct json *params)
     return NULL;
 }
 
-/* The text of a template as it is offered, whichever alias it is written with. */
+/* The listed form of a template, whichever alias it is written with. */
 static struct tidings_str method_complete_uri(struct request *request, struct tidings_str text)
 {
     const struct catalog *c = request->worker->catalog;
@@ -689,8 +693,8 @@ void method_complete(struct request *request)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Whether a completion's suggestion leads to what somebody may list. With all variables known the
- * URI says so; else the part before the first unknown one does, if the suggestion is in it.
+ * Whether a suggestion leads to a resource that the principal may list. With all variables known
+ * the URI decides; else the part before the first unknown one does, if it contains the suggestion.
  */
 
 /* The next name of an expression without its modifiers; `rest` is what is between the braces. */
@@ -706,7 +710,8 @@ static bool is_known(const struct tidings_complete *c, struct tidings_str name)
     return str_eq(name, c->name) || jv_is(jv_get_str(c->context, name), JV_STRING);
 }
 
-/* How much of the template is before what is not known; `has_own`: the suggestion is in it. */
+/* Returns the length of the template before the first unknown variable; `has_own`: it contains the
+ * suggestion. */
 static size_t known_part(const struct tidings_complete *c, struct tidings_str text, bool *has_own)
 {
     size_t at = 0;
@@ -819,7 +824,7 @@ static void listing_end(struct listing *l)
     struct request *request = l->request;
     jw_end_array(&request->w);
     if (l->list.last.failed) {
-        request->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+        request->out.failed = l->list.last.failed; /* no memory for the cursor: no answer */
     }
     if (l->list.full) {
         page_write_cursor(&request->w, (char)l->source, buf_str(&l->list.last));
@@ -942,7 +947,7 @@ static void write_template(struct jw *w, const struct tidings_resource *about)
     jw_end_object(w);
 }
 
-/* What a mount can produce, as a template. */
+/* Writes the resources that a mount can produce, as a template. */
 static void write_mount_template(struct request *request, const struct tidings_provider *p)
 {
     struct buf text;
@@ -1027,7 +1032,8 @@ void method_resources_templates_list(struct request *request)
             count++;
         }
     }
-    /* The few templates of mounts follow on the last page, but of what is not listed or is one. */
+    /* The few templates of mounts follow on the last page, except for mounts that are not listed or
+     * are a single resource. */
     for (size_t i = 0; i < catalog->mount_count && !full; i++) {
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         const struct tidings_resource *own = ops->templates;

@@ -2,11 +2,11 @@
  *
  * skills/list and skills/get (SEP-2640): the skills among the resources of the scheme `skill`.
  *
- * A page of the list is found first, as the URIs of files called SKILL.md in the order of
- * resources/list (what is registered, then each mount), and then told entry by entry. A page ends
- * early when it is large or much had to be read for it, so that no request takes long: the next one
- * goes on behind the last skill that was told. A SKILL.md that makes no skill is left out, and the
- * log says once why.
+ * A page of the list is collected in two steps: first the URIs of files called SKILL.md in the
+ * order of resources/list (registered resources, then each mount), then entry by entry. A page ends
+ * early when it is large or needed much reading, so that no request takes long: the next page
+ * continues after the last listed skill. A SKILL.md that is not a valid skill is left out, and the
+ * log gives the reason once.
  */
 #include "engine/protocol/method_skills.h"
 
@@ -31,28 +31,29 @@
 
 /* -------------------------------------------------------------------------------------------------
  * The entry of one skill (formats/uri.h) for the client of a request: its files are found and read
- * on the client's behalf, one after the other, and told with digest and size. What the client may
- * not list and read is not among them; a SKILL.md that it may not read is no skill to it.
+ * on the client's behalf, one after the other, and listed with digest and size. Files that the
+ * client may not list and read are left out; a SKILL.md that it may not read is not a skill for
+ * this client.
  *
  *     e.request = …; e.uri = …; e.done = …;  // canonical, the URI of a SKILL.md
  *     skill_entry_start(&e);                 // `done` may come before this returns
  *     … in done: look at the outcome, then skill_entry_deinit(&e)
  *
- * A directory counts as a skill when its SKILL.md has a good front matter and it has no more files
- * and bytes than every host accepts. Where files cannot be listed (a template, a provider that
- * lists nothing), the entry says "dynamic".
+ * A directory counts as a skill when its SKILL.md has valid front matter and it has no more files
+ * and bytes than every host accepts. If files cannot be listed (a template, a provider that lists
+ * nothing), the entry contains "dynamic".
  */
 
 struct skill_file;
 
 struct skill_entry {
-    /* What is asked: */
+    /* The request: */
     struct request *request;
     struct tidings_str uri; /* must outlive it */
     void (*done)(struct skill_entry *e);
     void *user;
     /* The outcome: */
-    int code; /* 0, or what is wrong with it: TIDINGS_E_NOTFOUND, _PARSE, _LIMIT, … */
+    int code; /* 0, or the reason for failure: TIDINGS_E_NOTFOUND, _PARSE, _LIMIT, … */
     struct tidings_error err;
     struct buf json;     /* the entry */
     uint64_t bytes_read; /* of files that had to be read for it */
@@ -171,7 +172,8 @@ void skill_cache_put(struct worker *worker, const struct skill_fact *fact)
     }
 }
 
-/* Under a name that no URI has, beside what is known of the file: it may be one of another skill.
+/* The key is not a valid URI, so it cannot hide the cached facts of the file, which may belong to
+ * another skill.
  */
 bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str why)
 {
@@ -232,7 +234,7 @@ static void skill_entry_deinit(struct skill_entry *e)
 
 /* ---- which files ----------------------------------------------------------------------------- */
 
-/* 1: that is no more than a skill may have. */
+/* Returns 1 if a skill may have this number of bytes. */
 static int skill_entry_bound(struct skill_entry *e, uint64_t bytes)
 {
     if (bytes > SKILL_MAX_BYTES) {
@@ -241,7 +243,7 @@ static int skill_entry_bound(struct skill_entry *e, uint64_t bytes)
     return bytes <= SKILL_MAX_BYTES;
 }
 
-/* One file of the skill. 1: go on, 0: enough. */
+/* Adds a file of the skill. Returns 1 to continue, 0 to stop. */
 static int skill_entry_add(struct skill_entry *e, const struct tidings_resource *row)
 {
     const struct principal *who = e->request->principal;
@@ -274,7 +276,7 @@ static int skill_entry_on_row(struct tidings_list *list, const struct tidings_re
     struct skill_entry *e = list->base.user;
     struct tidings_str root = skill_root(e->uri);
     if (!str_starts(row->uri, root)) {
-        return str_cmp(row->uri, root) < 0; /* behind it nothing more comes */
+        return str_cmp(row->uri, root) < 0; /* the later rows are not in the skill */
     }
     bool is_own = catalog_mount(e->catalog, row->uri) == list->base.provider &&
                   !entries_find(&e->catalog->resources, row->uri);
@@ -348,7 +350,7 @@ static void skill_entry_discard(struct tidings_read *read)
     e->has_content = false;
 }
 
-/* The front matter of SKILL.md as JSON text; what is wrong with it is kept. */
+/* Reads the front matter of SKILL.md as JSON text; keeps the error if it is invalid. */
 static void skill_entry_take_front(struct skill_entry *e, struct tidings_str bytes)
 {
     struct json *front = NULL;
@@ -372,7 +374,7 @@ static int skill_entry_element(struct tidings_read *read, const struct read_elem
     struct skill_entry *e = read->base.user;
     (void)err;
     if (e->has_content) {
-        return 0; /* of several formats the first is what clients are given */
+        return 0; /* of several formats, clients receive the first */
     }
     e->has_content = true;
     e->size = element->bytes.len;
@@ -412,8 +414,8 @@ static bool skill_entry_read(struct skill_entry *e, struct tidings_str uri)
     return true;
 }
 
-/* Is the next file known as it is? The SKILL.md of another skill inside this one is a file like the
- * others; one that was read as such has no front matter there yet. */
+/* Returns true if the next file is cached with its etag. The SKILL.md of another skill inside this
+ * one is an ordinary file; if the cache knows it as such, its front matter is still missing. */
 static bool skill_entry_recall(struct skill_entry *e, struct skill_file *file)
 {
     const struct skill_fact *fact =
@@ -512,7 +514,7 @@ static void skill_entry_paused(struct job *job)
     }
 }
 
-/* Much was read and hashed in this turn of the worker: the others have theirs first. */
+/* This worker has read and hashed much in this turn: other work comes first. */
 static void skill_entry_pause(struct skill_entry *e)
 {
     memset(&e->list, 0, sizeof(e->list));
@@ -561,7 +563,7 @@ static void skill_entry_run(struct skill_entry *e)
         goes_on = skill_entry_step(e);
         e->is_stepping = false;
         if (goes_on && !e->is_ready) {
-            return; /* skill_entry_job_done goes on */
+            return; /* skill_entry_job_done continues */
         }
     }
     e->done(e);
@@ -662,8 +664,8 @@ static void skills_end(struct skills_page *p)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* 1: go on, 0: the page is full. Of a mount without an authority the first directory is one, and if
- * it has capitals nobody can name it: skill_is_canonical. */
+/* Returns 1 to continue, 0 if the page is full. In a mount without an authority the first directory
+ * becomes the authority, which cannot have capitals: skill_is_canonical. */
 static int skills_found(struct skills_page *p, enum skills_source source, struct tidings_str uri)
 {
     const struct principal *who = p->request->principal;
@@ -777,7 +779,7 @@ static void skills_described(struct skill_entry *e)
     skills_run(p);
 }
 
-/* Make the entry of the next skill. False: the page is over. */
+/* Makes the entry of the next skill. Returns false if the page is over. */
 static bool skills_describe_next(struct skills_page *p)
 {
     if (p->written == p->found || p->request->cancelled || p->bytes_read >= SKILLS_READ_BYTES ||
@@ -793,8 +795,8 @@ static bool skills_describe_next(struct skills_page *p)
     return true;
 }
 
-/* The steps one after the other: whatever is done at once sets goes_on and comes back here, which
- * takes no more stack for many. */
+/* Runs the steps one after the other: a step that ends at once sets goes_on and the loop continues,
+ * so that many steps take no more stack. */
 static void skills_run(struct skills_page *p)
 {
     if (p->is_busy) {

@@ -23,8 +23,8 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the files of request share: how large a response may become, and the end of a request that
- * is part of a batch.
+ * Shared by the request files: the maximum size of a response, and the end of a request that is
+ * part of a batch.
  */
 
 /* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
@@ -32,7 +32,7 @@
 #define REQUEST_OUT_EXTRA (4u << 20)
 
 /* -------------------------------------------------------------------------------------------------
- * Batches: several requests that came in one array (2025-03-26), whose responses are gathered into
+ * Batches: several requests that came in one array (2025-03-26), whose responses are collected into
  * one array, in the order in which they are ready.
  */
 
@@ -199,15 +199,15 @@ void request_batch_detach(struct channel *channel)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Which scopes a denied request lacks. What is denied is answered as if it were not there. But
- * where a scope would have allowed it, the client may get itself a token that has it: so it is told
- * which (RFC 6750 §3.1). That depends on the rules, the URI and the token alone, and so says
- * nothing of what is there.
+ * The scopes that a denied request lacks. A denied resource is answered as if it did not exist. But
+ * if a scope would have allowed it, the client may be able to get a token with it, so the answer
+ * names the scope (RFC 6750 §3.1). This depends only on the rules, the URI and the token, so it
+ * does not reveal what exists.
  */
 
 #define SCOPES_MAX 4096u
 
-/* What a method does with the URI it names; 0: others are not told. */
+/* The operations of a method on the URI it names; 0: the answer names no scope. */
 static unsigned ops_of(struct tidings_str method)
 {
     static const struct {
@@ -309,11 +309,11 @@ bool request_lacks_scopes(struct request *request, struct json *uris)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes the lines of the access log that are about no struct request.
+ * Writes the access log lines that do not belong to a struct request.
  */
 
-/* Seconds at the first one, then a count and the worker in the lower 30 bits: a run that begins a
- * second later counts from beyond what this one can reach in that time. */
+/* Seconds at the first one, then a count and the worker in the lower 30 bits: a run that starts a
+ * second later counts from beyond any number that this one can reach in that time. */
 void access_log_number(struct worker *worker, char out[17])
 {
     static const char digits[] = "0123456789abcdef";
@@ -386,7 +386,7 @@ void access_log_other(const struct channel *channel, const struct access_log_lin
  * The line of the access log about a request.
  */
 
-/* What a client calls itself with each request, or said when it began. */
+/* The client info of the request, or of its connection or session. */
 static struct client_info request_log_client(const struct request *request)
 {
     const struct client_info *known =
@@ -409,7 +409,7 @@ static struct tidings_str request_log_param(const struct request *request, const
     return jv_is(value, JV_STRING) ? jv_str(value) : ACCESS_LOG_NOTHING;
 }
 
-/* It is answered with `bytes` of JSON, or is not answered any more: a line of the access log. */
+/* Logs a request that is answered with `bytes` of JSON, or that gets no answer. */
 static void request_log(const struct request *request, size_t bytes)
 {
     if (request->begun_ns == 0 || !log_wants_access()) {
@@ -491,7 +491,7 @@ void page_write_cursor(struct jw *w, char source, struct tidings_str last)
     base64url_put(&coded, buf_str(&text));
     jw_put_string(w, STR("nextCursor"), buf_str(&coded));
     if (text.failed || coded.failed) {
-        w->out->failed = TIDINGS_E_NOMEM; /* half a cursor is none */
+        w->out->failed = TIDINGS_E_NOMEM; /* half a cursor is useless */
     }
     buf_deinit(&text);
     buf_deinit(&coded);
@@ -708,7 +708,7 @@ void request_fail_with(struct request *request, const struct dialect_error *e)
     request_answer_error(request, e, dialect_status(request->worker->self, request->era, e->code));
 }
 
-/* Can it be read neither as a URI nor as a pattern of URIs? */
+/* Returns true if it is neither a valid URI nor a valid pattern. */
 static bool is_malformed(const struct catalog *catalog, struct tidings_str uri)
 {
     bool has_braces = str_find(uri, '{') >= 0 || str_find(uri, '}') >= 0;
@@ -725,8 +725,8 @@ static bool is_malformed(const struct catalog *catalog, struct tidings_str uri)
     return bad;
 }
 
-/* The URI that the client gave as a parameter, also if the error does not say it; and whether it is
- * one. */
+/* Notes the URI in the client's parameters, even if the error does not mention it, and whether it
+ * is valid. */
 static void check_uri(const struct request *request, struct tidings_str uri,
                       struct dialect_failure *f)
 {
@@ -740,7 +740,7 @@ static void check_uri(const struct request *request, struct tidings_str uri,
         !catalog_has_scheme(catalog, str_cut(f->uri, ':', &(struct tidings_str){0}, NULL));
 }
 
-/* The code that is right for a failure of ours. */
+/* Chooses the code for a failure of the server. */
 static void name_failure(const struct request *request, int code, struct dialect_error *e)
 {
     struct dialect_failure f = {.era = request->era, .code = code, .method = request->msg.method};
@@ -777,8 +777,9 @@ void request_fail_limit(struct request *request, const struct refusal *why, stru
     request_answer_error(request, &e, status);
 }
 
-/* What one may not see does not exist, in data.reason as in the code. A failure of the program is
- * told from a server that is busy, which has the same code. */
+/* In data.reason, as in the code, a resource that the principal may not see counts as missing. The
+ * reason also distinguishes a failure of the program from a busy server, which have the same
+ * code. */
 static struct tidings_str request_reason_of(int code, struct tidings_str uri)
 {
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
@@ -912,7 +913,7 @@ void request_cancel(struct request *request)
     }
     request_abandon(request);
     if (sink) {
-        sink->ops->end(sink); /* and nothing more is said */
+        sink->ops->end(sink); /* without further messages */
     } else if (alone && channel && channel->ops->is_http) {
         channel->ops->accepted(channel); /* the exchange still needs an end */
     }
@@ -945,7 +946,7 @@ static void request_expire(struct request *request, uint64_t allowed_ms)
     struct request *other =
         request->channel ? request_create(request->channel, request->root, &request->msg) : NULL;
     if (!other) {
-        return; /* nobody there; or no memory, then it waits on */
+        return; /* no client, or no memory: it keeps waiting */
     }
     request->worker->stats.requests--;
     other->era = request->era;
@@ -1049,8 +1050,8 @@ static void end_stream(struct sink *sink, struct tidings_str text)
     }
 }
 
-/* Returns true if the answer is encoded while it is sent. What became a stream has no payloads:
- * handlers make streams, and their results are text. */
+/* Returns true if the answer is encoded while it is sent. Requests that became streams have no
+ * payloads, because only handlers make streams and their results are text. */
 static bool is_sent_long(const struct request *request)
 {
     const struct sink *sink = request->sink;
@@ -1182,15 +1183,15 @@ static void request_deliver(struct request *request, int status)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Requests of the legacy era whose stream can be resumed: what is sent on it before the answer has
- * ids of events, and when the connection is lost the answer is kept for a while, until the client
- * comes back with the id of the last event it has.
+ * Resumable requests of the legacy era: messages on their stream before the answer have event ids,
+ * and when the connection is lost the answer is kept for a while, until the client resumes with the
+ * id of its last event.
  */
 
-/* Beyond this much unsent, nothing more is asked. */
+/* Beyond this number of unsent bytes, the server sends no further questions. */
 #define REQUEST_STREAM_HIGH_WATER (256u * 1024u)
 
-/* Where its messages go: over HTTP the exchange becomes a stream now. */
+/* Prepares a stream for its messages: over HTTP the exchange becomes a stream now. */
 static int request_stream_open(struct request *request, struct sink **ret)
 {
     struct channel *channel = request->channel;
@@ -1225,7 +1226,8 @@ int request_message(struct request *request, const struct buf *message, struct t
 void request_prime(struct request *request, struct tidings_str event_id)
 {
     struct sink *sink = NULL;
-    request_open_output(request); /* whose answer it is, should the client be gone by then */
+    request_open_output(
+        request); /* the account that keeps the answer, should the client be gone by then */
     if (request->revision->has_priming && !dialect_rules(request->worker->self)->is_unprimed &&
         request_stream_open(request, &sink) == 0) {
         sink->ops->prime(sink, event_id, request->worker->limits->retry_ms);
@@ -1239,7 +1241,7 @@ void request_resume(struct request *request, struct channel *channel)
     list_append(&channel->requests, &request->link);
     request->channel = channel;
     request->sink = channel->ops->stream(channel, &request->headers);
-    if (before) { /* it has ended only in the client's eyes */
+    if (before) { /* the client has reconnected, so its end was not noticed here */
         before->ops->end(before);
     }
 }
@@ -1263,8 +1265,8 @@ static struct retained_client *retained_client_find(const struct requests *all,
     return NULL;
 }
 
-/* Forgets answers until there is room for so many bytes more of that client. Returns false if it
- * has most without any. */
+/* Drops answers until there is room for this number of further bytes of that client. Returns false
+ * if the client has most bytes even without any. */
 static bool keep_make_room(struct requests *all, const struct client_account *account, size_t bytes)
 {
     while (all->retained_bytes + bytes > all->retained_most) {
@@ -1322,7 +1324,7 @@ static bool request_keep(struct request *request, int status)
     return true;
 }
 
-/* It does not count as kept any more. */
+/* The request no longer counts as kept. */
 static void request_unkeep(struct request *request)
 {
     struct retained_client *k = request->retained_for;

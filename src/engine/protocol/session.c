@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy HTTP sessions and the GET streams they have open.
+ * Legacy HTTP sessions and their open GET streams.
  */
 #include "engine/protocol/session.h"
 
@@ -24,8 +24,8 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The ids of events on the streams of a session, `stream.n.cursor`: writing them, and finding out
- * where a client that comes back with one has been.
+ * The ids of events on the streams of a session, `stream.n.cursor`: writes them, and finds the
+ * position of a client that resumes with one.
  */
 
 static int session_hex(char c)
@@ -33,7 +33,7 @@ static int session_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Kind and name of whoever it is, in short; nothing secret, and the same after a restart. */
+/* A short hash of the principal's kind and name; not secret, and the same after a restart. */
 static void session_make_tag(struct session *session)
 {
     const struct principal *principal = session->principal;
@@ -74,7 +74,7 @@ static size_t session_event_id(struct subscriber *subscriber, const struct log_c
     return n > 0 ? len + (size_t)n : 0;
 }
 
-/* Is it the id of an event of another than whose session this is? */
+/* Returns true if it is an event id of another principal's session. */
 static bool session_is_foreign_event(const struct session *session, struct tidings_str id)
 {
     struct tidings_str own = tidings_str(session->tag), rest = id;
@@ -82,12 +82,12 @@ static bool session_is_foreign_event(const struct session *session, struct tidin
     for (size_t i = 0; has_tag && i < SESSION_TAG_LEN - 1; i++) {
         has_tag = session_hex(id.ptr[i]) >= 0;
     }
-    bool is_event = false; /* of somebody without a tag: 1.2.3 */
+    bool is_event = false; /* without a tag: 1.2.3 */
     str_cut(rest, '.', &rest, &is_event);
     return has_tag ? !str_starts(id, own) || own.len == 0 : is_event && own.len > 0;
 }
 
-/* The number in it; from those who are shown none it must be sealed. */
+/* Reads the number in it; for clients without access to numbers it must be sealed. */
 static bool parse_event_cursor(const struct session *session, struct tidings_str text,
                                struct log_cursor *ret)
 {
@@ -101,7 +101,8 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
     if (!cursor_seal_open(session->worker, session->principal, text, ret)) {
         return false;
     }
-    /* What an event of another node stands for may have its number, and be on its way here. */
+    /* Returns true if this node has caught up with an event of another node. The event's change may
+     * have its number and still be on its way here. */
     return ret->epoch == session->worker->epoch ? ret->seq <= session->worker->last_seq
                                                 : session_migration_resume(session, ret);
 }
@@ -116,7 +117,7 @@ bool session_read_event(struct worker *worker, const struct principal *principal
            cursor_seal_open(worker, principal, text, &ret->at) && ret->at.has_position;
 }
 
-/* The number of a stream; 0: it is none. */
+/* The number of a stream; 0: invalid. */
 static unsigned parse_stream(struct tidings_str text)
 {
     unsigned no = 0;
@@ -130,7 +131,7 @@ static unsigned parse_stream(struct tidings_str text)
     return no;
 }
 
-/* Is it the id of an event of ours, and known what followed it? */
+/* Returns true if it is a valid event id of this session and the events after it are known. */
 static bool session_parse_event_id(const struct session *session, struct tidings_str id,
                                    struct event_cursor *ret)
 {
@@ -145,7 +146,7 @@ static bool session_parse_event_id(const struct session *session, struct tidings
         return false;
     }
     ret->event = event;
-    ret->stream = no; /* it goes on under its number even when its past is forgotten */
+    ret->stream = no; /* it continues under its number even if its past is forgotten */
     bool remembered = false, is_below = true;
     for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
         remembered = remembered || session->past[i].no == no;
@@ -159,14 +160,14 @@ static bool session_parse_event_id(const struct session *session, struct tidings
         ret->lists_upto = is_notified ? session->lists.upto : 0;
     }
     if (!remembered && session_is_imported(session)) {
-        /* Of a stream at the node it came from: whatever others carried, there and here, is told
-         * again rather than not at all. */
+        /* The stream is from the node the session came from: changes that other streams carried,
+         * there and here, are sent again rather than lost. */
         remembered = ret->rewound = ret->is_foreign = true;
         ret->cursor = at.seq;
         ret->id = at;
         if (!session_was_written(session, no) && session->delivered_upto < at.seq) {
             ret->cursor =
-                session->delivered_upto; /* of a copy that knew nothing of what came later */
+                session->delivered_upto; /* of a copy that did not know the later events */
         }
     }
     for (unsigned i = 0; i < session->rewind_count; i++) {
@@ -183,7 +184,7 @@ static bool session_parse_event_id(const struct session *session, struct tidings
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What the client of a session is asked, and requests that go on after their stream was lost. The
+ * Questions to the client of a session, and requests that continue after their stream was lost. The
  * ids of events on the stream of a request are `rREQUEST.EVENT` in hexadecimal digits, after the
  * tag of the session; those on the session's own streams are above.
  */
@@ -205,11 +206,11 @@ struct client_requests *session_client_requests(const struct request *request)
                               : NULL;
 }
 
-/* The session ends: nobody will answer what it was asked, nor fetch what is kept for it. */
+/* The session ends: its questions stay unanswered, and its kept answers are dropped. */
 static void session_drop_requests(struct session *session)
 {
     struct client_requests *client_requests = session->client_requests;
-    client_requests_destroy(client_requests); /* who asked is told */
+    client_requests_destroy(client_requests); /* notifies the code that asked */
     session->client_requests = NULL;
     list_each (it, next, &session->requests) {
         struct request *request = list_entry(it, struct request, session_link);
@@ -252,8 +253,8 @@ bool session_send(const struct request *request, const struct buf *message,
     return request->session && session_client_requests_write(request->session, message, asked);
 }
 
-/* A stream of the session begins, for a client that has heard everything up to that event: what it
- * was asked later on the session's streams, and is open still, is sent again. */
+/* A stream of the session starts, for a client that has received everything up to that event: sends
+ * again the later questions on the session's streams that are still open. */
 static void session_resend_questions(struct session *session, uint64_t event)
 {
     if (!session->client_requests) {
@@ -287,14 +288,14 @@ static bool session_read_hex(struct tidings_str text, unsigned *ret)
     return text.len > 0;
 }
 
-/* Is it the id of an event on the stream of a request (and not of the session)? */
+/* Returns true if it is an event id on the stream of a request (and not of the session). */
 static bool session_is_request_event(const struct session *session, struct tidings_str id)
 {
     size_t tag = strlen(session->tag);
     return id.len > tag && id.ptr[tag] == 'r' && str_starts(id, tidings_str(session->tag));
 }
 
-/* That request goes on on `channel`. TIDINGS_E_NOTFOUND: it is not there any more. */
+/* The request continues on `channel`. TIDINGS_E_NOTFOUND: it no longer exists. */
 static int session_resume_request(struct session *session, struct channel *channel,
                                   struct tidings_str id)
 {
@@ -329,8 +330,8 @@ static int session_resume_request(struct session *session, struct channel *chann
 
 _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
 
-/* Something above `to` is yet to be written, to whichever stream is the newest: the ids given out
- * so far are worth no more than that. When there is no room the two oldest are taken together. */
+/* A change above `to` has yet to be written to the newest stream, so event ids issued so far prove
+ * nothing beyond `to`. When the table is full the two oldest entries are merged. */
 static void rewind_ids(struct session *session, uint64_t to, bool is_gap)
 {
     unsigned n = session->rewind_count;
@@ -348,7 +349,7 @@ static void rewind_ids(struct session *session, uint64_t to, bool is_gap)
     session->rewind_count = n + 1;
 }
 
-/* What is numbered above `end` counts as carried by no stream. */
+/* Changes numbered above `end` count as not carried by any stream. */
 static void session_undeliver_above(struct session *session, uint64_t end)
 {
     if (end >= session->delivered_upto) {
@@ -362,7 +363,7 @@ static void session_undeliver_above(struct session *session, uint64_t end)
     rewind_ids(session, end, false);
 }
 
-/* A subscription goes back: what streams carried so far was not for it. */
+/* A subscription is rewound: its changes were not in the streams so far. */
 static void session_on_rewind(struct subscriber *subscriber, uint64_t since)
 {
     bool is_gap = since == SINCE_UNKNOWN;
@@ -388,13 +389,12 @@ static void session_touch(struct session *session)
     list_append(&session->worker->sessions->all, &session->link);
 }
 
-/* The newest stream stops being written to: remember what it carried. */
+/* The newest stream stops being written to: records the part that it carried. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
     uint64_t end = subscriber_low_water(session->subscriber);
     if (end < session->delivered_upto) {
-        end =
-            session->delivered_upto; /* of what it was to replay; whoever comes back asks for it */
+        end = session->delivered_upto; /* of its replay; a client that resumes gets the rest */
     }
     unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
     session->past[i].no = stream->no;
@@ -403,8 +403,8 @@ static void remember_end(struct session *session, const struct session_stream *s
     session->delivered_upto = end;
 }
 
-/* A newer stream takes over and this one stays open: nobody comes back for what it was to replay,
- * so that counts as carried by none. */
+/* A newer stream takes over and this one stays open. No client will resume this one for the rest of
+ * its replay, so that part counts as not carried by any stream. */
 static void session_undeliver_pending(struct session *session)
 {
     session_undeliver_above(session, subscriber_low_water(session->subscriber));
@@ -429,7 +429,7 @@ static void keep_as_older(struct session_stream *stream)
     sink_attach(stream->sink, &events, stream);
 }
 
-/* It has no stream any more: soon nothing will be watched for its lists. */
+/* It has no stream now: after a time the watches for its lists end. */
 static void session_note_streamless(struct session *session)
 {
     if (session->group->list_scopes) {
@@ -453,7 +453,7 @@ static void on_newest_stream_end(struct subscriber *subscriber)
     stream = session_newest_stream(session);
     if (stream) {
         session->newest_from =
-            session->delivered_upto; /* subscriptions may go back with the next */
+            session->delivered_upto; /* subscriptions may be rewound with the next */
         subscriber_set_sink(subscriber, stream->sink);
         session->skips.count = 0;
         catchup_start(subscriber, session->newest_from);
@@ -499,7 +499,7 @@ static const struct subscriber_skips *session_skips(const struct subscriber *sub
     return &session->skips;
 }
 
-/* It has no stream now: where its client was last. */
+/* It has no stream now: records the last address of its client. */
 static void session_facts(const struct subscriber *subscriber, struct channel_facts *ret)
 {
     const struct session *session = subscriber->owner;
@@ -528,8 +528,8 @@ int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
     if (rc < 0) {
         return rc;
     }
-    /* Any number that leads to this worker, so that at a node with more workers than ours the
-     * sessions of one of ours are spread over all of them. */
+    /* Chooses any number that leads to this worker, so that sessions made here are spread over all
+     * workers of a node that has more of them. */
     unsigned index = worker->index, count = worker->count;
     if (count > 0) {
         index += count * (bytes[16] % ((SESSION_WORKERS_MAX - 1 - index) / count + 1));
@@ -642,7 +642,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
-    if (!session_has_migrated(session)) { /* else what it has yet to hear is told where it is now */
+    if (!session_has_migrated(session)) { /* otherwise the new node sends the remaining updates */
         subscriber_flush(session->subscriber);
     }
     session_migration_last(session);
@@ -663,7 +663,7 @@ void session_destroy(struct session *session)
     }
     subscriber_destroy(session->subscriber);
     principal_unref(session->principal);
-    session_migration_end(session); /* who waits for it goes on, and finds it no more */
+    session_migration_end(session); /* requests that wait for it continue and do not find it */
     mem_free(session);
 }
 
@@ -680,7 +680,7 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
     if (!session || !principal_is_same(session->principal, principal)) {
         return NULL;
     }
-    if (session->principal != principal) { /* another token of the same */
+    if (session->principal != principal) { /* another token of the same principal */
         principal_unref(session->principal);
         session->principal = principal_ref(principal);
         subscriber_set_principal(session->subscriber, principal);
@@ -727,7 +727,7 @@ void session_sweep(struct worker *worker)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* What other streams carried is not replayed on this one. */
+/* Changes that other streams carried are not replayed on this one. */
 static void skip_others(struct session *session, unsigned no)
 {
     for (size_t i = 0; no > 0 && i < SESSION_PAST_STREAMS; i++) {
@@ -739,9 +739,10 @@ static void skip_others(struct session *session, unsigned no)
     }
 }
 
-/* An id of another node. That knew nothing of subscriptions made here: each is told what changed
- * since it was made. What it wrote after the event, and wrote down as told, need not have arrived:
- * that is told again to those that came from there, if need be from before they began. */
+/* Handles an event id of another node. That node knew no subscriptions made here: each gets the
+ * changes since it was made. Changes that the other node sent after the event, and recorded as
+ * sent, may not have arrived: the subscriptions that came from there get them again, if necessary
+ * from before they began. */
 static void session_replay_later(struct session *session, uint64_t cursor)
 {
     list_each (it, next, &session->group->subs) {
@@ -771,8 +772,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     struct subscriber *subscriber = session->subscriber;
     struct response_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
-    /* The stream that was the newest may have ended only in the client's eyes: it keeps what it
-     * has.
+    /* The client may have lost the stream that was newest without notice here: it keeps its part.
      */
     struct session_stream *newest = session_newest_stream(session);
     if (newest) {
@@ -781,10 +781,10 @@ int session_open_stream(struct session *session, struct channel *channel,
         subscriber_set_sink(subscriber, NULL);
         keep_as_older(newest);
     }
-    /* Where to begin: a fresh stream carries what no stream has carried; a resumed one goes on
-     * under its number, with what followed its last event. An id we do not know means that
-     * everything may have been missed. Now, because the header goes with the request once it
-     * becomes a stream. */
+    /* The start of the stream: a fresh stream carries what no stream has carried; a resumed one
+     * continues under its number, with the changes after its last event. An unknown id means that
+     * everything may have been missed. This happens now, because the header goes with the request
+     * once it becomes a stream. */
     struct event_cursor at = {.cursor = session->delivered_upto};
     bool known = last_event_id.len == 0 || session_parse_event_id(session, last_event_id, &at);
     if (at.is_foreign) {
@@ -802,7 +802,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     subscriber_set_sink(subscriber, stream->sink);
     if (session->revision->has_priming && !dialect_rules(session->worker->self)->is_unprimed) {
         char id[EVENT_ID_MAX];
-        /* Below what subscriptions have yet to hear. */
+        /* Below the changes that subscriptions have yet to receive. */
         uint64_t written = subscriber_written(subscriber);
         struct log_cursor at_cursor =
             subscriber_cursor_at(subscriber, written < at.cursor ? written : at.cursor);
@@ -836,7 +836,7 @@ void sessions_init(struct sessions *sessions)
 
 void sessions_deinit(struct worker *worker)
 {
-    worker->stopping = true; /* those that may move go on elsewhere */
+    worker->stopping = true; /* sessions that may move continue on another node */
     list_each (it, next, &worker->sessions->all) {
         session_destroy(list_entry(it, struct session, link));
     }

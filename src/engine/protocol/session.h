@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy sessions over HTTP: an id, what was negotiated, the subscriber that hears of changes, and
- * the GET streams it may have open.
+ * Legacy sessions over HTTP: an id, the negotiated values, the subscriber, and the open GET
+ * streams.
  *
- * A session lives on the worker its id names, at each node, however many workers that has. Where
- * nodes share a store it may go on at another one (engine/protocol/session_migration.h). Every
- * message goes to exactly one stream, the newest; when that ends the next older one takes over, and
- * without any the session only remembers its cursor and catches up when a stream opens. Event ids
- * are `stream.n.cursor`, unique by n: coming back with one continues that stream under its number,
- * and replays what followed on it and what no stream has carried yet. For a principal with a name
- * they begin with a tag of that name and a '-', so that an id of somebody else can be told from one
- * that is merely too old.
+ * A session lives on the worker that its id names, on each node, for any number of workers. Where
+ * nodes share a store it may move to another node (engine/protocol/session_migration.h). Every
+ * message goes to exactly one stream, the newest; when that ends, the next older one takes over.
+ * Without a stream the session only remembers its cursor and catches up when a stream opens. Event
+ * ids are `stream.n.cursor`, unique by n: a client that resumes with an id continues that stream
+ * under its number, and receives what followed on it and what no stream has carried yet. For a
+ * principal with a name the ids begin with a tag of that name and a '-', which distinguishes
+ * another principal's id from one that is too old.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */
@@ -44,7 +44,7 @@ struct sessions {
 void sessions_init(struct sessions *sessions);
 void sessions_deinit(struct worker *worker); /* ends them */
 
-/* What counts as one session: its client's quota (NULL: unlimited), and its share. */
+/* Counts as one session: against its client's quota (NULL: unlimited) and its share. */
 struct session_place {
     struct quota *quota;
     struct client_account *account;
@@ -67,22 +67,22 @@ struct session {
     uint64_t active_ms;
     struct session_migration *migration; /* NULL: it does not */
     struct client_requests
-        *client_requests;    /* what its client can be asked, and was; NULL: nothing */
+        *client_requests;    /* questions that its client can answer, and open ones; NULL: none */
     uint64_t delivered_upto; /* streams have carried everything up to this number */
     uint64_t newest_from;    /* … when the newest stream came: from here on is its share */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
-    } past[SESSION_PAST_STREAMS]; /* ring: what each carried while it was the newest */
+    } past[SESSION_PAST_STREAMS]; /* ring: the part of each stream while it was the newest */
     unsigned past_next;
     bool initialized;
     struct {
-        uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
-        bool is_gap;        /* … and a subscription is to be told to look again */
+        uint64_t event, to; /* ids up to this event say nothing about numbers above this one … */
+        bool is_gap;        /* … and the subscription is due for a resync */
     } rewinds[SESSION_REWINDS]; /* both ascend */
     unsigned rewind_count;
     struct {
-        unsigned stream; /* was told … */
+        unsigned stream; /* was notified … */
         uint64_t event;  /* … with this one, … */
         uint64_t upto;   /* … of lists that changed up to here */
     } lists;
@@ -90,11 +90,11 @@ struct session {
     const char *listener;          /* of the connection that opened it or its newest stream; … */
     char address[SESSION_ADDRESS_MAX]; /* … and from where */
     char id[SESSION_ID_LEN + 1];
-    char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
+    char tag[SESSION_TAG_LEN + 1]; /* prefix of event ids; empty: the client has no name */
 };
 
-/* For the client of `channel`. TIDINGS_E_LIMIT when there are too many, of all or of its own: `why`
- * says which. Otherwise the sentence is in `err`. */
+/* Opens a session for the client of `channel`. TIDINGS_E_LIMIT if there are too many, in all or for
+ * the client: `why` has the limit. Otherwise the error message is in `err`. */
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err);
 /* The same for what counts as one without being one: *ret is given back when it has gone. */
@@ -102,26 +102,26 @@ bool session_enter(struct channel *channel, struct session_place *ret, struct re
 void session_left(struct worker *worker, const struct session_place *place);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
-/* The same because somebody wants that: it ends at every node. */
+/* The same because a client or the operator ended it: it ends on every node. */
 void session_end(struct session *session);
-/* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
- * `principal` may do. */
+/* Returns NULL if the session is unknown, has ended, or belongs to another principal. Counts as
+ * activity; the session continues with the rights of `principal`. */
 struct session *session_find(struct worker *worker, struct tidings_str id,
                              const struct principal *principal);
-/* Which of `count` workers has, or would have, the session with that id; -1: it is no such id. */
+/* The worker, of `count`, of the session with that id, whether it exists or not; -1: invalid id. */
 int session_worker(struct tidings_str id, unsigned count);
-/* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
- * a fresh one; the id of an event on the stream of a request: that goes on. TIDINGS_E_LIMIT: too
- * many streams. TIDINGS_E_DENIED: it is the id of an event of somebody else. TIDINGS_E_NOTFOUND:
- * the request is not there any more. */
+/* Answers a GET: the exchange on `channel` becomes a stream of this session. Without
+ * `last_event_id` it is a new stream; the id of an event on the stream of a request continues that
+ * stream. TIDINGS_E_LIMIT: too many streams. TIDINGS_E_DENIED: another principal's event id.
+ * TIDINGS_E_NOTFOUND: the request no longer exists. */
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
-/* A fresh id of this worker. A failure says that there is no randomness. */
+/* Creates an id of this worker. Fails if no random bytes are available. */
 int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
 /* The level below which the client of a request wants no log messages (logging/setLevel). */
 int session_log_level(const struct request *request);
-/* What the client of a legacy request can be asked, and was: its session's, or its connection's.
- * NULL: nothing. */
+/* The questions that the client of a legacy request can answer, and open ones: those of its session
+ * or its connection. NULL: none. */
 struct client_requests *session_client_requests(const struct request *request);
 /* Write a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
  * asked there. false: there is none. */
@@ -133,8 +133,8 @@ void session_declare(struct session *session, unsigned can);
 void session_sweep(struct worker *worker);
 
 /* -------------------------------------------------------------------------------------------------
- * What the files of session share: a stream, the ids of the events on it, and what is done where
- * sessions move.
+ * Shared by the session files: a stream, the ids of the events on it, and the hooks for sessions
+ * that move.
  */
 
 struct session_stream {
@@ -154,20 +154,20 @@ static inline struct session_stream *session_newest_stream(struct session *sessi
 
 struct event_cursor {
     unsigned stream; /* 0: a fresh one */
-    uint64_t event;  /* 0: none of ours */
+    uint64_t event;  /* 0: not issued by this server */
     uint64_t cursor;
     uint64_t lists_upto;  /* lists that changed up to here are known */
-    struct log_cursor id; /* the cursor in it, which says who has yet to be told to look again */
-    bool is_foreign;      /* given out at another node, or here before the session was there */
-    bool rewound; /* behind where the stream began: other streams' shares are of no interest */
+    struct log_cursor id; /* its cursor, with the subscriptions due for a resync */
+    bool is_foreign;      /* issued on another node, or here before the session existed */
+    bool rewound;         /* before the stream began: other streams' shares do not matter */
 };
 
-/* One that its owner counts (session_enter); `id` empty: a fresh one. */
+/* Creates a session that its owner counts (session_enter); `id` empty: a new one. */
 int session_create(struct worker *worker, const struct revision *revision,
                    const struct principal *principal, struct tidings_str id, struct session **ret,
                    struct tidings_error *err);
-/* What the id of an event of somebody like `principal` says, whoever gave it out. false: nothing
- * that another node understands. */
+/* Parses the event id of a client like `principal`, issued by any node. Returns false if another
+ * node cannot use it. */
 struct session_event {
     uint64_t number;
     struct log_cursor at; /* has a position */
@@ -175,9 +175,11 @@ struct session_event {
 bool session_read_event(struct worker *worker, const struct principal *principal,
                         struct tidings_str id, struct session_event *ret);
 
-/* session_migration.c, session_migration_import.c, where sessions may go on at another node: */
+/* session_migration.c and session_migration_import.c, for sessions that may move to another
+ * node: */
 
-/* It is made (false: out of memory); it is about to go, and the last is written of it; it has gone.
+/* The session was created (false: out of memory); it is about to go, and its last state is written;
+ * it has gone.
  */
 bool session_migration_begin(struct session *session);
 void session_migration_last(struct session *session);
@@ -186,13 +188,13 @@ void session_migration_end(struct session *session);
 void session_migration_end_everywhere(struct session *session);
 /* It has got a stream. */
 void session_migration_streams(struct session *session);
-/* Has it been at another node? Then ids of events may come from there. */
+/* Returns true if the session has been on another node, whose event ids may arrive here. */
 bool session_is_imported(const struct session *session);
-/* Is it another node's now, and its copy here about to go? */
+/* Returns true if the session belongs to another node now, so that the copy here is about to go. */
 bool session_has_migrated(const struct session *session);
-/* Was this stream there, or about to be, when another node last wrote it? */
+/* Returns true if this stream existed, or was about to, when another node last wrote it. */
 bool session_was_written(const struct session *session, unsigned stream);
-/* A cursor of another node becomes one of this epoch; false: it says nothing here. */
+/* Converts another node's cursor to this epoch; false: it has no meaning here. */
 bool session_migration_resume(const struct session *session, struct log_cursor *cursor);
 /* The worker ends; its sessions have. */
 void sessions_unshare(struct worker *worker);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions are written to the store that nodes share, and let go when another node has them.
+ * Writing sessions to the shared store, and releasing them when another node has taken them.
  */
 #include "engine/protocol/session_migration.h"
 
@@ -22,11 +22,11 @@
 #include "engine/worker.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Answers that wait until a change of their session is written, and what becomes of them when
- * another node has taken the session meanwhile: it is taken back, and the request is asked again.
+ * Deferred answers wait until a change of their session is written. If another node has taken the
+ * session in that time, this node takes it again and repeats the request.
  */
 
-#define ASKED_AGAIN 3u /* times that a request is, when its session goes meanwhile */
+#define ASKED_AGAIN 3u /* times that a request is repeated when its session has moved */
 
 /* An answer that waits until a change of its session is written. */
 struct deferred_answer {
@@ -38,8 +38,8 @@ struct deferred_answer {
     char id[SESSION_ID_LEN]; /* of its session, once that has gone */
 };
 
-/* Answers to changes up to that one, into a list. Then they go out; or, when their session has
- * gone, are asked for again of wherever it is. Either may end any session. */
+/* Moves the answers to changes up to that one into a list. Then they are sent; or, if their session
+ * has gone, their requests are repeated wherever it is. Either may end any session. */
 static void session_take_deferred(struct session_migration *m, uint64_t upto, struct list *ret)
 {
     list_init(ret);
@@ -81,8 +81,8 @@ static bool session_hold(struct request *request, int status)
     return true;
 }
 
-/* The session is here again, or is not: what was asked of the copy that another node had taken
- * meanwhile is asked of this one. */
+/* The session has returned, or has not: repeats the request, which went to the copy that another
+ * node has taken. */
 static void ask_again(struct session_wait *wait, int code)
 {
     struct deferred_answer *h = list_entry(wait, struct deferred_answer, wait);
@@ -135,8 +135,8 @@ static void session_ask_again(struct list *deferred, struct tidings_str id)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A session that went on here: whether it did, what cursors of other nodes stand for, and what is
- * told of subscriptions that could not come along.
+ * Imported sessions: whether a session was imported, the local values of other nodes' cursors, and
+ * the notices for subscriptions that could not be imported.
  */
 
 bool session_is_imported(const struct session *session)
@@ -161,7 +161,7 @@ bool session_migration_resume(const struct session *session, struct log_cursor *
     return true;
 }
 
-/* A subscription that was not made here again is one that is not evaluated any more. */
+/* A subscription that could not be imported is reported as no longer evaluated. */
 static bool send_refused(struct subscriber *subscriber, struct tidings_str uri_json)
 {
     struct log_cursor at = subscriber_cursor(subscriber);
@@ -244,7 +244,7 @@ void session_job_answer(struct session_job *job)
 void session_make_key(struct tidings_str id, const struct principal *principal,
                       char ret[SESSION_KEY_LEN + 1])
 {
-    /* The program itself has no sessions over HTTP; it is told from everybody all the same. */
+    /* The program itself has no HTTP sessions; it gets a distinct kind anyway. */
     unsigned char kind = principal ? (unsigned char)principal->kind : UINT8_MAX;
     unsigned char hash[SHA256_BYTES];
     struct sha256 h;
@@ -264,7 +264,7 @@ void session_make_key(struct tidings_str id, const struct principal *principal,
 
 _Static_assert(SESSION_STATE_REWINDS == SESSION_REWINDS, "each is written");
 
-/* What a subscription was asked with. */
+/* The options of a subscription. */
 struct stored_options {
     struct tidings_str text;
     struct tidings_str as_requested;
@@ -273,7 +273,8 @@ struct stored_options {
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-/* Everything up to here was written to a stream, but for what subscriptions say themselves. */
+/* Everything up to here was written to a stream, except changes that subscriptions record
+ * themselves. */
 static uint64_t session_written(const struct session *session)
 {
     return session->subscriber->sink ? subscriber_written(session->subscriber)
@@ -387,7 +388,7 @@ static void session_is_written(struct session_job *job, struct worker *worker)
         m->written = m->under_way;
         m->is_unwritten = job->op == SESSION_DROP;
     }
-    /* Also when it failed: the session is good here. */
+    /* On failure, too: the session is valid here. */
     struct list due;
     session_take_deferred(m, m->under_way, &due);
     struct session_import *confirmed =
@@ -396,7 +397,7 @@ static void session_is_written(struct session_job *job, struct worker *worker)
         session_write(m);
     }
     int code = job->code < 0 ? TIDINGS_E_BUSY : 0;
-    /* From here on clients go on, and the session may end. */
+    /* Requests continue from here on, and the session may end. */
     if (confirmed) {
         session_confirm(confirmed, code);
     }
@@ -416,8 +417,8 @@ static struct session_job *session_job_of(struct session_migration *m, enum sess
     return job;
 }
 
-/* What does not fit, or is not known to the last option, does not move; what the store has of it is
- * too old to go on from, and goes. */
+/* A session that is too large, or whose options are not all known, does not move; its stored state
+ * is too old to continue from, and is deleted. */
 static bool session_is_unfit(struct session_migration *m, const struct buf *state)
 {
     bool is_unfit = m->is_incomplete || state->failed == TIDINGS_E_LIMIT;
@@ -526,7 +527,7 @@ bool session_keep_options(struct session_migration *m, struct tidings_str as_req
     return true;
 }
 
-/* Those of subscriptions that have gone are forgotten now and then. */
+/* Occasionally drops the options of ended subscriptions. */
 static bool prune_options(struct session_migration *m)
 {
     const struct session *session = m->session;
@@ -550,7 +551,7 @@ static bool prune_options(struct session_migration *m)
     return is_whole;
 }
 
-/* All of them, and the baseline, which may stand beside them. */
+/* Writes all of them, and the baseline, which may be outside of them. */
 static void put_asked_options(struct buf *text, const struct request *request)
 {
     struct json *given = options_find(request->msg.params), *member = NULL;
@@ -619,7 +620,7 @@ bool session_migration_begin(struct session *session)
     return true;
 }
 
-/* The last that is written of it, or that it has ended: nobody waits for that. */
+/* Writes the session's last state, or its end, without waiting. */
 void session_migration_last(struct session *session)
 {
     struct session_migration *m = session->migration;
@@ -734,7 +735,7 @@ void session_migrated(struct worker *worker, struct tidings_str key)
     if (m->generation == 0) {
         session_let_go(m);
     } else {
-        session_changed(session, NULL); /* it may have been taken back since: the store knows */
+        session_changed(session, NULL); /* this node may have taken it again: the store knows */
     }
 }
 

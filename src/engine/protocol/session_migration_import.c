@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A session of another node goes on here: it is taken from the store, made again with what it was,
- * and its subscriptions are subscribed in the ordinary way, so that everything that is asked of
- * somebody who subscribes is asked again. What is in the store goes on where it was; of what only
- * the other node knew the client is told to look again.
+ * Importing a session from another node: this node takes it from the store, recreates it, and makes
+ * its subscriptions in the ordinary way, so that all checks of a new subscription are repeated.
+ * Updates continue at the stored positions; for changes that only the other node knew, the client
+ * gets a resync.
  */
 #include "engine/protocol/session_migration_import.h"
 
@@ -23,7 +23,7 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Sessions as texts: written, and read with every bound checked.
+ * The string form of sessions: written, and read with every bound checked.
  */
 
 #define BY_MAX 4096u
@@ -86,7 +86,8 @@ static void put_options(struct jw *w, const struct session_sub *sub)
     struct tidings_str key;
     struct json *member = NULL;
     if (sub->raw.len > 0 && jv_parse(sub->raw, SESSION_STATE_DEPTH, &given, NULL) < 0) {
-        w->out->failed = w->out->failed ? w->out->failed : TIDINGS_E_NOMEM; /* it was ours */
+        w->out->failed =
+            w->out->failed ? w->out->failed : TIDINGS_E_NOMEM; /* it belonged to this node */
     }
     struct json *options = given ? given : sub->options;
     if (!options && sub->baseline.len == 0) {
@@ -315,30 +316,31 @@ void session_state_at(const struct session_state *s, size_t index, struct sessio
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The other node may have given out more numbers than it has written, and so may those that had it
- * after that and died before they wrote anything: ours begin above. */
+/* The other node may have issued more numbers than it has written, and so may later owners that
+ * died before they wrote any state: numbers issued here start higher. */
 #define EVENTS_UNWRITTEN (UINT64_C(1) << 20)
 #define STREAMS_UNWRITTEN 16u
 #define TAKEOVERS_UNWRITTEN 1024u
 
-/* One on its way here. */
+/* A session on its way here. */
 struct session_import {
     struct session_migrations *movers;
     char key[SESSION_KEY_LEN + 1];
-    const struct principal *principal; /* a reference: who asks */
+    const struct principal *principal; /* a reference: the principal of the request */
     struct client_account *account;    /* likewise */
     struct session_place place;        /* it counts there already, until it is a session */
     struct list waits;                 /* struct session_wait */
-    struct session_job *job;           /* the store is asked */
+    struct session_job *job;           /* the query of the store */
     struct loop_timer *delay;          /* NULL: none */
     struct session_state state;
     struct subscribe_batch *batch;  /* its subscriptions are being made */
-    struct session_migration *asks; /* of one that is here: is it ours still? */
-    struct hub_watch_request *arm;  /* this node has yet to come as far as … */
-    struct session_event last;      /* … what its client was told last, where `has_last` */
+    struct session_migration *asks; /* of a session that is here: is still confirming its owner */
+    struct hub_watch_request *arm;  /* this node has yet to catch up with … */
+    struct session_event last; /* … the last event that its client received, where `has_last` */
     bool has_last;
     struct log_cursor awaits[SESSION_STATE_REWINDS + 1];
-    bool was_elsewhere; /* of one that is here: its client had events of another node since */
+    bool was_elsewhere; /* of a session that is here: its client has received events of another node
+                           since */
     bool is_made;
 };
 
@@ -368,7 +370,7 @@ static void session_import_free(struct session_import *a)
     mem_free(a);
 }
 
-/* Those who wait go on, or hear that nobody knows. */
+/* The waiting requests continue, or fail because the result is unknown. */
 static void session_import_end(struct session_import *a, int code)
 {
     struct list waits;
@@ -409,7 +411,7 @@ static void restore_lists(struct session *session, const struct session_state *s
     session->initialized = s->initialized;
 }
 
-/* A session without its subscriptions. NULL: it cannot be one here, *ret says why. */
+/* A session without its subscriptions. NULL: it cannot be recreated here, *ret has the reason. */
 static struct session *session_import_make(struct session_import *a, const struct session_job *job,
                                            int *ret)
 {
@@ -458,8 +460,9 @@ static struct session *session_import_make(struct session_import *a, const struc
     return session;
 }
 
-/* Everything up to here was told to subscriptions that say nothing else. Its client may know better
- * than what was written last. (Of those that had to go back since, session_replay_later knows.) */
+/* Everything up to here was sent to subscriptions without their own position. The client's position
+ * may be newer than the stored state. (For subscriptions that were rewound since,
+ * session_replay_later knows it.) */
 static const struct log_cursor *session_import_cursor(const struct session_import *a)
 {
     const struct session_state *s = &a->state;
@@ -500,7 +503,8 @@ static bool session_import_fill(const struct session_import *a, struct subscribe
     return is_kept && w->as_requested.ptr;
 }
 
-/* Is it not refused, but could not be asked for: the store cannot be reached? */
+/* Returns true if it was not refused, but could not be requested because the store cannot be
+ * reached. */
 static bool is_unanswered(const struct subscribe_item *w)
 {
     int code = w->sub ? 0 : w->stat.base.err.code;
@@ -508,7 +512,7 @@ static bool is_unanswered(const struct subscribe_item *w)
            code == TIDINGS_E_CLOSED;
 }
 
-/* It is whole, and this node has come as far as whoever had it before. */
+/* The session is complete, and this node has caught up with its previous owner. */
 static void session_import_made(struct session_import *a, struct session *session)
 {
     restore_rewinds(session, &a->state);
@@ -517,20 +521,20 @@ static void session_import_made(struct session_import *a, struct session *sessio
     session_import_end(a, 0);
 }
 
-/* A stream that comes begins where the first of them has to. */
+/* The next stream starts where the first of them must. */
 static void subscriptions_made(struct subscribe_batch *s, const struct log_cursor *at)
 {
     (void)at;
     struct session_import *a = s->user;
     struct subscription_group *group = s->pending.group;
     a->batch = NULL;
-    if (!group) { /* it has gone again */
+    if (!group) { /* the session has gone */
         session_import_end(a, TIDINGS_E_BUSY);
         return;
     }
     struct session *session = group->subscriber->owner;
     for (size_t i = 0; i < s->count; i++) {
-        if (is_unanswered(&s->items[i])) { /* what is in the store stays: whoever asks takes it */
+        if (is_unanswered(&s->items[i])) { /* the stored state stays: the next request takes it */
             session_let_go(session->migration);
             session_import_end(a, TIDINGS_E_BUSY);
             return;
@@ -561,7 +565,8 @@ static void subscriptions_dropped(struct subscribe_batch *s)
     session_import_end(a, TIDINGS_E_CLOSED);
 }
 
-/* What its client has, and what it goes back to, may be of nodes that this one is behind. */
+/* The positions of its client and of its subscriptions may be from nodes that this one has yet to
+ * catch up with. */
 static void session_import_await(struct session_import *a, struct subscribe_batch *s)
 {
     if (a->has_last) {
@@ -591,7 +596,7 @@ static void session_import_subscribe(struct session_import *a, struct session *s
         if (s) {
             subscribe_batch_free(s);
         }
-        session_let_go(session->migration); /* whoever asks next takes it */
+        session_let_go(session->migration); /* the next request takes it */
         session_import_end(a, TIDINGS_E_NOMEM);
         return;
     }
@@ -620,7 +625,8 @@ static void session_import_taken(struct session_job *job, struct worker *worker)
         code = TIDINGS_E_BUSY;
     } else if (code > 0) {
         session = session_import_make(a, job, &code);
-        code = code == TIDINGS_E_NOMEM ? code : 0; /* what is not understood is nowhere */
+        code =
+            code == TIDINGS_E_NOMEM ? code : 0; /* a state that cannot be read counts as missing */
     }
     if (session) {
         session_import_subscribe(a, session);
@@ -629,7 +635,7 @@ static void session_import_taken(struct session_job *job, struct worker *worker)
     }
 }
 
-/* false: out of memory. */
+/* Returns false when out of memory. */
 static bool session_import_ask(struct session_import *a)
 {
     struct session_store *store = a->movers->store;
@@ -653,8 +659,8 @@ static void on_delay_over(struct loop_timer *timer, void *user)
     }
 }
 
-/* One that went a moment ago is not taken back at once: else two nodes that are asked in turn would
- * do nothing but take. */
+/* A session that went a moment ago is not taken at once: otherwise two nodes with alternating
+ * requests would only take it from each other. */
 static bool session_import_begin(struct session_import *a)
 {
     uint64_t delay = session_hold_ms(a->movers, tidings_str(a->key));
@@ -702,8 +708,8 @@ bool session_is_behind_client(struct channel *channel, const struct session_look
            !session_has_come_to(channel->worker, &last.at);
 }
 
-/* The session is here and ours. Its client may have been told more at another node than this one
- * knows of. */
+/* The session is here and belongs to this node. Its client may have received later events from
+ * another node than this one knows. */
 static void session_import_apply(struct session_import *a)
 {
     const struct worker *worker = a->movers->worker;
@@ -726,14 +732,14 @@ void session_confirm(struct session_import *a, int code)
     a->asks->confirming = NULL;
     a->asks = NULL;
     if (code == 0 || (code == TIDINGS_E_BUSY && !a->was_elsewhere)) {
-        session_import_apply(a); /* when nobody can be asked it is good here, as far as is known */
+        session_import_apply(a); /* if the store cannot be reached, the copy here counts as valid */
     } else {
         session_import_end(a, code);
     }
 }
 
-/* Before there is a stream of one that is here: another node may have taken it, and told its client
- * that it has more than it has here. false: there is nothing to wait for. */
+/* Before a stream of an existing session opens: another node may have taken the session, and sent
+ * its client later events than this node has. Returns false if there is no wait. */
 static bool session_import_confirm(struct session_import *a, struct session *session)
 {
     struct session_migration *m = session->migration;

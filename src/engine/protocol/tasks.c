@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of tasks: their beginning and end, what they count against, and when they are
- * forgotten: those that have ended hang in a heap by the moment they go, so that
- * nobody looks at the others.
+ * The table of tasks: their start and end, the limits they count against, and their removal. Ended
+ * tasks are in a heap by the time of their removal, so that no work is spent on the others.
  */
 #include "engine/protocol/tasks.h"
 
@@ -19,17 +18,17 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a task is made of.
+ * The parts of a task.
  */
 
-/* Something a handler asks. */
+/* A question of a handler. */
 struct task_question {
     struct buf key;              /* as clients see it: "2.name" */
     size_t name_at;              /* … where the handler's own begins */
     struct buf question, answer; /* JSON; the last is empty while it is open */
 };
 
-/* Who has tasks, as far as limits are concerned; goes with the last of them. */
+/* The owner of tasks, for the limits; freed with the last of them. */
 struct task_client {
     size_t count;
     struct tidings_str name;
@@ -42,13 +41,13 @@ struct task {
     char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN]; /* ends in its id */
     int64_t created_ms;                                /* Unix time */
     uint64_t begun_ms;                                 /* monotonic */
-    struct mailbox *home;                              /* a reference; NULL: nobody works on it */
+    struct mailbox *home;                              /* a reference; NULL: no call works on it */
     const struct task_ops *ops;
-    struct tidings_call *call; /* the home's; NULL: it is done */
+    struct tidings_call *call; /* owned by the home; NULL: it is done */
     /* Under the lock: */
     struct task_client *client;     /* NULL: another node's, in no table */
     struct client_account *account; /* its shares hold it; NULL: of an earlier run */
-    bool is_operator;               /* … and whose it is, is one */
+    bool is_operator;               /* … and its owner counts one */
     enum task_status status, end_status;
     bool is_published; /* it can be found */
     bool is_ending;    /* it has ended, which is seen when it is kept */
@@ -61,7 +60,7 @@ struct task {
     struct refusal refused;
     uint64_t ttl_ms, due_ms;
     int64_t updated_ms, ended_ms; /* Unix time */
-    size_t heap_at;               /* from 1; 0: it is not there */
+    size_t heap_at;               /* from 1; 0: not in the heap */
     size_t held; /* bytes of what its call was given, which count like those of results */
     struct buf message, end_message, payload;
     struct task_question questions[TASK_MAX_QUESTIONS];
@@ -172,7 +171,7 @@ int task_status_find(struct tidings_str name)
     return -1;
 }
 
-/* With the lock: what is asked, as an object. */
+/* With the lock: the open questions, as an object. */
 static void task_put_questions(const struct task *t, struct jw *w)
 {
     jw_begin_object(w);
@@ -222,10 +221,10 @@ void task_write(struct task *t, struct jw *w, bool is_detailed)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Keeping tasks in a store: when they begin and when they end, and in a store that nodes share
- * every state between. Of one task at most one state is on the way there; what changes meanwhile
- * goes with the next. What a shared store could not keep is written again by tasks_keep_again;
- * until then its end is not seen, here as elsewhere.
+ * Writing tasks to a store: their start and their end, and in a shared store every state between.
+ * At most one state of a task is on its way; changes in that time go with the next. If a shared
+ * store could not keep a state, tasks_keep_again writes it later; until then the end of the task is
+ * not seen, here or elsewhere.
  */
 
 #define ROW_TEXT_MAX (TASKS_BYTES + (64u << 20))
@@ -256,8 +255,8 @@ static struct task_row task_row_of(const struct task *t)
     };
 }
 
-/* With the lock: the same as a copy, with what is asked. `text` is to be freed. false: out of
- * memory. */
+/* With the lock: the same as a copy, with the questions. `text` is to be freed. Returns false when
+ * out of memory. */
 static bool task_copy_row(const struct task *t, struct task_row *ret, struct buf *text)
 {
     struct jw w;
@@ -352,8 +351,9 @@ static void task_on_state_stored(void *user, int code)
     tasks_lock(t->all);
     bool is_stale = t->is_stale;
     t->is_keeping = t->is_stale = false;
-    t->is_unkept = t->is_unkept || (code < 0 && code != TIDINGS_E_CONFLICT &&
-                                    code != TIDINGS_E_INVALID); /* which it will be again */
+    t->is_unkept =
+        t->is_unkept || (code < 0 && code != TIDINGS_E_CONFLICT &&
+                         code != TIDINGS_E_INVALID); /* an invalid state would fail again */
     tasks_unlock(t->all);
     if (is_stale && code >= 0) {
         task_keep_state(t);
@@ -380,7 +380,7 @@ static void task_keep_state(struct task *t)
     }
 }
 
-/* Without it: whoever listens hears that it changed. */
+/* Without the lock: notifies the listener that it changed. */
 static void task_notify(struct task *t)
 {
     if (tasks_are_shared(t->all)) {
@@ -394,7 +394,7 @@ static void task_notify(struct task *t)
 
 static void task_show_end(struct task *t);
 
-/* What a file could not keep is there until the server stops. Takes the reference. */
+/* An end that a file could not keep is visible until the server stops. Takes the reference. */
 static void task_on_end_stored(void *user, int code)
 {
     struct task *t = user;
@@ -404,7 +404,7 @@ static void task_on_end_stored(void *user, int code)
     task_unref(t);
 }
 
-/* What a shared store has counts: with TIDINGS_E_CONFLICT that is followed. */
+/* The shared store decides: after TIDINGS_E_CONFLICT this node follows its state. */
 static void task_end_shared(void *user, int code)
 {
     struct task *t = user;
@@ -418,7 +418,7 @@ static void task_end_shared(void *user, int code)
     task_unref(t);
 }
 
-/* Keep how it ends, then show it. */
+/* Writes the outcome to the store, then shows it. */
 static void task_keep_end(struct task *t)
 {
     struct task_store *store = t->all->store;
@@ -536,7 +536,7 @@ static void client_leave(struct tasks *all, struct task_client *c)
     }
 }
 
-/* With the lock: what it was given, or its payload, counts no longer. */
+/* With the lock: its input or its payload no longer counts. */
 static void task_give_bytes(struct task *t, size_t bytes)
 {
     if (bytes > 0) {
@@ -648,7 +648,7 @@ static int task_make(struct tasks *all, const char *id, struct tidings_str clien
     return 0;
 }
 
-/* Takes what one more needs: its place, and room for what its call was given. With the lock. */
+/* Takes the quota of one more task: its place, and room for its input. With the lock. */
 static bool tasks_take_room(struct tasks *all, const struct task_spec *spec,
                             const struct share_taker *who, struct refusal *why)
 {
@@ -723,12 +723,12 @@ static void task_show_end(struct task *t)
     task_set_status(t, t->end_status);
     t->updated_ms = t->ended_ms;
     if (t->heap_at == 0) {
-        task_uncount(t); /* it was forgotten meanwhile */
+        task_uncount(t); /* it was removed in the meantime */
     }
     tasks_unlock(t->all);
 }
 
-/* With the lock. It takes the room of what the call was given, which will be free soon. */
+/* With the lock. It takes the room of the call's input, which will be free soon. */
 static bool task_set_payload(struct task *t, struct tidings_str payload)
 {
     struct limit_counters *counters = t->all->counters;
@@ -746,7 +746,7 @@ static bool task_set_payload(struct task *t, struct tidings_str payload)
     return fits;
 }
 
-/* With the lock: what it ends with, as far as there is room for it. */
+/* With the lock: sets the outcome, as far as there is room for it. */
 static void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
                          struct tidings_str payload)
 {
@@ -808,7 +808,7 @@ void task_discard(struct task *t)
     }
 }
 
-/* A row that is over from the beginning goes with the next sweep. */
+/* A row that has expired already goes with the next sweep. */
 void task_retract(struct task *t)
 {
     struct task_store *store = t->all->store;
@@ -1004,8 +1004,8 @@ void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1])
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What the handler of a task asks its client, the answers, and cancelling: what comes from any
- * worker is sent to the one where the call is.
+ * Questions of a task's handler to its client, the answers, and cancellation: messages from any
+ * worker go to the one where the call is.
  */
 
 #define QUESTION_MAX (2u << 20)
@@ -1054,7 +1054,7 @@ static struct task_message *task_message_create(struct task *t, bool is_cancel, 
     return l;
 }
 
-/* Its call is told that nobody waits for it. */
+/* Notifies its call that the result is not needed. */
 static void task_cancel_call(struct task *t)
 {
     struct task_message *l = t->home ? task_message_create(t, true, 1) : NULL;
@@ -1065,7 +1065,7 @@ static void task_cancel_call(struct task *t)
 
 void task_cancel(struct task *t)
 {
-    /* Without memory for the message its handler runs on, for nobody. */
+    /* Without memory for the message, its handler runs on without effect. */
     struct task_message *l = t->home ? task_message_create(t, true, 1) : NULL;
     bool has_ended = task_end(t, TASK_CANCELLED, STR("cancelled by the client"), STR_EMPTY);
     if (l && has_ended) {
@@ -1148,7 +1148,7 @@ int task_ask(struct task *t, unsigned round, struct json *questions, struct tidi
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* With the lock. The text of each answer that is waited for; how many bytes all of them have. */
+/* With the lock. Writes the text of each expected answer; counts the bytes of all of them. */
 static int task_take_answers(struct task *t, struct json *answers, size_t *ret_bytes)
 {
     int rc = 0;
@@ -1219,8 +1219,8 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Tasks as a store that nodes share has them: those of other nodes, to be answered from there, and
- * what other nodes wrote about those of this one.
+ * Tasks in a shared store: answers queries for those of other nodes, and follows what other nodes
+ * wrote about those of this one.
  */
 
 bool tasks_runs(struct tasks *all, struct tidings_str id)
@@ -1252,7 +1252,7 @@ static struct json *row_parse(struct tidings_str text)
 
 /* ---- those of other nodes -------------------------------------------------------------------- */
 
-/* What is asked and was not answered. When all is, it works: its node is about to go on. */
+/* Reads the open questions. If all are answered, the task works: its node is about to continue. */
 static int task_fill_questions(struct task *t, const struct task_row *row)
 {
     struct json *asked = row_parse(row->questions), *answers = row_parse(row->answers);
@@ -1368,7 +1368,7 @@ bool tasks_follow(struct tasks *all, const struct task_row *row)
         task_adopt(t, row);
     } else if (t && row->answers.len > 0) {
         struct json *answers = row_parse(row->answers);
-        /* What does not fit was refused where it was given. */
+        /* answers that are too large were refused by the other node */
         is_taken = !answers || task_answer(t, answers, NULL) == 0;
         jv_unref(answers);
     }

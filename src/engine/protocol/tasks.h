@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tasks (extension io.modelcontextprotocol/tasks): calls of tools whose client got a handle instead
- * of the result, and asks for it later, over whichever connection. One table for the whole server;
- * all threads use it, under a lock that is held for a search or a copy.
+ * of the result and polls for the result later, over any connection. The whole server has one
+ * table; all threads use it, under a lock that is held only for a search or a copy.
  *
  *     working ──asked──> input_required ──answered──> working
  *        └───────┬──────────────┘
  *                └── completed, failed or cancelled: whichever comes first stays
  *
- * A task belongs to the principal that called (security/access.h: its id says so). What works on
- * it is a call (engine/protocol/call_task.c) on one worker, its home; what others want of the call
- * is sent there as a message. A task that ends is kept until its time to live has passed since it
- * began, at least TASK_KEPT_MS since it ended; then tasks_sweep forgets it. Those that run have a
- * deadline like other calls.
+ * A task belongs to the calling principal (its id, see security/access.h). A call
+ * (engine/protocol/call_task.c) on one worker, the task's home, does the work; other threads send
+ * it messages. A finished task is kept until its time to live has passed since its start, and at
+ * least TASK_KEPT_MS after its end; then tasks_sweep removes it. Running tasks have a deadline like
+ * other calls.
  *
- * Where nodes share a store (struct task_store, `is_shared`) every state of a task is kept there,
- * and what the store has counts: a task has ended when that is kept, and whoever kept an end first
- * has ended it. Other nodes answer from there (tasks_ask), and write there that it is cancelled and
- * what was answered, which its own node follows (tasks_follow).
+ * Where nodes share a store (struct task_store, `is_shared`), the store keeps every state of a task
+ * and decides: a task has ended when the store has its end, and the first end kept wins. Other
+ * nodes answer from the store (tasks_ask) and write cancellations and answers to it; the task's
+ * node follows these (tasks_follow).
  *
- * Bounded: `max_tasks` in all, `max_client_tasks` of one client, TASKS_BYTES of results, and of
- * what running calls were given; of these two each client has its share. A task that finds no
- * room is not begun; a result that finds none is replaced by an error that says so. A task counts
- * until its handler has finished, too.
+ * Limits: `max_tasks` in all, `max_client_tasks` for one client, TASKS_BYTES of results, and the
+ * input of running calls; each client has a share of the last two. Without room a task is not
+ * started, and a result is replaced by an error that gives the limit. A task counts until its
+ * handler has finished, even after its end.
  */
 #ifndef ENGINE_PROTOCOL_TASKS_H
 #define ENGINE_PROTOCOL_TASKS_H
@@ -57,46 +57,47 @@ const char *task_status_name(enum task_status status);
 /* The status of that name; -1: there is none. */
 int task_status_find(struct tidings_str name);
 
-/* What outlives the server of a task. */
+/* The state of a task that outlives its server. */
 struct task_row {
     struct tidings_str id, client; /* `client`: whose limits it counts against */
     enum task_status status;
     int64_t created_ms, updated_ms; /* Unix time */
     uint64_t ttl_ms;
     struct tidings_str message, payload;
-    /* Of a store that nodes share: */
+    /* In shared stores only: the open questions, an object; or empty */
     struct tidings_str questions; /* an object of what is asked; or empty */
     struct tidings_str answers;   /* an object: given at other nodes; or empty */
-    size_t max, max_client;       /* it is new: there may be so many … */
-    struct refusal *why;          /* … and here is said which were too many (TIDINGS_E_LIMIT);
-                                   * lives until `done`. NULL: it is not new */
+    size_t max, max_client;       /* it is new: the limits on tasks are … */
+    struct refusal *why; /* … and this receives the limit that was exceeded (TIDINGS_E_LIMIT); lives
+                            until `done`. NULL: it is not new */
 };
 
-/* What a client wants of a task that another node works on. Lives until `done`, which is called
- * exactly once, on any thread. */
+/* A client's request about a task of another node. Lives until `done`, which is called exactly
+ * once, on any thread. */
 enum task_verb { TASK_GET, TASK_UPDATE, TASK_CANCEL };
 struct task_asking {
     enum task_verb verb;
     struct tidings_str id;
     struct json *answers; /* TASK_UPDATE: an object of objects; borrowed until `done` */
-    /* TIDINGS_E_NOTFOUND: there is none. */
+    /* TIDINGS_E_NOTFOUND: no such task. */
     void (*done)(struct task_asking *asking, int code);
-    struct task *found; /* by `done`: a reference, for whoever asks; TASK_GET */
+    struct task *found; /* by `done`: a reference, for the caller; TASK_GET */
     struct tidings_error err;
 };
 
 /* Where rows are kept. All may be called on any thread and answer on any. */
 struct task_store {
-    /* Other nodes ask for tasks of this one. It tells by itself that one changed or went. */
+    /* Other nodes query this node's tasks. The store reports by itself that a task changed or
+     * went. */
     bool is_shared;
-    /* Keep the row, instead of one with its id; `done` (may be NULL) is called exactly once, maybe
-     * before this returns. The row is copied. Of a shared one: TIDINGS_E_CONFLICT when it has ended
-     * already; tasks_follow is given the row there is. */
+    /* Keeps the row, replacing any row with its id; `done` (may be NULL) is called exactly once,
+     * maybe before this returns. The row is copied. Shared stores: TIDINGS_E_CONFLICT if the task
+     * has ended already; tasks_follow receives the stored row. */
     void (*put)(struct task_store *store, const struct task_row *row,
                 void (*done)(void *user, int code), void *user);
-    /* Forget what has outlived its time to live by that Unix time. */
+    /* Deletes rows whose time to live is over at that Unix time. */
     void (*sweep)(struct task_store *store, int64_t now_ms);
-    /* Of a shared one. */
+    /* Shared stores only. */
     void (*ask)(struct task_store *store, struct task_asking *asking);
 };
 
@@ -105,35 +106,36 @@ struct task_store {
 /* NULL: out of memory. `counters` outlive it. */
 struct tasks *tasks_create(struct limit_counters *counters);
 void tasks_destroy(struct tasks *all); /* no call of one is under way; NULL is fine */
-/* Before threads start: who is told, on any thread, that a task changed or went; where they are
- * kept (NULL: nowhere). */
+/* Before threads start: sets the callback for tasks that changed or went, called on any thread, and
+ * the store (NULL: none). */
 typedef void (*tasks_changed_fn)(void *user, struct tidings_str uri, bool is_gone);
 void tasks_on_change(struct tasks *all, tasks_changed_fn changed, void *user);
 void tasks_set_store(struct tasks *all, struct task_store *store);
-/* One that was kept: what ran then has failed. false: out of memory, or it is too old. */
+/* Restores a kept task; if it was running, it has failed. Returns false if it is too old or out of
+ * memory. */
 bool tasks_restore(struct tasks *all, const struct task_row *row);
 
 /* ---- a store that nodes share ----------------------------------------
  */
 
-/* Any thread: write again what could not be kept, some at a time; and count
- * everything as not kept, since the store may have lost it. */
+/* Any thread: retries failed writes, some at a time; and treats everything as not kept, since the
+ * store may have lost it. */
 void tasks_keep_again(struct tasks *all);
 void tasks_doubt(struct tasks *all);
-/* Is it one of this node that has not ended? Any thread. */
+/* Returns true if the task belongs to this node and has not ended. Any thread. */
 bool tasks_runs(struct tasks *all, struct tidings_str id);
-/* What the store has of one of this node's: an end that another node wrote, answers that were given
- * there. true: these were taken. */
+/* Takes over the stored state of a task of this node: an end that another node wrote, answers given
+ * there. Returns true if it accepted these. */
 bool tasks_follow(struct tasks *all, const struct task_row *row);
 /* A row of another node's, as a task to be written; in no table. NULL: it cannot be one, or out of
  * memory. */
 struct task *task_of_row(struct tasks *all, const struct task_row *row);
-/* The answers among `given` to what `row` asks and nobody has answered, behind those it has, as an
- * object; TIDINGS_E_LIMIT: they are too long. 1: there are new ones; 0: none. */
+/* Merges those answers of `given` that `row` asks for and lacks with the ones it has, as an object;
+ * TIDINGS_E_LIMIT: they are too long. Returns 1 if there are new ones, 0 if not. */
 int task_merge_answers(const struct task_row *row, struct json *given, struct buf *ret,
                        struct tidings_error *err);
 
-/* Monotonic: when tasks_sweep has something to do; UINT64_MAX: nothing is waited for. */
+/* Monotonic time when tasks_sweep has work to do; UINT64_MAX: none is due. */
 uint64_t tasks_due_ms(const struct tasks *all);
 void tasks_sweep(struct tasks *all);
 
@@ -142,11 +144,12 @@ void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1]);
 
 /* ---- those who ask --------------------------------------------------------------------------- */
 
-/* A reference to the task with that id, if it is of `p`; NULL: there is none, or it is somebody
- * else's, which must look the same. */
+/* A reference to the task with that id, if it belongs to `p`. Returns NULL if there is none or if
+ * another principal owns it; the client must not see the difference. */
 struct task *tasks_find(struct tasks *all, struct tidings_str id, const struct principal *p);
-/* One that is not in the table may be another node's: may the store be asked? false: it cannot be
- * one of `p`, or there is no such store. And ask it. */
+/* A task that is not in the table may belong to another node. Returns true if the store may be
+ * queried; false if the task cannot belong to `p` or there is no such store. tasks_ask queries
+ * it. */
 bool tasks_may_ask(const struct tasks *all, struct tidings_str id, const struct principal *p);
 void tasks_ask(struct tasks *all, struct task_asking *asking);
 void task_unref(struct task *t); /* any thread; NULL is fine */
@@ -156,11 +159,12 @@ int64_t task_updated_ms(struct task *t);
 
 /* The members of it: `is_detailed`: with result, error or questions. */
 void task_write(struct task *t, struct jw *w, bool is_detailed);
-/* End it. Whatever its handler still gives is thrown away. Of one that has ended nothing changes.
+/* Cancels the task. Later output of its handler is discarded. A task that has ended does not
+ * change.
  */
 void task_cancel(struct task *t);
-/* An object of answers by key. What is not asked (any more) is passed over. When the last is there
- * the handler goes on. TIDINGS_E_LIMIT: they are too long; TIDINGS_E_NOMEM. */
+/* Adds answers, an object by key. Answers to questions that are not open are ignored. The last
+ * answer resumes the handler. TIDINGS_E_LIMIT: they are too long; TIDINGS_E_NOMEM. */
 #define TASK_MAX_ANSWERS (1u << 20) /* bytes of all answers to one round */
 int task_answer(struct task *t, struct json *answers, struct tidings_error *err);
 
@@ -169,7 +173,7 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
  */
 
 struct task_spec {
-    const struct principal *principal; /* whose it is */
+    const struct principal *principal; /* the owner */
     struct tidings_str client;         /* its name where limits count; empty: it has none */
     struct client_account *account;    /* whose shares it takes; NULL: only totals count */
     size_t max, max_client;            /* of worker_limits */
@@ -178,21 +182,21 @@ struct task_spec {
     struct mailbox *home;
     struct tidings_call *call;
 };
-/* What the call does when it is told, on its home: */
+/* How the call handles messages, on its home: */
 struct task_ops {
     void (*answered)(struct tidings_call *call, struct buf *answers); /* an object; may be taken */
     void (*cancelled)(struct tidings_call *call);
 };
 
-/* A reference to a new one, which works. Nobody finds it before task_publish. TIDINGS_E_LIMIT with
- * `why`; TIDINGS_E_NOMEM; TIDINGS_E_IO. Any thread. */
+/* Returns a reference to a new, working task, which cannot be found before task_publish.
+ * TIDINGS_E_LIMIT with `why`; TIDINGS_E_NOMEM; TIDINGS_E_IO. Any thread. */
 int tasks_open(struct tasks *all, const struct task_spec *spec, const struct task_ops *ops,
                struct task **ret, struct refusal *why);
 /* Keep it, then let it be found, then call `done` on any thread, maybe before this returns. */
 void task_publish(struct task *t, void (*done)(void *user, int code), void *user);
-/* `done` said TIDINGS_E_LIMIT: which. */
+/* The limit exceeded, if `done` received TIDINGS_E_LIMIT. */
 const struct refusal *task_refusal(const struct task *t);
-/* Nobody will ask for it: it is as if it had not been. */
+/* Removes a task that no client will ask for, without a trace. */
 void task_discard(struct task *t);
 /* The same of one that is kept: its row goes too. */
 void task_retract(struct task *t);
