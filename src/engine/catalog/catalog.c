@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Snapshots of the catalog: what is registered is shared as far as it did not change
- * (engine/catalog/catalog); mounts and hooks are few and copied.
+ * Snapshots of the catalog: unchanged entries are shared (engine/catalog/catalog); mounts and hooks
+ * are few and copied.
  */
 #include "engine/catalog/catalog.h"
 
@@ -15,9 +15,9 @@
 #include "formats/uri.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Registered resources and templates, in leaves of at most ENTRIES_LEAF entries. One that would
- * become larger is cut in two halves; one that becomes empty goes; small neighbours are not joined,
- * since what is registered is rarely removed one by one in numbers that would matter.
+ * Registered resources and templates, in leaves of at most ENTRIES_LEAF entries. A leaf that would
+ * become larger is cut into halves; an empty leaf goes. Small neighbours are not joined, because
+ * programs rarely remove many entries one by one.
  */
 
 struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
@@ -154,7 +154,7 @@ struct catalog_entry *entries_find(const struct entries *e, struct tidings_str u
 
 /* ---- deriving -------------------------------------------------------------------------------- */
 
-/* What becomes of one leaf: 0, 1 or 2 new ones behind those *to has. */
+/* Appends the new form of one leaf to *to: 0, 1 or 2 leaves. */
 static int put_changed(struct entries *to, const struct entries_leaf *from,
                        struct catalog_entry *add, struct tidings_str remove)
 {

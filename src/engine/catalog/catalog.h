@@ -53,9 +53,9 @@ struct entries {
     size_t count;
 };
 
-/* `from` with `add` (may be NULL; its URI is not there yet) and without the entry called `remove`
- * (empty: all stay; one that is not there: likewise). Takes a reference to every entry.
- * TIDINGS_E_NOMEM: *to is all zero. */
+/* `from` with `add` (may be NULL; its URI must be new) and without the entry called `remove`
+ * (empty, or not an entry: nothing is removed). Takes a reference to every entry. TIDINGS_E_NOMEM:
+ * *to is all zero. */
 int entries_derive(struct entries *to, const struct entries *from, struct catalog_entry *add,
                    struct tidings_str remove);
 void entries_deinit(struct entries *e); /* all zero afterwards */
@@ -67,7 +67,7 @@ struct entries_position {
     size_t leaf, index;
 };
 struct entries_position entries_after(const struct entries *e, struct tidings_str after);
-/* The entry there, moving on behind it; NULL at the end. */
+/* Returns the entry at the position and advances; NULL at the end. */
 struct catalog_entry *entries_next(const struct entries *e, struct entries_position *at);
 
 struct worker;
@@ -77,12 +77,12 @@ struct catalog {
     struct entries templates;         /* by text */
     struct tidings_provider **mounts; /* by prefix, ascending */
     size_t mount_count;
-    size_t mute_templates; /* of the templates: so many whose resources cannot be subscribed to */
+    size_t mute_templates; /* number of templates whose resources cannot be subscribed to */
     struct watch_hooks hooks;
     unsigned refs;
 };
 
-/* May `add` stand beside what is registered? TIDINGS_E_EXISTS: its URI is taken.
+/* Checks `add` against the registered entries. TIDINGS_E_EXISTS: its URI is taken.
  * TIDINGS_E_CONFLICT: a resource claims a capability (list, subscribe) that a template which
  * produces its URI denies, whichever of the two came first; a template's capabilities are an upper
  * bound (SEP-2093). */
@@ -104,20 +104,20 @@ struct catalog_hit {
     struct tidings_provider *provider; /* … or a mount the URI lies in (it may not exist there) */
     struct template_match variables;
 };
-/* Where does the canonical `uri` belong? Registered URIs first, then the mount with the longest
+/* Finds the source of the canonical `uri`. Registered URIs first, then the mount with the longest
  * prefix, then templates. `arena` holds variable values. */
 bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
                   struct catalog_hit *hit);
-/* The canonical form of what a client wrote (uri_canonical, or uri_canonical_pattern): one that
- * begins with the alias of a mount means what lies below its prefix. */
+/* The canonical form of a client's URI or pattern (uri_canonical, or uri_canonical_pattern). The
+ * alias of a mount at its start is replaced by the mount's prefix. */
 int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
                       struct buf *out, struct tidings_error *err);
-/* Does `in` begin so? */
+/* Returns true if `in` begins with the alias of a mount … */
 bool catalog_is_alias(const struct catalog *c, struct tidings_str in);
-/* … with one that is a URI? It may be any spelling of that, or a pattern. */
+/* … whose prefix is a URI. `in` may be any spelling of that, or a pattern. */
 bool catalog_is_absolute(const struct catalog *c, struct tidings_str in);
-/* May `principal` ask for `uri`? Not yet an answer where that is a short name: its provider, which
- * knows the whole one, asks access for that. */
+/* Returns true if `principal` may ask for `uri`. For a short name this is not final: its provider
+ * knows the full URI and checks access to that. */
 bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
                      struct tidings_str uri);
 /* A registered resource, or one of a template, that is not subscribable. */
@@ -126,7 +126,7 @@ bool catalog_is_mute(const struct catalog *c, struct tidings_str uri);
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* The registered template with exactly that text; NULL: there is none. */
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
-/* Does any source serve that scheme? */
+/* Returns true if any source serves that scheme. */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
 
 /* From now on this is the worker's snapshot; takes the reference. */

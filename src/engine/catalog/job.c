@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Provider jobs: dispatch (directly, or on the pool for blocking ones), and the way of the result
- * back to the thread of the worker that asked.
+ * Provider jobs: dispatch (directly, or on the pool for blocking ones), and the return of the
+ * result to the worker's thread.
  */
 #include "engine/catalog/job.h"
 
@@ -20,7 +20,7 @@
 /* ---------------------------------------------------------------------------------------------- */
 
 #define DETAILS_MAX (4u << 20)
-#define UNFINISHED_MAX 8u /* that are named in the log */
+#define UNFINISHED_MAX 8u /* jobs named in the log */
 
 void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
               struct tidings_str uri)
@@ -87,7 +87,7 @@ void job_log_unfinished(const struct worker *worker)
     }
 }
 
-/* Home again. What the provider said goes with it, unless somebody keeps it. */
+/* Ends a job on its worker. Frees the provider's details, unless the caller keeps them. */
 static void job_end(struct job *r)
 {
     char *details = r->keeps_details ? NULL : r->details;
@@ -106,7 +106,7 @@ static void job_deliver_done(struct thread_message *message, void *owner)
     job_end(list_entry(message, struct job, message));
 }
 
-/* Not while the worker lives: it waits for what is outstanding before it goes. */
+/* Not while the worker lives: it waits for its open jobs before it ends. */
 static void job_on_lost(struct thread_message *message)
 {
     (void)message;
@@ -204,7 +204,8 @@ void job_children(struct tidings_list *list, struct tidings_provider *p)
     job_start(&list->base, p, job_run_list);
 }
 
-/* What a provider says of a SKILL.md, it has from the file: that is for those who may read it. */
+/* A provider takes the metadata of a SKILL.md from the file, so only principals that may read the
+ * file see it. */
 static void job_hide_content(const struct job *job, const struct principal *who,
                              struct tidings_resource *row)
 {
@@ -232,7 +233,7 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
         return 1;
     }
     if (!access_allows(list->principal, ACCESS_LIST, row->uri)) {
-        return 1; /* nor does it count: that there is more would tell of it */
+        return 1; /* and do not count it: a further page would reveal that it exists */
     }
     if (list->full || list->count == list->wanted) {
         list->full = true;
@@ -280,7 +281,7 @@ static void run_stat(struct job *r)
     }
 }
 
-/* A provider without stat: its list is looked through. */
+/* Searches the list of a provider without stat. */
 struct lookup {
     struct tidings_list list;
     struct tidings_stat *stat;
@@ -438,7 +439,7 @@ bool tidings_complete_shows(const struct tidings_complete *c, struct tidings_str
 void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 {
     if (!access_is_full(c->principal)) {
-        return; /* it counts what is not for everybody */
+        return; /* the total includes values that the principal may not see */
     }
     c->total = total > INT64_MAX ? INT64_MAX : (int64_t)total;
 }

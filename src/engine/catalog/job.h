@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Provider jobs: what a provider is asked to do (struct tidings_list, tidings_stat …; tidings_read
- * is in engine/catalog/job_read.h) and how its answer gets back to the worker that asked: a job
- * finished on the worker's thread is used at once, one finished on any other thread is sent as a
- * message.
+ * Provider jobs: requests to a provider (struct tidings_list, tidings_stat …; tidings_read is in
+ * engine/catalog/job_read.h). A result that is ready on the worker's own thread is used at once;
+ * from any other thread it is sent to the worker as a message.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -52,9 +51,10 @@ struct tidings_list {
     size_t wanted, count;
     bool children, full;
     struct tidings_str below; /* only rows below this URI count; empty: all */
-    bool subscribes;          /* rows are for somebody who wants to hear of them */
-    bool is_bare;             /* containers are told without the '/' at the end of their URIs */
-    /* Instead of writing: gets each row, 1 to go on and 0 to stop. On whichever thread lists. */
+    bool subscribes;          /* the list is for a client that wants to subscribe to the rows */
+    bool is_bare;             /* containers are written without the '/' at the end of their URIs */
+    /* Receives each row instead of the JSON text; returns 1 to continue, 0 to stop. On the thread
+     * that lists. */
     int (*on_row)(struct tidings_list *list, const struct tidings_resource *row);
 };
 
@@ -72,7 +72,7 @@ struct tidings_complete {
     struct jw *w;               /* inside the array of values */
     const struct json *context; /* the other arguments as far as known; NULL: none */
     size_t count, max;
-    int64_t total; /* -1: nobody said */
+    int64_t total; /* -1: unknown */
     bool more;     /* there were more than fit */
 };
 
@@ -83,25 +83,26 @@ struct tidings_write {
     struct tidings_str metadata;    /* of the change, a JSON object that was checked; or empty */
     struct tidings_str traceparent; /* likewise, what caused it; or empty */
     bool is_removal, is_patch, if_absent;
-    struct client_account *account; /* at whose expense; held by whoever asks; NULL: nobody's */
-    struct refusal limit;           /* that its client has reached; retry_ms 0: none */
-    struct buf etag;                /* of what was written */
-    struct buf answer;              /* JSON, or empty */
+    struct client_account
+        *account;         /* who pays for it; the caller holds a reference; NULL: no account */
+    struct refusal limit; /* that its client has reached; retry_ms 0: none */
+    struct buf etag;      /* of what was written */
+    struct buf answer;    /* JSON, or empty */
 };
 
 /* On the thread of `worker`, where `done` runs too. */
 void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
               struct tidings_str uri);
 void job_cancel(struct job *r);
-/* What the provider said of the failure, for the error's data; empty: nothing. Inside `done`; with
+/* The provider's details of the failure, for the error's data; empty: none. Inside `done`; with
  * keeps_details until job_free_stat. */
 struct tidings_str job_details(const struct job *r);
 
-/* Ask. `base` must be initialised; the answer may come before these return. */
+/* Starts the job. `base` must be initialised; `done` may run before these return. */
 void job_list(struct tidings_list *l, struct tidings_provider *p);
 void job_children(struct tidings_list *l, struct tidings_provider *p);
 void job_stat(struct tidings_stat *s, const struct catalog_hit *hit);
-void job_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
+void job_free_stat(struct tidings_stat *s); /* after done: frees the data that came with it */
 void job_complete(struct tidings_complete *c, struct tidings_provider *p);
 void job_write(struct tidings_write *w, struct tidings_provider *p);
 
@@ -113,14 +114,14 @@ void job_log_unfinished(const struct worker *worker);
 
 /* It is begun: counted until it is finished. job_start does so by itself. */
 void job_begin(struct job *r);
-/* For kinds of jobs in files of their own: run now or on the pool; finish on whichever thread. */
+/* For kinds of jobs in separate files: runs now or on the pool, and finishes on that thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
 /* What job_start does once the job is begun, for one that waited for something first. */
 void job_go_on(struct job *r);
 void job_finish(struct job *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */
 void job_finish_later(struct job *r, int code, const struct tidings_error *err);
-/* Behind tidings_…_explain. */
+/* Implements tidings_…_explain. */
 void job_explain(struct job *r, struct tidings_str object);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads: asking a provider, and the way of each element from the provider to the receiver.
+ * Reads: the call of a provider, and the way of each element from the provider to the receiver.
  *
- * Elements are passed on as they come, so that content is never kept twice; when a later one is a
- * better format, or everything turns out to be held by the client, the receiver is told to discard.
+ * Elements are passed to the receiver as they come, so that content is never kept twice. When a
+ * later one is a better format, or the client turns out to hold everything, the receiver discards
+ * what it has.
  */
 #include "engine/catalog/job_read.h"
 
@@ -98,7 +99,7 @@ static void may_begin(void *user, int code, const struct tidings_error *err)
     catalog_unref(awaited);
 }
 
-/* Everything up to the cursor is known first. */
+/* First waits until every change up to the cursor is known. */
 static void wait_and_run(struct job *r)
 {
     struct tidings_read *read = list_entry(r, struct tidings_read, base);
@@ -182,7 +183,7 @@ struct tidings_str tidings_read_variable(const struct tidings_read *read, const 
 
 /* ---- one element ----------------------------------------------------------------------------- */
 
-/* A directory asked for without its '/' is still itself. */
+/* A directory requested without its '/' is still the resource itself. */
 static bool is_own(const struct tidings_read *read, struct tidings_str uri)
 {
     struct tidings_str asked = read->base.uri;
@@ -191,7 +192,7 @@ static bool is_own(const struct tidings_read *read, struct tidings_str uri)
            (uri.len == asked.len + 1 && uri.ptr[asked.len] == '/' && str_starts(uri, asked));
 }
 
-/* A format matters among alternatives, not for a container and what is in it. */
+/* The format matters among alternatives, not for a container and its children. */
 static bool wants_format(const struct tidings_read *read, struct tidings_str mime_type)
 {
     const struct read_options *o = read->options;
@@ -221,7 +222,7 @@ bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
     return access_allows(read->principal, ACCESS_READ, uri);
 }
 
-/* What the caller says, completed from the registration, which also bounds its capabilities. */
+/* Completes the caller's description from the registration, which also limits its capabilities. */
 static void job_read_complete(const struct tidings_read *read, const struct tidings_resource *about,
                               bool own, struct tidings_resource *row)
 {
@@ -230,7 +231,7 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
     if (about || known) {
         *row = about ? *about : *known;
     }
-    if (!about) { /* of what is registered these would not follow the content */
+    if (!about) { /* these of a registered resource would not match the content */
         row->uri = row->etag = STR_EMPTY;
         row->has_size = false;
     }
@@ -261,7 +262,7 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
     row->not_subscribable = row->not_subscribable || known->not_subscribable;
 }
 
-/* Equality of content for those who have no cheaper way to tell. */
+/* Compares content, for callers without a cheaper way. */
 static struct tidings_str content_etag(struct tidings_str bytes, char etag[ETAG_SIZE])
 {
     uint64_t parts[2] = {str_hash(bytes, 1), str_hash(bytes, 2)};
@@ -271,8 +272,8 @@ static struct tidings_str content_etag(struct tidings_str bytes, char etag[ETAG_
     return tidings_strn(etag, ETAG_SIZE - 1);
 }
 
-/* Cut what was asked for out of `bytes`, which begin at `offset` of the whole (-1: are the whole).
- * Fills all of `e` but `about`. */
+/* Cuts the requested range out of `bytes`, which begin at `offset` of the whole (-1: are the
+ * whole). Fills all of `e` but `about`. */
 static int job_read_cut(const struct tidings_read *read, struct tidings_str bytes, bool may_be_text,
                         int64_t offset, struct read_element *e, struct tidings_error *err)
 {
@@ -311,7 +312,7 @@ static int job_read_cut(const struct tidings_read *read, struct tidings_str byte
     return 0;
 }
 
-/* Remember why an element is left out, for the case that nothing else remains. */
+/* Records why an element is left out, in case none remains. */
 static void leave_out(struct tidings_read *read, struct tidings_str reason,
                       const struct tidings_error *why)
 {
@@ -330,7 +331,7 @@ static void refuse_format(struct tidings_read *read, struct tidings_str mime_typ
     leave_out(read, READ_NOT_ACCEPTABLE, &why);
 }
 
-/* Pass it on. A better format than the one given takes its place. */
+/* Passes the element on. It replaces one of a worse format. */
 static int job_read_give(struct tidings_read *read, const struct read_element *e,
                          struct tidings_error *err)
 {
@@ -377,7 +378,9 @@ static int job_read_pass(struct tidings_read *read, const struct tidings_resourc
     char etag[ETAG_SIZE];
     if (offset < 0) {
         row.has_size = true;
-        row.size = (int64_t)bytes.len; /* of this format, whatever was said of another */
+        row.size =
+            (int64_t)
+                bytes.len; /* the size of this format; the provider's size may belong to another */
         row.etag = row.etag.len > 0 ? row.etag : content_etag(bytes, etag);
     }
     struct read_element e = {.about = &row};
@@ -396,7 +399,7 @@ static int job_read_pass(struct tidings_read *read, const struct tidings_resourc
     return job_read_give(read, &e, err);
 }
 
-/* The first failure sticks, whatever the caller makes of it: half an answer is none. */
+/* The first failure sticks, even if the caller ignores it: half an answer is useless. */
 static int job_read_add(struct tidings_read *read, const struct tidings_resource *about,
                         struct tidings_str bytes, bool may_be_text, int64_t offset,
                         struct tidings_error *err)
@@ -423,7 +426,7 @@ int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *
     return job_read_add(read, about, bytes, false, -1, err);
 }
 
-/* Content that is ours from now on: the receiver may keep it. */
+/* Content that the read owns from now on: the receiver may keep it. */
 static int job_read_take(struct tidings_read *read, const struct tidings_resource *about,
                          struct tidings_str bytes, char *memory, int64_t offset,
                          struct tidings_error *err)
@@ -456,7 +459,7 @@ int tidings_read_part(struct tidings_read *read, const struct tidings_resource *
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Everything was given: is it what a client may see? */
+/* All elements have come: checks that they are what a client may see. */
 static int job_read_conclude(struct tidings_read *read, struct tidings_error *err)
 {
     if (read->failed.code < 0) {
@@ -533,8 +536,8 @@ static int job_read_book_more(struct tidings_read *read, size_t bytes, struct ti
     return is_booked ? 0 : job_read_refuse(read, err);
 }
 
-/* Books the text of the answer if it is long; books and takes the content of
- * an element; appends it to the list; frees those that belong behind the beginning of the elements.
+/* Books the text of the answer if it is long; books and takes the content of an element; appends it
+ * to the list; frees the payloads that come after the start of the elements.
  */
 static int job_read_book_text(struct tidings_read *read, struct tidings_error *err)
 {

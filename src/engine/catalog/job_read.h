@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A read, the provider job (struct tidings_read): what is asked of a provider or of the function of
- * a registered resource, and what becomes of the elements it gives. Between the two, and the same
- * for everybody: the description is completed from the registration, the range is cut out, one
- * format is chosen, what the client already holds is not sent again, and the rules of contents are
- * kept (engine/catalog/read_options.h).
+ * A read, the provider job (struct tidings_read): a request to a provider or to the function of a
+ * registered resource, and the path of its elements. For all sources alike, this code completes the
+ * description from the registration, cuts out the range, chooses one format, leaves out content
+ * that the client already holds, and checks the rules of contents (engine/catalog/read_options.h).
  *
- * resources/read takes the elements as JSON. Somebody who wants the bytes (an HTTP route) brings a
- * receiver of its own:
+ * resources/read takes the elements as JSON. A caller that needs the bytes (an HTTP route) supplies
+ * a receiver:
  *
  *     static int keep(struct tidings_read *read, const struct read_element *e, err) { … copy … }
  *     static void discard(struct tidings_read *read) { … drop what was copied … }
@@ -63,23 +62,22 @@ struct read_receiver {
 
 struct tidings_read {
     struct job base;
-    /* Set by whoever asks: */
+    /* Set by the caller; `w` is inside the array of contents, when `receiver` is NULL */
     struct jw *w; /* inside the array of contents, when `receiver` is NULL */
     const struct read_receiver *receiver; /* NULL: JSON into `w` */
     const struct read_options *options;   /* NULL: everything */
     const struct principal *principal;
-    uint64_t
-        reader; /* the subscriber that is its own (engine/protocol/method_listen.h); 0: unknown */
+    uint64_t reader; /* its own subscriber (engine/protocol/method_listen.h); 0: unknown */
     struct tidings_str as_requested; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
-    bool own_only; /* no children, please */
-    bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
+    bool own_only;                 /* no children, please */
+    bool is_patch;                 /* the change since `patch_from`: calls the provider's `patch` */
     struct tidings_str patch_from; /* an etag; empty: everything */
-    bool raw;                      /* parts to the byte, also in the middle of a character */
-    bool takes_pieces;             /* the receiver supports `pieced` */
-    struct output *output;         /* books stored content; NULL: not booked */
-    struct payload **payloads;     /* without a receiver: the list for long contents, which are
-                                    * left out of `w`; NULL: all are written */
+    bool raw;                  /* ranges are exact to the byte, even in the middle of a character */
+    bool takes_pieces;         /* the receiver supports `pieced` */
+    struct output *output;     /* books stored content; NULL: not booked */
+    struct payload **payloads; /* without a receiver: the list for long contents, which are
+                                * left out of `w`; NULL: all are written */
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;
@@ -88,10 +86,10 @@ struct tidings_read {
     struct tidings_str held;   /* the client's etag when unchanged */
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
-    struct refusal refused;    /* … by a limit; retry_ms 0: it was not */
+    struct refusal refused;    /* … by a limit; retry_ms 0: not limited */
     uint64_t version;          /* the newest change known when it began: it is not older */
-    /* For the receiver: memory that `element->bytes` begins, when it was handed over. Who wants to
-     * keep it sets this to NULL and frees it with mem_free later. */
+    /* For the receiver: memory that `element->bytes` begins, when it was handed over. To keep it,
+     * set this to NULL and free it with mem_free later. */
     char *loaded;
     /* The same for the whole content, if it is read in pieces; else NULL. */
     struct payload *pieced;
@@ -106,7 +104,7 @@ struct tidings_read {
     size_t bytes; /* given */
     size_t rank;  /* of the format given */
     bool all_unchanged;
-    struct tidings_error left_out; /* why elements were, for the case that nothing is left */
+    struct tidings_error left_out; /* why elements were left out, in case none remains */
     struct tidings_str left_out_reason;
     struct tidings_error failed; /* the first failure; it sticks */
 };
@@ -115,7 +113,7 @@ struct tidings_read {
  * `refused`. */
 int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err);
 
-/* Ask. `base` must be initialised; the answer may come before this returns. */
+/* Starts the read. `base` must be initialised; `done` may run before this returns. */
 void job_read(struct tidings_read *read, const struct catalog_hit *hit);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Invariant: `done` raw bytes were encoded, for base64 a multiple of three until the end. The piece
  * in memory begins at a multiple of PAYLOAD_PIECE and has the hash of the first reading, unless it
- * is being fetched or has not been looked at since (`is_fetching`, `has_fetched`).
+ * is being fetched or has not been checked since (`is_fetching`, `has_fetched`).
  */
 #include "engine/catalog/payload.h"
 
@@ -282,7 +282,7 @@ struct payload_stream {
     size_t done; /* of it */
     struct payload *payloads;
     struct output output;
-    bool is_gone; /* destroyed when the piece that is being fetched is there */
+    bool is_gone; /* destroyed when the current fetch ends */
 };
 
 static void payload_stream_destroy(struct sendq_source *source)
@@ -324,7 +324,7 @@ static ssize_t payload_stream_make(struct sendq_source *source, char *room, size
         }
         ssize_t n = c ? payload_write(c, room + made, len - made) : 0;
         if (n == -EAGAIN && made > 0) {
-            break; /* what there is goes first */
+            break; /* send the available bytes first */
         }
         if (n < 0) {
             return n;

@@ -24,7 +24,7 @@
 
 enum payload_form { PAYLOAD_RAW, PAYLOAD_TEXT, PAYLOAD_BASE64 };
 
-/* One that is being fetched. */
+/* A piece that is being fetched. */
 struct tidings_piece {
     struct job base;
 };
@@ -70,7 +70,8 @@ void payload_destroy(struct payload *content); /* NULL is fine */
 
 /* Sets the encoding. */
 void payload_set_form(struct payload *content, enum payload_form form);
-/* From now on `worker` sends it, which does not wait for pieces: it is told when one is `ready`. */
+/* From now on `worker` sends it and does not wait for pieces: `ready` reports each fetched
+ * piece. */
 void payload_send_by(struct payload *content, struct worker *worker, void (*ready)(void *user),
                      void *user);
 /* Returns true if a piece is being fetched. Then it must not be destroyed. */
@@ -83,14 +84,14 @@ static inline bool payload_is_fetching(const struct payload *content)
 ssize_t payload_write(struct payload *content, char *room, size_t len);
 
 /* Returns an answer as a source (base/net/sendq.h): its text, with payloads inserted at their
- * places, sent by `worker`. Takes the text, the payloads and their booking, which stay until no
- * piece of theirs is being fetched. NULL: out of memory, nothing was taken. */
+ * places, sent by `worker`. Takes the text, the payloads and their booking, and frees them when
+ * none of their pieces is being fetched. NULL: out of memory, nothing was taken. */
 struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
                                     struct output *output, struct worker *worker);
 /* Bytes that the payloads of a list add to an answer. */
 size_t payloads_encoded_size(const struct payload *first);
 void payloads_destroy(struct payload **first); /* all of a list */
-/* Moves a list to the end of another one, behind `base` bytes of the text of that. */
+/* Moves a list to the end of another one, after the first `base` bytes of that one's text. */
 void payloads_append(struct payload **to, struct payload **from, size_t base);
 
 #endif

@@ -102,7 +102,7 @@ bool watch_hook_matches(const struct watch_hook *hook, enum pattern_kind kind,
                         struct tidings_str pattern)
 {
     if (kind == PATTERN_REGEX) {
-        return true; /* asking would take too long: it would be compiled for each */
+        return true; /* the check would take too long: each pattern would need compiling */
     }
     if (hook->fixed == hook->text.len) {
         return pattern_matches(kind, pattern, hook->text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One open provider instance and the mount it serves. Created on the hub, shared by all threads
- * while the server runs; its fields are frozen after open, but for the timer, which is the hub
- * thread's.
+ * while the server runs; its fields do not change after open, except the timer, which only the hub
+ * thread uses.
  */
 #ifndef ENGINE_CATALOG_PROVIDER_H
 #define ENGINE_CATALOG_PROVIDER_H
@@ -17,9 +17,10 @@ struct loop;
 struct loop_timer;
 struct pool;
 
-/* Of nodes that share a store (docs/cluster.md): who has what is mounted, and who watches it. */
+/* For nodes that share a store (docs/cluster.md): which nodes have the mount, and which node
+ * watches it. */
 enum mount_nodes {
-    MOUNT_LOCAL,  /* this node alone, or each has something else there */
+    MOUNT_LOCAL,  /* only this node has it, or each node has other content there */
     MOUNT_SHARED, /* all have the same there, and each watches it itself */
     MOUNT_OWNED,  /* all have the same there; one of them watches and announces for all */
 };
@@ -28,11 +29,11 @@ const char *mount_nodes_name(enum mount_nodes nodes);
 
 struct tidings_provider;
 
-/* Who opened it: gets what providers announce, from any thread. */
+/* The opener: receives the provider's announcements, from any thread. */
 struct provider_host {
     int (*changed)(const struct provider_host *host, const struct tidings_provider *provider,
                    const struct tidings_change *change, struct tidings_error *err);
-    /* Something below its prefix may have changed, and nobody knows what. */
+    /* Changes below its prefix may have been missed; which ones is unknown. */
     void (*missed)(const struct provider_host *host, const struct tidings_provider *provider);
     struct loop *loop; /* for tidings_provider_every */
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
@@ -42,35 +43,37 @@ struct provider_host {
 
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
-    struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
+    struct tidings_provider_ops
+        older; /* storage for `ops` if the provider's table is an older version */
     const struct provider_host *host;
     struct tidings_str prefix;
     struct uri_alias aliases[PROVIDER_ALIASES_MAX]; /* of the prefix; the first is `ops->alias` */
     unsigned alias_count;
-    /* Does `uri` name something whose own URI says more, which the provider knows and asks access
-     * for? NULL: none does. */
+    /* Returns true if `uri` is a short name for a resource with a longer URI, which the provider
+     * knows and checks access for. NULL: there are no short names. */
     bool (*is_short)(struct tidings_str uri);
     /* The resources whose changes it announces, if there will never be others: the name of number
      * `i`, relative to the prefix, or empty after the last one. Pure. NULL: there may be any. */
     struct tidings_str (*row)(size_t i, bool *ret_not_subscribable);
-    bool refuses_watches;   /* all of them, so no subscription to its resources can fire */
-    bool is_durable;        /* the server's store keeps what it serves, and when it changed */
-    bool has_history;       /* it keeps what is known of its files, so that what changed is found */
-    enum mount_nodes nodes; /* atomic; set before the server runs */
+    bool refuses_watches; /* all of them, so no subscription to its resources can fire */
+    bool is_durable;      /* the server's store keeps what it serves, and when it changed */
+    bool
+        has_history; /* it saves the state of its files, so that it finds changes after a restart */
+    enum mount_nodes nodes;   /* atomic; set before the server runs */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */
     void *state;
 };
 
-/* A thread of its own may announce something while the server is started. */
+/* Atomic, because the provider's own thread may announce changes while the server starts. */
 static inline enum mount_nodes provider_nodes(const struct tidings_provider *p)
 {
     return __atomic_load_n(&p->nodes, __ATOMIC_RELAXED);
 }
 
-/* A table of `bytes` bytes as one of today: what it lacks is NULL. `room` is used when it is
- * shorter.
+/* Returns a table of `bytes` bytes in the current format: missing members are NULL. `room` is used
+ * when it is shorter.
  */
 const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
                                                   size_t bytes, struct tidings_provider_ops *room);
@@ -81,9 +84,9 @@ int provider_create(const struct tidings_provider_ops *ops, const struct provide
 void provider_destroy(struct tidings_provider *p); /* closes; NULL is fine */
 
 /* -------------------------------------------------------------------------------------------------
- * Watch hooks of the application: who is told that somebody begins to need changes of a registered
- * resource or of URIs of a registered template, and that nobody does any more. They are part of the
- * catalog, known by the URI or template text they are for, which may be registered before or after.
+ * Watch hooks of the application: callbacks for the first and the last subscription to a registered
+ * resource or to URIs of a registered template. They are part of the catalog, and their key is the
+ * URI or template, which may be registered before or after.
  *
  * A scope (what the hub arms, see engine/delivery/hub_watch.c) that concerns a hook is
  *   - the URI of a resource or of a template, when it is subscribed to by name;
@@ -115,14 +118,14 @@ struct watch_hooks {
 
 #define WATCH_HOOKS_MAX 100000u
 
-/* All of `from` but that for `without` (empty: all), and `add` (may be NULL). */
+/* All of `from` except the hook for `without` (empty: all), and `add` (may be NULL). */
 int watch_hooks_copy(struct watch_hooks *to, const struct watch_hooks *from, struct watch_hook *add,
                      struct tidings_str without);
 void watch_hooks_deinit(struct watch_hooks *hooks);
 struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks,
                                     struct tidings_str text); /* NULL: none */
 
-/* May the pattern match the URI, or URIs of the template, that the hook is for? */
+/* Returns true if the pattern may match the URI, or URIs of the template, of the hook. */
 bool watch_hook_matches(const struct watch_hook *hook, enum pattern_kind kind,
                         struct tidings_str pattern);
 

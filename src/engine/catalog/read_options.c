@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parsing the options of a read from `_meta`. Hostile input: every member is checked, nothing is
- * ignored that was meant for us.
+ * Parsing the options of a read from `_meta`. The input is untrusted: every member is checked, and
+ * no tidings option is ignored.
  */
 #include "engine/catalog/read_options.h"
 
@@ -9,7 +9,7 @@
 #include "formats/http_fields.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Checking the contents of a read: counts elements and remembers the first rule that was broken.
+ * Checking the contents of a read: counts elements and records the first broken rule.
  */
 
 static void read_rules_breach(struct read_rules *r, const char *what, struct tidings_str which)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client may ask of a read, in `_meta` of resources/read:
+ * The options of a read, in `_meta` of resources/read:
  *
  *     "dev.tidings/range": {"unit": "bytes", "from": 0, "to": 65536}     a part: [from, to)
  *     "dev.tidings/range": {"unit": "lines", "last": 100}                … or the last so many
@@ -8,8 +8,8 @@
  *     "dev.tidings/accept": "text/html"      or an array, the best first: one format of several
  *     "dev.tidings/atLeast": "cursor"        wait until everything up to there is known here
  *
- * Strings are borrowed from the message. What is ill-formed is refused with its name and what is
- * accepted.
+ * Strings are borrowed from the message. An error for an ill-formed option contains its name and
+ * the accepted values.
  */
 #ifndef ENGINE_CATALOG_READ_OPTIONS_H
 #define ENGINE_CATALOG_READ_OPTIONS_H
@@ -35,24 +35,24 @@ struct read_options {
 /* `meta` may be NULL: everything is asked for. TIDINGS_E_INVALID. */
 int read_options_parse(struct read_options *o, const struct json *meta, struct tidings_error *err);
 
-/* Is content with this etag among what the client holds? A weak one ("W/…") may stay the same
- * across a change and never is. *ret (may be NULL) is the client's own copy. */
+/* Returns true if the client holds content with this etag. A weak etag ("W/…") may stay the same
+ * across a change and never counts. *ret (may be NULL) is the client's own copy. */
 bool read_options_holds(const struct read_options *o, struct tidings_str etag,
                         struct tidings_str *ret);
-/* How welcome a format is: 0 is best, also for every one when none was named; `format_count` and
- * above: not at all. Parameters ("; charset=…") do not count. */
+/* The rank of a format: 0 is best, and the rank of all formats if the client named none;
+ * `format_count` and above: not acceptable. Parameters ("; charset=…") do not count. */
 size_t read_options_rank(const struct read_options *o, struct tidings_str mime_type);
 
 /* -------------------------------------------------------------------------------------------------
- * What the contents of one read must be (SEP-2093, multi-content semantics):
+ * The rules for the contents of one read (SEP-2093, multi-content semantics):
  *
  *   - A resource without children gives at least one element, all under the URI asked for. Several
  *     are the same content in different formats, each with a mimeType of its own.
  *   - A resource with children may give them too, under their own URIs, in any number or none.
  *
- * Whoever breaks a rule is the provider or handler, hence TIDINGS_E_INTERNAL with a sentence that
- * names the rule. Whether a resource has children may become known last, so a breach is kept until
- * the end.
+ * The provider or handler causes a breach, hence TIDINGS_E_INTERNAL with a message that names the
+ * rule. The read may learn only at the end that a resource has children, so a breach is kept until
+ * then.
  */
 
 #define READ_ALTERNATIVES_MAX 16u
@@ -68,7 +68,7 @@ struct read_rules {
 /* One more element; `own`: it has the URI asked for. Fails at once when there are too many. */
 int read_rules_add(struct read_rules *r, bool own, const struct tidings_resource *about,
                    struct tidings_error *err);
-/* There are no more. */
+/* The contents are complete. */
 int read_rules_end(const struct read_rules *r, struct tidings_error *err);
 
 #endif

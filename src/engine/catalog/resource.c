@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Resource objects as JSON. Unknown fields are left out; capabilities are always said (absent would
- * mean "unknown" to clients of SEP-2093). `size` is raw bytes.
+ * Resource objects as JSON. Unknown fields are left out; capabilities are always written (absent
+ * would mean "unknown" to clients of SEP-2093). `size` is raw bytes.
  */
 #include "engine/catalog/resource.h"
 
@@ -12,15 +12,15 @@
 #include "formats/json.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Writing tidings://self/semantics. Sources are sorted by URI, so those of one scheme ("x:") lie
- * side by side: the schemes are found by taking the least one above the last, over and over.
+ * Writing tidings://self/semantics. Sources are sorted by URI, so those of one scheme ("x:") are
+ * adjacent: the loop repeatedly takes the least scheme above the last.
  */
 
 #define FORM_COUNT (TIDINGS_FORM_RELATED + 1)
 
 enum relation { ITSELF = 1, BELOW = 2, MATCHING = 4, RELATED = 8 };
 
-/* The rules that hold in every scheme; `uri` goes behind "scheme:". */
+/* The rules of every scheme; `uri` is appended to "scheme:". */
 static const struct {
     const char *name, *uri, *covers;
     unsigned relations;
@@ -123,7 +123,8 @@ static size_t semantics_write_rows(struct jw *w, const struct tidings_provider_o
     return n;
 }
 
-/* Is this the first mount of its scheme with its table? Several mounts say the same once. */
+/* Returns true for the first mount of its scheme with its table. Other such mounts have the same
+ * rules, which are written once. */
 static bool is_first(const struct catalog *c, size_t index, struct tidings_str scheme)
 {
     for (size_t i = 0; i < index; i++) {
@@ -135,7 +136,7 @@ static bool is_first(const struct catalog *c, size_t index, struct tidings_str s
     return true;
 }
 
-/* Did the program register something there? It may announce it, with metadata. */
+/* Returns true if the program registered a resource there. It may announce it, with metadata. */
 static bool semantics_has_entry(const struct entries *registered, struct tidings_str scheme)
 {
     struct entries_position at = {0};
@@ -146,7 +147,7 @@ static bool semantics_has_entry(const struct entries *registered, struct tidings
     return e != NULL;
 }
 
-/* Can changes in that scheme carry metadata, which queries select by? */
+/* Returns true if changes in that scheme can carry metadata, which queries select by. */
 static bool has_metadata(const struct catalog *c, struct tidings_str scheme)
 {
     bool has =
@@ -158,7 +159,7 @@ static bool has_metadata(const struct catalog *c, struct tidings_str scheme)
     return has;
 }
 
-/* Does what holds everywhere hold here? */
+/* Returns true if a general rule applies to this scheme. */
 static bool is_general(unsigned form, bool has_relation, bool has_queries)
 {
     return form == TIDINGS_FORM_RELATED ? has_relation

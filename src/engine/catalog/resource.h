@@ -17,7 +17,7 @@
 void resource_write_members(struct jw *w, struct tidings_str uri_key,
                             const struct tidings_resource *r);
 
-/* What is said beside the etag in `_meta`. */
+/* The members of `_meta` beside the etag. */
 struct resource_meta {
     bool is_part; /* dev.tidings/range: these bytes of `size` */
     int64_t from, to;
@@ -26,7 +26,7 @@ struct resource_meta {
 /* The same members with more in `_meta`. */
 void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct tidings_resource *r,
                          const struct resource_meta *meta);
-/* `text` or `blob`, behind the members. */
+/* `text` or `blob`, after the members. */
 void resource_write_content(struct jw *w, struct tidings_str bytes, bool is_text);
 
 /* The members of content blocks of results, inside an object the caller began: "resource_link", and
@@ -38,11 +38,11 @@ void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
  * and written inside it, where SEP-2093 has them; those inside win. */
 void resource_write_block(struct jw *w, struct json *block);
 
-/* May it be registered? Texts that are written as JSON must be what they claim to be.
+/* Checks a resource before it is registered. Strings that are written as JSON must be valid.
  * TIDINGS_E_INVALID. */
 int resource_check(const struct tidings_resource *r, struct tidings_error *err);
 
-/* Of what is told of a resource when it is asked for: its `meta` alone. */
+/* Checks the fields that are sent when a resource is requested: only its `meta`. */
 int resource_check_meta(const struct tidings_resource *r, struct tidings_error *err);
 
 /* A deep copy in one block (mem_free it), or NULL. */
@@ -51,20 +51,20 @@ struct tidings_resource *resource_dup(const struct tidings_resource *r);
 /* -------------------------------------------------------------------------------------------------
  * The content of tidings://self/semantics: for each scheme, what a subscription to a URI, a pattern
  * or a container covers, to be read by programs. It is made from the tables of the providers that
- * serve a scheme and, where they say nothing, from the rules that hold everywhere, in the order in
- * which it is decided what a URI means.
+ * serve a scheme and, where they contain nothing, from the general rules, in the order in which the
+ * server decides the meaning of a URI.
  */
 
-/* One JSON object; its schema is docs/schema/semantics.json. Names no resource, only schemes. Of a
- * scheme whose changes carry no metadata (TIDINGS_PROVIDER_BARE_CHANGES), and where clients may say
- * none either (`allow_write`), there are no queries but those its provider names. */
+/* One JSON object; its schema is docs/schema/semantics.json. It names schemes, never resources. If
+ * changes of a scheme carry no metadata (TIDINGS_PROVIDER_BARE_CHANGES), and clients may not supply
+ * any (`allow_write`), its only queries are those that its provider names. */
 void semantics_write(struct jw *w, const struct catalog *catalog, bool allow_write);
 
 /* -------------------------------------------------------------------------------------------------
- * What an application may say in `_meta`: any object whose keys leave the prefixes alone that the
- * protocol keeps for itself, and ours. A prefix is what stands before '/', labels with dots between
- * them. Reserved are those whose second label is "mcp" or "modelcontextprotocol" (2025-11-25), and
- * those where one of the two is followed by another label (2025-06-18).
+ * The `_meta` of an application: any object without keys in the reserved prefixes of the protocol
+ * and of tidings. A prefix is the part before '/', labels with dots between them. Reserved are
+ * those whose second label is "mcp" or "modelcontextprotocol" (2025-11-25), and those where one of
+ * the two is followed by another label (2025-06-18).
  */
 
 #define META_MAX_BYTES 8192u /* of a resource */

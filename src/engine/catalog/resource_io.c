@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a resource as plain bytes (a receiver of its own, engine/catalog/job_read.h), and writing
+ * Reading a resource as plain bytes (with its own receiver, engine/catalog/job_read.h), and writing
  * it through its provider.
  */
 #include "engine/catalog/resource_io.h"
@@ -71,13 +71,13 @@ static void resource_io_discard(struct tidings_read *read)
     p->etag = STR_EMPTY;
 }
 
-/* On whichever thread the provider answers from; nobody else looks at it meanwhile. */
+/* Runs on the provider's thread; no other thread uses the memory at that time. */
 static int resource_io_keep(struct tidings_read *read, const struct read_element *e,
                             struct tidings_error *err)
 {
     struct resource_io *p = read->base.user;
     if (p->about) {
-        return 0; /* a container: what else it gives can be asked for */
+        return 0; /* a container: clients can request its children separately */
     }
     size_t held = read->pieced ? read->pieced->held : e->bytes.len;
     int rc = held > PAYLOAD_LONG ? job_read_book(read, held, err) : 0;
@@ -250,8 +250,8 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     job_write(write, p->hit.provider);
 }
 
-/* What is there is asked first; that it stays until the write comes, its etag sees to. What is not
- * there has no date. */
+/* The current content's date is checked first; its etag ensures that it is unchanged when the write
+ * comes. A missing resource has no date. */
 static void on_date(struct job *job)
 {
     struct resource_io *p = job->user;

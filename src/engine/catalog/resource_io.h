@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * One resource as plain bytes: read, replaced, patched or removed by somebody who speaks no
- * JSON-RPC and has an exchange of its own (GET, PUT, PATCH and DELETE beside the HTTP endpoint).
- * Finding, access, ranges, formats, conditions and limits are those of everybody else.
+ * Byte access to one resource, without JSON-RPC: read, replace, patch or remove it in a separate
+ * exchange (GET, PUT, PATCH and DELETE beside the HTTP endpoint). Lookup, access, ranges, formats,
+ * conditions and limits are the same as for other requests.
  *
  *     resource_io_init(&p, worker, done, user);
  *     p.spelled = …; p.options.… = …;        // slices must outlive it
  *     resource_io_start(&p, RESOURCE_IO_READ);           // `done` may come before this returns
  *     … in done: look at the outcome, then resource_io_deinit(&p)
  *
- * What has children and gives no content reads as a page of them, JSON: {"resources": […], "next":
- * URI}. With `after` set to `next` the page behind it is read; without `next` it was the last.
+ * A resource with children and no content reads as a page of them, JSON: {"resources": […], "next":
+ * URI}. With `after` set to `next`, the next page is read; the last page has no `next`.
  *
  * Belongs to the thread of its worker. Once started it lives until `done`; resource_io_cancel makes
  * that come sooner and changes nothing else.
@@ -29,43 +29,45 @@ enum resource_io_op {
 };
 
 struct resource_io {
-    /* What is asked: */
+    /* The request. The principal is held from resource_io_start on */
     const struct principal *principal; /* on whose behalf; held from resource_io_start on */
     struct tidings_str as_requested;   /* the URI */
-    struct tidings_str after; /* RESOURCE_IO_READ of what has children and no content: see below */
+    struct tidings_str
+        after; /* RESOURCE_IO_READ of a resource with children and no content: see below */
     struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
     struct tidings_str bytes;       /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
     struct tidings_str mime_type;   /* likewise; empty: not said */
-    struct tidings_str query;       /* writing: what else was said, see tidings_write_query */
+    struct tidings_str query;       /* writing: further parameters, see tidings_write_query */
     struct tidings_str metadata;    /* writing: of the change, a JSON object; or empty */
     struct tidings_str traceparent; /* likewise: the trace it belongs to; or empty */
     struct tidings_str if_match;    /* an etag, "*", or empty */
     bool if_absent;
-    bool has_unmodified_since; /* writing: fails (TIDINGS_E_CONFLICT) when what is there is known …
-                                */
-    int64_t unmodified_since;  /* … to have been modified after this second */
-    struct client_account *account; /* writing: a reference, taken: at whose expense */
+    bool has_unmodified_since;      /* writing: fails (TIDINGS_E_CONFLICT) if the current content is
+                                       known … */
+    int64_t unmodified_since;       /* … to have been modified after this second */
+    struct client_account *account; /* writing: a reference, taken: who pays for it */
     /* The outcome: */
-    int code; /* a failure with its sentence in `err`; 1: created */
+    int code; /* a failure with its message in `err`; 1: created */
     struct tidings_error err;
     struct tidings_str reason;  /* of a failed read (engine/catalog/job_read.h), or empty */
-    struct tidings_str details; /* of a failure: an object with what else is known; or empty */
-    struct refusal limit;       /* of a failure: that was reached; retry_ms 0: none */
-    struct tidings_str scope;   /* of a failure: what the token lacked, see access_put_missing */
-    bool is_denied;             /* of a failure: it hides what this principal may not do */
-    bool unchanged;             /* `etag` is held; there is no content */
-    bool is_final;              /* it stays as it is */
-    bool is_stale;              /* the store cannot be reached: it may be old */
+    struct tidings_str details; /* of a failure: an object with further data; or empty */
+    struct refusal limit;       /* of a failure: the limit reached; retry_ms 0: none */
+    struct tidings_str
+        scope;      /* of a failure: the scopes that the token lacks, see access_put_missing */
+    bool is_denied; /* of a failure: it hides what this principal may not do */
+    bool unchanged; /* `etag` is held; there is no content */
+    bool is_final;  /* it stays as it is */
+    bool is_stale;  /* the store cannot be reached: it may be old */
     bool is_text, is_part;
     int64_t from;                   /* a part: where it begins */
     int64_t size;                   /* of the whole; -1: not known */
     struct tidings_resource *about; /* of the content; NULL when there is none */
-    char *memory; /* the content, mem_free it; who takes it over sets this to NULL. After a write:
-                   * JSON to answer with, or NULL */
+    char *memory; /* the content, mem_free it; to take it over, set this to NULL. After a write:
+                     JSON to answer with, or NULL */
     struct payload *content; /* or this, if it is read while it is sent */
     size_t len;
     struct output output;    /* books either; the caller initializes it */
-    struct tidings_str etag; /* of what is there now, or empty */
+    struct tidings_str etag; /* of the current content, or empty */
     /* Private: */
     struct worker *worker;
     void (*done)(struct resource_io *p);

@@ -75,7 +75,7 @@ static bool roots_is_path(const struct catalog *c, struct tidings_str s)
     return s.len > 0 && !str_eq(s, STR("**")) && !roots_has_scheme(s) && !catalog_is_alias(c, s);
 }
 
-/* What roots are asked for. */
+/* The requested roots. */
 struct roots_asked {
     const struct catalog *catalog;
     const struct principal *principal;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Roots: the mounts that a principal may list, as texts for models and error messages. What the
- * server says of itself (tidings:) is not a root.
+ * Roots: the mounts that a principal may list, as strings for models and error messages. The
+ * server's own resources (tidings:) are not a root.
  *
- * Models know the paths of files, not URIs. A path is what has no scheme and does not begin with an
- * alias of a provider.
+ * Models know the paths of files, not URIs. A path has no scheme and does not begin with an alias
+ * of a provider.
  */
 #ifndef ENGINE_CATALOG_ROOTS_H
 #define ENGINE_CATALOG_ROOTS_H
@@ -21,7 +21,7 @@ size_t roots_put(const struct catalog *c, const struct principal *principal, con
 struct tidings_str roots_first(const struct catalog *c, const struct principal *principal,
                                const char *scheme, size_t *ret_count);
 
-/* Appends the URI that the path `given` means and returns 1; returns 0 if it is not a path.
+/* Converts the path `given` to a URI, appends it and returns 1; returns 0 if it is not a path.
  * Wildcards keep their meaning. TIDINGS_E_INVALID: too long, or a relative path while there is not
  * exactly one directory. TIDINGS_E_NOTFOUND: an absolute path outside all roots. The messages name
  * the roots. */
