@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests of the program: those that are waited for, and those that are not.
+ * Requests of the program, synchronous and asynchronous.
  */
 #include "client/calls.h"
 
@@ -26,7 +26,7 @@
 #include "formats/json_write.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Lists of a server as the other parts of the client use them: elements as values, not as text.
+ * Lists of a server for the other parts of the client: elements as values, not as strings.
  */
 
 struct tidings_client;
@@ -34,21 +34,21 @@ struct tidings_client;
 #define STOP_LISTING 2
 #define LIST_MAX_PAGES 10000u
 
-/* What the pages of a list may still cost, or those of all lists of a walk. Only the waiting for
- * the server counts: what the program does with a page may take as long as it likes. */
+/* The remaining budget of a list's pages, or of all lists of a walk. Only the time spent waiting
+ * for the server counts: the program may handle a page for as long as it likes. */
 struct list_budget {
     unsigned left; /* pages that may still be asked for */
     unsigned came;
-    unsigned ended; /* lists; each is good for a tenth of an answer's time more */
+    unsigned ended; /* lists; each adds a tenth of an answer's time limit */
     uint64_t waited_ms;
 };
 
-/* 0: the next one; STOP_LISTING: enough; negative: a failure, `err` is the caller's business. */
+/* 0: continue; STOP_LISTING: stop; negative: a failure, the caller handles `err`. */
 typedef int (*json_item_fn)(void *user, struct json *item);
 
 /* -------------------------------------------------------------------------------------------------
- * Finds lists whose pages go in a circle, by Brent's algorithm: each cursor is compared with one
- * that is kept, and after 1, 2, 4, 8 … of them the newest is kept instead.
+ * Finds lists whose pages form a cycle, by Brent's algorithm: each cursor is compared with a kept
+ * one, and after 1, 2, 4, 8 … of them the newest is kept instead.
  */
 
 int page_cursors_next(struct page_cursors *c, struct tidings_str cursor)
@@ -83,7 +83,7 @@ struct waiting {
     struct tidings_error why;
     tidings_client_progress_fn on_progress;
     void *user;
-    struct json *progress; /* the newest that was not told yet */
+    struct json *progress; /* the newest undelivered one */
 };
 
 static void ask_on_answer(void *user, const struct response *a)
@@ -95,7 +95,7 @@ static void ask_on_answer(void *user, const struct response *a)
     w->error = a->error ? json_text_of(w->client, a->error, NULL) : NULL;
 }
 
-/* Told outside the turn; those that come faster than that are passed over, as progress may be. */
+/* Progress is reported after the turn; of several reports in one turn only the last is kept. */
 static void ask_on_progress(void *user, struct json *params)
 {
     struct waiting *w = user;
@@ -149,7 +149,7 @@ static struct json *ask_with(struct waiting *w, const char *method, struct tidin
         ask_wait(w, id);
     }
     jv_unref(w->progress);
-    mem_free(c->last_error); /* what was told of progress may have asked as well */
+    mem_free(c->last_error); /* callbacks for progress may have made requests as well */
     c->last_error = w->error;
     bool wants_input = str_eq(jv_str(jv_get(w->result, "resultType")), STR("input_required"));
     if (wants_input) {
@@ -183,7 +183,7 @@ const char *tidings_client_last_error(const struct tidings_client *c)
     return c ? c->last_error : NULL;
 }
 
-/* What was asked last was answered without one, as far as the program is concerned. */
+/* Clears the last error, so that the program sees none. */
 static void ask_forget_error(struct tidings_client *c)
 {
     mem_free(c->last_error);
@@ -281,7 +281,7 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
                                 .user = p,
                                 .timeout_ms = asking->timeout_ms,
                                 .can_ask = true};
-    p->number = c->next_id + 1; /* what it will be */
+    p->number = c->next_id + 1; /* its future number */
     int64_t id = requests_start(c, &a, err);
     if (id < 0) {
         mem_free(p);
@@ -443,10 +443,9 @@ char *tidings_client_complete(struct tidings_client *c, const char *ref, const c
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Lists of resources, tools and prompts, all pages of them, and what a server says of one resource.
- * Pages come from strangers: their number and the time that is waited for all of them are bounded,
- * that of pages in a row which hold nothing more tightly, and a cursor that was given before ends
- * the list as an error.
+ * Lists of resources, tools and prompts, all pages of them, and the server's metadata of one
+ * resource. Pages are untrusted: their number and total time are bounded, the number of empty pages
+ * in a row more tightly, and a repeated cursor ends the list with an error.
  */
 
 #define MAX_EMPTY 100u /* pages in a row */
@@ -458,7 +457,7 @@ struct listing {
     const char *uri;             /* of whose children; NULL: none */
     json_item_fn fn;
     void *user;
-    struct list_budget *budget; /* NULL: one of its own */
+    struct list_budget *budget; /* NULL: a separate one */
     size_t items;
     unsigned empty; /* pages in a row */
     struct page_cursors cursors;
@@ -526,7 +525,8 @@ static int next_page(struct listing *l, struct json *result, struct tidings_erro
     return l->cursor ? 1 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* May one more page be asked for? A server that is always just in time would else never end. */
+/* Checks that the budget allows one more page. Without it, a server whose answers are always just
+ * in time would never end. */
 static int list_spend_budget(struct listing *l, struct list_budget *b, struct tidings_error *err)
 {
     uint64_t answer_ms = l->client->settings.timeout_ms;
@@ -582,11 +582,11 @@ struct texts {
     struct tidings_client *client;
     tidings_client_item_fn fn;
     void *user;
-    int ended; /* what the function returned */
+    int ended; /* return value of the function */
     bool are_tools, are_skills;
 };
 
-/* A tool that was listed is remembered; false: it must not be used, and the program was warned. */
+/* Records a listed tool; returns false if it must not be used, after a warning to the program. */
 static bool list_takes_tool(struct tidings_client *c, struct json *tool)
 {
     struct tidings_error why;
@@ -684,9 +684,9 @@ static int check_children(struct tidings_client *c, struct tidings_error *err)
                                            "the server does not list what is below a resource");
 }
 
-/* What is directly below a resource: 0, STOP_LISTING, or a failure. TIDINGS_E_UNSUPPORTED: the
- * server does not offer that; TIDINGS_E_TIMEOUT: it takes too long, this time or in all. `budget`
- * is for this list and those to come. */
+/* Lists the direct children of a resource: 0, STOP_LISTING, or a failure. TIDINGS_E_UNSUPPORTED:
+ * the server does not offer that; TIDINGS_E_TIMEOUT: it takes too long, this time or in all.
+ * `budget` is for this list and later ones. */
 static int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
                          struct list_budget *budget, struct tidings_error *err)
 {
@@ -768,15 +768,15 @@ char *tidings_client_metadata(struct tidings_client *c, const char *uri, struct 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Calls a tool, and holds its result against what the server says of the tool. That is known from
- * lists of tools: of the program, or one that is asked for here. Where arguments may have to travel
- * as header fields the client lists before the first call; elsewhere when the first result with
- * structured content comes. It is forgotten with the connection and when the server says that its
- * tools changed; a result that breaks what was known is judged once more by a fresh list. So is a
- * call whose header fields the server refuses.
+ * Calls a tool and checks its result against the tool's declaration, which comes from lists of
+ * tools: the program's, or one that the call requests. Where arguments may be repeated in header
+ * fields, the client lists before the first call; elsewhere after the first result with structured
+ * content. The declarations are dropped with the connection and when the server's tools change. A
+ * result that violates its schema is checked once more after a fresh list, and a call whose header
+ * fields the server refuses is repeated after one.
  */
 
-#define MAX_PAGES 100u /* of a list that is asked for here */
+#define MAX_PAGES 100u /* of a list requested here */
 
 static int call_on_tool(void *user, struct json *tool)
 {
@@ -784,7 +784,7 @@ static int call_on_tool(void *user, struct json *tool)
     return 0;
 }
 
-/* All there are, as far as they go. */
+/* Lists all tools, up to the limit. */
 static void call_list_tools(struct tidings_client *c)
 {
     struct list_budget budget = {.left = MAX_PAGES};
@@ -796,7 +796,7 @@ static void call_list_tools(struct tidings_client *c)
     ask_forget_error(c);
 }
 
-/* Learn which header fields a call needs; TIDINGS_E_PARSE: the tool must not be called. */
+/* Finds the header fields of a call; TIDINGS_E_PARSE: the tool must not be called. */
 static int call_prepare(struct tidings_client *c, struct tidings_str tool,
                         struct tidings_error *err)
 {
@@ -840,7 +840,7 @@ static int call_check(struct tidings_client *c, struct tidings_str tool, struct 
                         e.text, e.schema_path[0] ? e.schema_path : "/");
 }
 
-/* Did the server miss header fields, or get wrong ones? What is known of the tool is old then. */
+/* Returns true if header fields were missing or wrong. Then the recorded declaration is stale. */
 static bool call_lacked_fields(struct tidings_client *c)
 {
     const char *error = tidings_client_last_error(c);
@@ -873,10 +873,10 @@ char *tidings_client_call(struct tidings_client *c, const char *tool, const char
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Listing everything below a resource (tidings_client_walk), without trust in its shape: the graph
- * of a server may be infinite or go in circles. Depth first, and the children of one resource are
- * listed before it is told, so that the program hears whether they could be, and may ask whatever
- * it likes meanwhile.
+ * Lists everything below a resource (tidings_client_walk). The graph of the server is untrusted and
+ * may be infinite or cyclic. The walk is depth first. It lists the children of a resource before it
+ * reports the resource, so that the program knows whether that succeeded, and callbacks may make
+ * requests.
  */
 
 #define DEPTH 32u
@@ -884,7 +884,7 @@ char *tidings_client_call(struct tidings_client *c, const char *tool, const char
 
 /* A resource on the way. */
 struct walk_node {
-    struct list link; /* of those that are still to be told; the next first */
+    struct list link; /* siblings yet to be reported; the next first */
     char *uri, *item, *parent;
     uint32_t depth;
     bool has_children;
@@ -896,7 +896,7 @@ struct walk {
     struct list_budget budget; /* of all lists together */
     struct list ahead;
     size_t ahead_count;
-    struct map entered; /* URIs whose children were told */
+    struct map entered; /* URIs whose children were reported */
     uint32_t reported;
     /* while listing: */
     struct list children;
@@ -983,8 +983,8 @@ static int walk_enter(struct walk *w, const char *uri, uint32_t depth)
     return rc;
 }
 
-/* Is it the server's word on this resource alone? Where it said nothing, as when an HTTP status is
- * all that came, the others would fare no better. */
+/* Returns true if the server's error concerns only this resource. Without an error object, such as
+ * after a bare HTTP status, the other resources would fail too. */
 static bool is_passable(const struct walk *w, int code)
 {
     return tidings_client_last_error(w->client) &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests to the server whose answer the client waits for, turning its loop meanwhile.
+ * Calls: requests to the server whose answer the client waits for. It turns its loop while it
+ * waits.
  */
 #ifndef CLIENT_CALLS_H
 #define CLIENT_CALLS_H
@@ -10,29 +11,30 @@
 #include "base/hash.h"
 #include "formats/json.h"
 
-/* Ask and wait: the result, to be released with jv_unref. NULL on failure. */
+/* Sends a request and waits. Returns the result, to be released with jv_unref, or NULL on
+ * failure. */
 struct json *ask(struct tidings_client *c, const char *method, struct tidings_str params,
                  struct tidings_error *err);
-/* Hands the value, which lives in `root`, over as text, and releases that; NULL: nothing. */
+/* Returns the value, which lives in `root`, as a string, and releases `root`; NULL: nothing. */
 char *ask_give_text(struct tidings_client *c, struct json *root, const struct json *value,
                     struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * The cursors of a list's pages, to notice when they go in a circle. However many and long a server
- * makes them, this is all that is kept of them. Zeroed to begin with.
+ * The cursors of a list's pages, to detect a cycle. However many and long a server makes them, only
+ * this is kept of them. Zeroed to begin with.
  */
 
-#define PAGES_MAX_ANSWERS 10u  /* all pages of a list take at most the time of so many answers */
+#define PAGES_MAX_ANSWERS 10u  /* time limit of all pages of a list, in time limits of answers */
 #define PAGE_CURSOR_MAX 65536u /* bytes of one */
 
 struct page_cursors {
     unsigned count;
-    unsigned char mark[SHA256_BYTES]; /* digest of one that was given */
+    unsigned char mark[SHA256_BYTES]; /* digest of an earlier cursor */
 };
 
-/* The cursor of the next page: 0; TIDINGS_E_LIMIT: it is too long; TIDINGS_E_PARSE: it was given
- * before. A circle is noticed at the latest after three times as many pages as there are up to its
- * end, at once when a cursor follows itself. */
+/* Accepts the cursor of the next page: 0; TIDINGS_E_LIMIT: it is too long; TIDINGS_E_PARSE: a
+ * repeated cursor. A cycle is detected after at most three times the number of its pages and those
+ * before it, and at once when a cursor follows itself. */
 int page_cursors_next(struct page_cursors *c, struct tidings_str cursor);
 
 #endif

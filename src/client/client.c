@@ -203,7 +203,8 @@ static void settings_put_token(const struct client_settings *s, struct buf *out)
     str_free_secret(fresh);
 }
 
-/* The server refused the token in `line`: does the program have another one? It is there then. */
+/* The server refused the token in `line`. Returns true if the program has another one, which is in
+ * `line` then. */
 static bool settings_renew_token(const struct client_settings *s, struct buf *line)
 {
     struct buf fresh;
@@ -221,7 +222,7 @@ static bool settings_renew_token(const struct client_settings *s, struct buf *li
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks the program's credentials what to show.
+ * Asks the program's credentials for the header lines.
  */
 
 #define CREDENTIALS_LINE_MAX 65536u
@@ -330,11 +331,11 @@ static int credentials_attach(struct tidings_client *c, struct tidings_error *er
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Turns JSON-RPC errors and HTTP statuses of servers into codes of ours. The protocol has had more
- * than one code for the same thing, and servers have their own.
+ * Maps JSON-RPC errors and HTTP statuses of servers to tidings codes. The protocol has had several
+ * codes for the same error, and servers have their own.
  */
 
-#define BODY_MAX 160u /* bytes of what a server says besides */
+#define BODY_MAX 160u /* bytes of the server's own message */
 
 /* 501: it never will. */
 static bool is_busy(long status)
@@ -342,7 +343,7 @@ static bool is_busy(long status)
     return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-/* Of http://HOST:PORT or http://HOST:PORT/. */
+/* For http://HOST:PORT and http://HOST:PORT/. */
 static bool errors_has_no_path(const char *url)
 {
     const char *host = strstr(url, "://");
@@ -369,7 +370,7 @@ int errors_from_status(const char *url, long status, struct tidings_str challeng
                         status);
 }
 
-/* The sentence of a JSON object, as servers and gateways name it; empty: none. */
+/* The error message in a JSON object, under its usual names; empty: none. */
 static struct tidings_str errors_sentence(struct json *root)
 {
     static const char *const names[] = {"error_description", "message", "detail", "error", "title"};
@@ -417,7 +418,8 @@ void errors_add_body(struct tidings_str body, struct tidings_error *err)
     jv_unref(root);
 }
 
-/* Our own servers, and others that took it up, say there what the codes of the protocol cannot. */
+/* Tidings servers, and others that adopted it, give reasons there that the protocol's codes cannot
+ * express. */
 int errors_from_reason(struct json *data)
 {
     static const struct {
@@ -448,8 +450,8 @@ static bool mentions(struct tidings_str text, struct tidings_str what)
     return false;
 }
 
-/* Servers on the official SDKs begin their messages with "MCP error -32601: "; the code is told
- * anyway, so it stands once. */
+/* Servers on the official SDKs begin their messages with "MCP error -32601: ", which is cut off
+ * because the client adds the code itself. */
 static struct tidings_str errors_message(struct json *error, int64_t code)
 {
     struct tidings_str text = jv_str(jv_get(error, "message"));
@@ -521,7 +523,7 @@ bool errors_want_tls(struct tidings_str text)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks a server for its log and tells the program.
+ * Requests the log of a server and passes it to the program.
  */
 
 #define LEVEL_KEY "io.modelcontextprotocol/logLevel"
@@ -553,7 +555,7 @@ int tidings_client_on_log(struct tidings_client *c, enum tidings_log_level least
 bool server_log_is_asked(const struct tidings_client *c, char params[SERVER_LOG_PARAMS])
 {
     if (!c->on_log || !c->can_log || c->era != TIDINGS_ERA_LEGACY || c->is_resumed) {
-        return false; /* the level is the session's */
+        return false; /* the session already has the level */
     }
     snprintf(params, SERVER_LOG_PARAMS, "{\"level\":\"%s\"}", server_log_levels[c->log_least]);
     return true;
@@ -596,7 +598,8 @@ uint64_t heartbeat_limit(const struct tidings_client *c)
     return s->beats >= HEARTBEAT_BEATS ? 3 * s->longest + HEARTBEAT_MORE_MS : 0;
 }
 
-/* What is heard often does not set the timer each time: it looks again when it is due. */
+/* Receiving often does not set the timer each time: it checks the time of the last bytes when it is
+ * due. */
 static void heartbeat_arm(struct tidings_client *c)
 {
     struct heartbeat *s = &c->heartbeat;
@@ -675,7 +678,7 @@ void heartbeat_received(struct tidings_client *c, bool is_beat)
 
 static void client_serve(struct tidings_client *c);
 
-/* Of a client with its own loop, the descriptor was readable: that was all. */
+/* For a client with its own loop: the descriptor was readable, and there is no other work. */
 static void on_nudge(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
@@ -960,7 +963,7 @@ static void client_deliver(struct tidings_client *c)
     subscriptions_sweep(c);
 }
 
-/* What a step does, in a turn of the program's loop. */
+/* A step's work, in a turn of the program's loop. */
 static void client_serve(struct tidings_client *c)
 {
     client_hold(c);
@@ -978,7 +981,7 @@ static void client_serve(struct tidings_client *c)
         }
     }
     if (!list_empty(&c->events) || question_has_news(c)) {
-        events_nudge(c); /* what came in nested turns */
+        events_nudge(c); /* events of nested turns */
     }
     client_release(c);
 }

@@ -71,17 +71,18 @@ struct client_settings {
     bool list_changes, no_compare;
 };
 
-/* How long to wait before the next attempt, after so many in a row that failed. The first is soon,
- * anywhere within the shortest: an end may be no more than a server that moves its clients. Then
- * doubling up to the longest, the upper half by chance. So many clients do not come back in step.
+/* The delay before the next attempt, after this number of failures in a row. The first delay is a
+ * random time up to the shortest: the server may have ended the connection only to move its
+ * clients. Later delays double up to the longest; their upper half is random. So the clients of a
+ * server reconnect at different times.
  */
 uint32_t settings_pause(const struct client_settings *s, unsigned failures);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
 void settings_drop_list(char **list); /* NULL is fine */
 
 /* -------------------------------------------------------------------------------------------------
- * What an HTTP request of a client shows so that it is let in: the lines that the program's
- * credentials (<tidings/credentials.h>), its function or its token put there.
+ * Credentials in an HTTP request of a client: the header lines that the program's credentials
+ * (<tidings/credentials.h>), its function or its token put there.
  */
 
 #define CREDENTIALS_LINES 4u
@@ -96,7 +97,7 @@ struct credentials_lines {
 
 void credentials_lines_init(struct credentials_lines *l);
 void credentials_lines_deinit(struct credentials_lines *l);
-/* What a request shall show now, instead of what was there. */
+/* Replaces the lines with the current credentials. */
 int credentials_lines_fill(struct credentials_lines *l, const struct client_settings *s,
                            const char *method, const char *url);
 /* Likewise where a function gives tokens, if it gives another one; false: it does not. */
@@ -108,57 +109,57 @@ struct tidings_str credentials_lines_authorization(const struct credentials_line
  * Failures that a server reports, as TIDINGS_E_* codes: from JSON-RPC errors and HTTP statuses.
  */
 
-/* Of an error object; `status` as in struct response. */
+/* From an error object; `status` as in struct response. */
 int errors_from_response(struct json *error, long status, struct tidings_error *err);
 /* The code that `data.reason` of an error names; 0: none. */
 int errors_from_reason(struct json *data);
-/* … and of a status without one; `url`: what was asked, or NULL; `challenge`: WWW-Authenticate, or
- * empty. */
+/* From a status without an error object; `url`: the requested URL, or NULL; `challenge`:
+ * WWW-Authenticate, or empty. */
 int errors_from_status(const char *url, long status, struct tidings_str challenge,
                        struct tidings_error *err);
 
-/* Append what the server says besides: the first line of a text, or the sentence in a JSON object.
- * A page of HTML, or anything else that is no text, adds nothing. */
+/* Appends the server's own message: the first line of a plain text, or the message in a JSON
+ * object. HTML and other content adds nothing. */
 void errors_add_body(struct tidings_str body, struct tidings_error *err);
 
-/* A method that the server does not know, where its capabilities (JSON text) say that it has
- * nothing of the kind, is told so: "the server offers no prompts". */
+/* The server does not know a method, and its capabilities (JSON text) lack the feature: sets an
+ * error that names it, such as "the server offers no prompts". */
 void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err);
-/* Is that what a port for TLS says to whoever speaks none? */
+/* Returns true if the text is a TLS port's answer to a client without TLS. */
 bool errors_want_tls(struct tidings_str text);
 
 /* -------------------------------------------------------------------------------------------------
- * What a server logs (notifications/message): asked for from a level on, in both eras, and told to
- * the program as it comes.
+ * The server's log (notifications/message): requested from a minimum level, in both eras, and
+ * passed to the program as it comes.
  */
 
-/* Legacy: is it to be asked for, once the client is ready? With the parameters of
- * logging/setLevel. */
+/* Legacy: returns true if the log must be requested once the client is ready. With the parameters
+ * of logging/setLevel. */
 #define SERVER_LOG_PARAMS 48u
 bool server_log_is_asked(const struct tidings_client *c, char params[SERVER_LOG_PARAMS]);
-/* Modern: each request says in its `_meta`, whose own members are `meta`, what it wants to hear. */
+/* Modern: writes the level that each request contains in its `_meta`; `meta` has the members of
+ * `_meta` itself. */
 void server_log_put_level(const struct tidings_client *c, const struct json *meta, struct jw *w);
-/* It came. */
+/* A log message came. */
 void server_log_received(struct tidings_client *c, struct json *params);
 
 /* -------------------------------------------------------------------------------------------------
- * Noticing a connection that is dead without anybody having said so. Servers that send comments or
- * pings when they have nothing to say are held to that: silence of three times the longest pause
- * between them, and five seconds more, is an end. Of a server that never sent any, silence says
- * nothing, unless the program says how long is too long (silence_ms).
+ * Detects dead connections. If a server sends comments or pings while idle, the connection is dead
+ * after a silence of three times the longest pause between them, and five seconds more. For a
+ * server that never sent any, silence means nothing, unless the program sets a limit (silence_ms).
  */
 
-#define HEARTBEAT_BEATS 2u         /* so many make a rhythm */
-#define HEARTBEAT_SHORTEST_MS 500u /* what comes sooner is no sign of one */
+#define HEARTBEAT_BEATS 2u         /* beats that make a rhythm */
+#define HEARTBEAT_SHORTEST_MS 500u /* shorter pauses are not beats */
 #define HEARTBEAT_MORE_MS 5000u
 
 void heartbeat_init(struct tidings_client *c);
 /* Something is watched from now on. */
 void heartbeat_begin(struct tidings_client *c);
 void heartbeat_end(struct tidings_client *c);
-/* The server was heard; `is_beat`: only to show that it is there. */
+/* Bytes came from the server; `is_beat`: only to keep the connection alive. */
 void heartbeat_received(struct tidings_client *c, bool is_beat);
-/* How long is too long, ms; 0: nothing is. */
+/* The silence after which a connection is dead, ms; 0: unlimited. */
 uint64_t heartbeat_limit(const struct tidings_client *c);
 
 #endif

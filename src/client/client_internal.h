@@ -25,10 +25,10 @@
  *   │               └──> initialize ─> GET, subscribe ─ stream ─┤
  *   └───────────────────────────────────────────────────────────┘   (a live session: GET alone)
  *
- * Only a step calls the program. Everything else runs in turns of the loop, never waits, and
- * keeps what there is to tell as an event; a request that is waited for takes turns of its own
- * until it is answered. So the program may ask inside its callbacks, and nothing of ours is entered
- * twice.
+ * Only a step calls the program. Everything else runs in turns of the loop, never waits, and keeps
+ * results for the program as events. A synchronous request takes its own turns until it is
+ * answered. So the program may make requests inside its callbacks, and no code of the client is
+ * entered twice.
  */
 #ifndef CLIENT_CLIENT_INTERNAL_H
 #define CLIENT_CLIENT_INTERNAL_H
@@ -67,8 +67,8 @@ struct client_info {
     struct tidings_client_info public;
     char version[16];
     char *server_name, *server_version, *capabilities, *instructions, *answer;
-    const char *children; /* the method that lists what is below a URI; NULL: there is none */
-    bool has_bookmarks;   /* it tells the newest cursor from time to time, if asked to */
+    const char *children; /* the method that lists resources below a URI; NULL: there is none */
+    bool has_bookmarks;   /* it sends the newest cursor from time to time, if asked to */
 };
 
 /* One watch at a time is compared. */
@@ -80,7 +80,7 @@ struct comparison {
     struct page_cursors cursors; /* of those pages */
     uint64_t began;              /* clock_monotonic_ms */
     size_t entries;              /* of all snapshots */
-    uint64_t found;              /* changes that were told */
+    uint64_t found;              /* changes that were reported */
     struct loop_timer next, quiet, verify;
 };
 
@@ -106,7 +106,7 @@ struct tidings_client {
     struct transport *transport;
     struct loop_poll *credentials; /* the program's; NULL: none */
     uint64_t renewals;             /* … of them, that streams were begun with */
-    unsigned held; /* exchanges that wait for credentials: no deadline runs out meanwhile */
+    unsigned held; /* exchanges that wait for credentials: no deadline runs out in this time */
 
     /* connection */
     enum client_stage stage;
@@ -114,7 +114,7 @@ struct tidings_client {
     bool is_open;           /* the transport */
     bool has_session;       /* legacy: initialized */
     bool is_resumed;        /* … and was so before this attempt */
-    bool is_eager;          /* somebody runs it: worth connecting without being asked anything */
+    bool is_eager;          /* the program runs it: it connects without a request */
     unsigned failures;      /* attempts in a row that led nowhere */
     unsigned broken_probes; /* … and without an answer to server/discover */
     bool has_asked_again;   /* server/discover, since the revision was refused */
@@ -122,7 +122,7 @@ struct tidings_client {
     bool is_token_refused;   /* by the answer at hand (401), or the last one */
     bool wants_credentials;  /* so said the last 401 or 403 */
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
-    uint32_t retry_after_ms; /* how long the server asked to be left alone; 0: it did not */
+    uint32_t retry_after_ms; /* delay that the server asked for; 0: none */
     struct loop_timer retry;
     struct tidings_error failure;        /* for good; code 0: none */
     struct tidings_error loss;           /* why it was lost last */
@@ -140,9 +140,9 @@ struct tidings_client {
     struct list in_flight;
     int64_t next_id;
     char *last_error;                  /* JSON; NULL: none */
-    struct tool_schemas *tool_schemas; /* NULL: nothing is known */
+    struct tool_schemas *tool_schemas; /* NULL: no tool is known */
     struct tool_headers *tool_headers; /* likewise */
-    tidings_client_log_fn on_log;      /* NULL: the server's log is not asked for */
+    tidings_client_log_fn on_log;      /* NULL: the server's log is not requested */
     void *log_user;
     enum tidings_log_level log_least;
     bool can_log; /* the server has one */
@@ -155,15 +155,15 @@ struct tidings_client {
     size_t question_count;
     struct token_bucket uncaused;      /* questions that no request led to */
     bool awaits_stream;                /* legacy: before anything is asked that leads to some */
-    struct loop_timer stream_patience; /* … for so long */
+    struct loop_timer stream_patience; /* … for this long */
     struct loop_timer question_listen; /* the stream is opened again, … */
-    unsigned question_listens;         /* … after so many attempts */
+    unsigned question_listens;         /* … after this number of attempts */
 
     /* events */
     struct list events;
     size_t event_count, event_bytes;
     bool is_delivering, is_stepping;
-    bool has_gap;            /* one is told of by an event that is still to be delivered */
+    bool has_gap;            /* an undelivered event reports one */
     struct loop_timer nudge; /* makes the descriptor readable for what came outside a step */
     tidings_state_fn on_state;
     void *state_user;
@@ -175,15 +175,15 @@ struct tidings_client {
     size_t watch_count;
     uint64_t last_watch;    /* number */
     bool has_watched;       /* at least one URI was ever accepted */
-    bool is_streaming;      /* legacy: the server can be heard */
+    bool is_streaming;      /* legacy: the stream of updates is open */
     uint64_t reopened;      /* streams: tidings_client_info */
     bool is_stale;          /* modern: the set changed since `coming` began */
     bool has_ended;         /* a subscription, in a callback */
-    int64_t listen, coming; /* modern: the listen that is heard, the one that shall replace it */
-    int64_t fading[CLIENT_MAX_FADING]; /* … those that were replaced, heard a little longer */
+    int64_t listen, coming; /* modern: the active listen, and the one that will replace it */
+    int64_t fading[CLIENT_MAX_FADING]; /* … replaced listens that still receive for a short time */
     struct loop_timer fade;
     struct resume resume;
-    uint64_t cursor_at;         /* legacy: when its cursor was told */
+    uint64_t cursor_at;         /* legacy: when its cursor was received */
     int64_t cursor_listen;      /* modern: the listen whose cursor counts; stays when it is lost */
     struct loop_timer later;    /* subscribes again after a temporary refusal */
     struct loop_timer change;   /* the set changed: another listen */

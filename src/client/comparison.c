@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds changes that a server did not tell, by comparing what is watched with how it was. A literal
- * URI is read; of patterns and containers the server's list is taken, and what it says of each
- * resource.
+ * Finds changes that a server did not report, by comparing watched resources with their previous
+ * state. A literal URI is read; for patterns and containers, the client uses the server's list and
+ * the metadata of each resource in it.
  */
 #include "client/comparison.h"
 
@@ -51,7 +51,7 @@ static struct snapshot_entry *snapshot_find(const struct snapshot *v, struct tid
     return map_find(&v->entries, uri);
 }
 
-/* The one of `uri`, made if need be; NULL: out of memory. */
+/* The entry of `uri`, created if needed; NULL: out of memory. */
 static struct snapshot_entry *snapshot_add(struct snapshot *v, struct tidings_str uri)
 {
     struct snapshot_entry *e = snapshot_find(v, uri);
@@ -186,7 +186,7 @@ void comparison_missed(struct tidings_client *c, const char *why)
 {
     char reason[sizeof(((struct tidings_error *)NULL)->text) + 64];
     if (c->has_gap) {
-        return; /* whoever hears of it will look at what is then */
+        return; /* the program will read the resources anyway when it gets the gap */
     }
     (void)snprintf(reason, sizeof(reason), "the server sent what cannot be read: %s", why);
     list_each (it, next, &c->watches) {
@@ -198,13 +198,13 @@ void comparison_missed(struct tidings_client *c, const char *why)
     }
 }
 
-/* NULL: nothing to tell. */
+/* NULL: no change. */
 static const char *change_of(const struct watch *w, const struct snapshot_entry *old,
                              const struct snapshot_entry *fresh)
 {
     bool is_again = w->comparison_reason == COMPARISON_RESUME;
     if (!fresh) {
-        /* What was told of and is in no list may be gone, or never was in one. */
+        /* It was reported and is in no list: it is gone, or never was in one. */
         return old->is_known ? "deleted" : is_again ? "updated" : NULL;
     }
     if (!old->is_known || old->updated_at > 0) {
@@ -214,7 +214,7 @@ static const char *change_of(const struct watch *w, const struct snapshot_entry 
     return is_other || (is_again && w->snapshot->may_lack_notification) ? "updated" : NULL;
 }
 
-/* How many; told unless `is_counted` only. */
+/* Returns their number; reports them unless `is_counted`. */
 static size_t differences(struct tidings_client *c, const struct watch *w, bool is_counted)
 {
     struct snapshot_entry *e;
@@ -246,7 +246,7 @@ static void schedule(struct tidings_client *c)
     }
 }
 
-/* What was told of while it was looked at may be newer than what was seen. */
+/* Updates during the comparison may be newer than the state that was read. */
 static void carry_over(struct tidings_client *c, const struct watch *w)
 {
     struct snapshot_entry *e;
@@ -324,11 +324,11 @@ static void comparison_on_read(void *user, const struct response *a)
     if (contents ? comparison_put(c, tidings_str(w->uri), contents) : is_absent && w->snapshot) {
         comparison_finish(c);
     } else {
-        comparison_fail(c); /* what cannot be read may be a pattern of the server's own */
+        comparison_fail(c); /* a URI that cannot be read may be a server-specific pattern */
     }
 }
 
-/* Do the pages of a list take too long, all together? */
+/* Returns true if the pages of a list together take too long. */
 static bool is_late(const struct tidings_client *c)
 {
     return clock_monotonic_ms() - c->comparison.began >
@@ -403,8 +403,8 @@ static void comparison_start(struct tidings_client *c, struct watch *w)
     }
 }
 
-/* The next watch that wants it, of those that are heard: what is seen before would hide what was
- * missed. A program that does not take what it is told comes first. */
+/* Compares the next watch that needs it and has a working stream: an earlier reading would hide
+ * missed changes. Waits while the program has many undelivered events. */
 static void comparison_on_next(struct loop_timer *timer, void *user)
 {
     struct tidings_client *c = user;
@@ -501,7 +501,7 @@ void comparison_decided(struct tidings_client *c)
     schedule(c);
 }
 
-/* The look that is under way is taken up again when the watch is accepted again. */
+/* The comparison under way restarts when the watch is accepted. */
 static void comparison_cancel(struct tidings_client *c)
 {
     struct comparison *m = &c->comparison;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding changes that a server did not tell: what is watched is read, or listed, and compared with
- * how it was before.
+ * Comparison: finds changes that a server did not report. The client reads or lists watched
+ * resources and compares them with their previous state.
  *
- * After an interruption that is done where the server cannot go on from where it was; every so
- * often, if the program asked for that (verify_ms). What has changed is told as an update of our
- * own, `synthetic`. Rather something is told twice than not at all: what changed shortly before the
- * connection was lost counts as changed. What cannot be compared, since there is too much of it or
- * the server does not show it, is a gap: told once, with `truncated`.
+ * The client compares after an interruption, if the server cannot resume, and periodically if the
+ * program asked for that (verify_ms). A change is reported as a `synthetic` update of the client.
+ * Reporting a change twice is better than missing it: a change shortly before the connection was
+ * lost counts as new. Resources that cannot be compared, because there are too many or the server
+ * does not show them, are a gap, which is reported once with `truncated`.
  */
 #ifndef CLIENT_COMPARISON_H
 #define CLIENT_COMPARISON_H
@@ -21,10 +21,10 @@
 #define COMPARISON_MAX_ENTRIES 10000u /* resources of one watch … */
 #define COMPARISON_MAX_ALL 100000u    /* … and of a client; beyond: a gap */
 #define COMPARISON_MAX_PAGES 1000u    /* of a list */
-#define COMPARISON_MAX_CHANGES 4096u  /* told one by one; more are a gap */
-#define COMPARISON_MAX_BROKEN 3u   /* a watch that so often cost the connection is not looked at */
-#define COMPARISON_QUIET_MS 500u   /* what was told of is read once it has been quiet so long */
-#define COMPARISON_NOTIFY_MS 2000u /* a change may be notified so long after it can be read */
+#define COMPARISON_MAX_CHANGES 4096u  /* changes reported one by one; more are a gap */
+#define COMPARISON_MAX_BROKEN 3u      /* connections lost in a row before a watch is skipped */
+#define COMPARISON_QUIET_MS 500u      /* quiet time after an update before the read */
+#define COMPARISON_NOTIFY_MS 2000u    /* maximum delay between a change and its notification */
 
 struct tidings_client;
 struct watch;
@@ -32,31 +32,31 @@ void comparison_init(struct tidings_client *c);
 /* The server has judged all watches. */
 void comparison_decided(struct tidings_client *c);
 void comparison_lost(struct tidings_client *c);
-/* The server told of `uri`. */
+/* The server reported a change of `uri`. */
 void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidings_str uri,
                           bool is_deleted);
-/* Something came on the stream that cannot be read: a gap of everything that is watched, told once
+/* An unreadable message came on the stream: a gap of everything that is watched, reported once
  * until it is delivered. */
 void comparison_missed(struct tidings_client *c, const char *why);
 void comparison_forget(struct tidings_client *c, struct watch *w); /* it ends */
 
 /* -------------------------------------------------------------------------------------------------
- * How the resources under one watched URI were when they were last seen: a digest of each.
+ * The state of the resources under one watched URI when last seen: a digest of each.
  */
 
 struct snapshot_entry {
     struct tidings_str uri;
     unsigned char digest[SHA256_BYTES];
-    bool is_known;       /* … what the digest is */
-    uint64_t updated_at; /* the server told of it, and it was not looked at since; 0: no */
+    bool is_known;       /* … the kind of digest */
+    uint64_t updated_at; /* the server reported a change that was not compared yet; 0: none */
     char text[];
 };
 
 struct snapshot {
     struct map entries; /* by URI */
     uint64_t read_at;   /* clock_monotonic_ms */
-    /* The connection was lost within COMPARISON_NOTIFY_MS of that: it may have a change in it that
-     * the server had not notified yet. */
+    /* The connection was lost within COMPARISON_NOTIFY_MS of that: it may contain a change that the
+     * server had not notified yet. */
     bool may_lack_notification;
 };
 

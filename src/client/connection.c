@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connecting to a server: open the transport, find out the era, begin a session where there are
+ * Connecting to a server: opens the transport, finds out the era, and begins a session if there are
  * sessions.
  *
- * The versioning page's rule: ask `server/discover`; its result, or an error only a modern server
- * gives, means modern, everything else `initialize`. What it was is remembered: a legacy server is
- * not asked again, a modern one is, since its answer may have changed with the server.
+ * The rule of the versioning page: send `server/discover`; its result, or an error that only a
+ * modern server sends, means modern, everything else `initialize`. The era is remembered: a legacy
+ * server is not probed again, a modern one is, since its answer may have changed with the server.
  */
 #include "client/connection.h"
 
@@ -26,7 +26,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define STREAM_PATIENCE_MS 2000u /* some servers begin a stream with the first thing they tell */
+#define STREAM_PATIENCE_MS 2000u /* some servers open a stream with their first message */
 
 static void initialize(struct tidings_client *c);
 static void discover(struct tidings_client *c);
@@ -43,7 +43,7 @@ void connection_info_deinit(struct client_info *info)
     *info = (struct client_info){0};
 }
 
-/* Negotiated values go into headers: only what a revision looks like is taken. */
+/* Negotiated values go into headers: values that do not look like a revision are ignored. */
 static bool is_version(struct tidings_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -119,7 +119,7 @@ static void connection_publish_info(struct tidings_client *c)
 
 static void connection_on_log_asked(void *user, const struct response *a)
 {
-    (void)user; /* a server that will not has no log, and that is all */
+    (void)user; /* a server that refuses has no log, and that is all */
     (void)a;
 }
 
@@ -164,8 +164,8 @@ static bool has_version(struct json *list, const char *version)
     return false;
 }
 
-/* Of the revisions that a server names: 1: the modern one we know is among them, 0: one of the
- * legacy ones is; else an error that says what it speaks. */
+/* Checks the revisions of a server: 1: they include the modern one, 0: a legacy one; else an error
+ * that lists them. */
 static int connection_check_versions(struct json *list, struct tidings_error *err)
 {
     static const char *const known[] = {TIDINGS_PROTOCOL_VERSIONS};
@@ -191,7 +191,7 @@ static int connection_check_versions(struct json *list, struct tidings_error *er
                         is_newer ? ": a newer version of tidings may" : "");
 }
 
-/* 1: modern, 0: legacy, else an error that neither would help against: `why`. */
+/* 1: modern, 0: legacy, else an error that neither would cure: `why`. */
 static int connection_decide_era(const struct tidings_client *c, const struct response *a,
                                  struct tidings_error *why)
 {
@@ -218,7 +218,7 @@ static int connection_decide_era(const struct tidings_client *c, const struct re
     if (!is_http) {
         return a->why.code == TIDINGS_E_TIMEOUT ? 0 : a->why.code;
     }
-    /* It answers, but not this: an older server, or none of ours. */
+    /* It answers, but with an unknown method: an older server, or not a tidings server. */
     bool is_other =
         a->status >= 200 && (a->why.code == TIDINGS_E_PARSE || a->why.code == TIDINGS_E_NOTFOUND ||
                              a->why.code == TIDINGS_E_CLOSED);
@@ -235,7 +235,7 @@ static void on_discovered(void *user, const struct response *a)
     c->broken_probes = 0;
     int verdict = connection_decide_era(c, a, &why);
     if (verdict > 0 && jv_int(jv_get(a->error, "code")) == -32022) {
-        if (!c->has_asked_again) { /* it refused what it says that it speaks */
+        if (!c->has_asked_again) { /* it refused a version that it offers */
             c->has_asked_again = true;
             discover(c);
             return;
@@ -353,7 +353,7 @@ void connection_delivered(struct tidings_client *c, const struct tidings_error *
         return;
     }
     c->has_session = true;
-    /* A server may ask on that stream while it works on a request, so it is heard before. */
+    /* A server may send questions on that stream during a request, so the stream opens first. */
     c->awaits_stream = true;
     if (question_listen(c)) {
         loop_timer_start(&c->stream_patience, STREAM_PATIENCE_MS, 0);
@@ -362,7 +362,7 @@ void connection_delivered(struct tidings_client *c, const struct tidings_error *
     }
 }
 
-/* Legacy: the stream that was waited for is there, or there is none: ready. */
+/* Legacy: the awaited stream is open, or there is none: ready. */
 static void connection_go_on(struct tidings_client *c)
 {
     if (c->awaits_stream) {
@@ -389,7 +389,7 @@ static void initialize(struct tidings_client *c)
     c->stage = STAGE_NEGOTIATING;
     c->has_info = false;
     if (c->transport->ops->forget_session) {
-        /* Of an attempt that came so far and no further. */
+        /* A partial attempt may have left a session. */
         c->transport->ops->forget_session(c->transport);
     }
     buf_init(&params, 4096);
@@ -436,7 +436,7 @@ void connection_opened(struct tidings_client *c)
     }
 }
 
-/* Now, whatever was before. */
+/* Now, even if it failed before. */
 static void connection_begin(struct tidings_client *c)
 {
     struct tidings_error err = {0};
@@ -471,19 +471,19 @@ void connection_fall_back(struct tidings_client *c)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Losing a connection, coming back after a pause, and leaving in order.
+ * Losing a connection, reconnecting after a pause, and leaving cleanly.
  *
- * A connection that breaks before the answer to `server/discover` says nothing of the server, so it
- * is asked again; but some servers end rather than answer what they do not know. The second time
- * `initialize` is tried, and what that leads to is a guess, good for that connection alone. A
- * launched program that ended before it read what it was sent did not mean us, and is not started
- * again unless it worked before.
+ * A connection that breaks before the answer to `server/discover` proves nothing about the server,
+ * so the request is repeated; but some servers end instead of answering an unknown method. The
+ * second time the client tries `initialize`, and the resulting era is a guess, valid only for that
+ * connection. A launched program that ended before it read its input ended for its own reasons, and
+ * is not restarted unless it worked before.
  */
 
 #define PROBES 2u /* broken ones in a row, before `initialize` is tried */
 
-/* A token that has expired is followed by another, sooner or later; one that was never good, or
- * that no program renews, is not. */
+/* Returns true if the token has expired, so that another may follow. A token that was never valid,
+ * or that the program does not renew, has no successor. */
 static bool is_between_tokens(const struct tidings_client *c, int code)
 {
     return code == TIDINGS_E_DENIED && c->is_token_refused &&
@@ -532,7 +532,7 @@ void connection_give_up(struct tidings_client *c, const struct tidings_error *wh
     events_nudge(c);
 }
 
-/* Before it was known what the server is. */
+/* The connection was lost before the era was known. */
 static bool broke_in_probe(const struct tidings_client *c, enum client_stage stage)
 {
     return stage == STAGE_NEGOTIATING && c->is_open && !c->transport->ops->has_exchanges &&
@@ -564,7 +564,7 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
 {
     enum client_stage stage = c->stage;
     struct tidings_error reason = *why;                         /* it may lie in what ends now */
-    if (reason.code == TIDINGS_E_CLOSED && c->stray_error[0]) { /* it said why */
+    if (reason.code == TIDINGS_E_CLOSED && c->stray_error[0]) { /* it gave the reason */
         tidings_fail(&reason, reason.code, "%s: %s", why->text, c->stray_error);
     }
     if (stage == STAGE_IDLE || stage == STAGE_PAUSED) {
@@ -613,7 +613,7 @@ void connection_lost(struct tidings_client *c, const struct tidings_error *why)
     } else if (is_of_questions && c->stage == STAGE_READY) {
         question_stream_lost(c, why);
     } else if (c->transport->ops->has_exchanges && why->code == TIDINGS_E_UNSUPPORTED) {
-        connection_give_up(c, why); /* there is no stream, but answers there are */
+        connection_give_up(c, why); /* no stream, but requests work */
     } else {
         connection_lose(c, why);
     }
@@ -625,7 +625,7 @@ void connection_session_lost(struct tidings_client *c, int64_t id, bool is_prese
     tidings_fail(&why, TIDINGS_E_CLOSED, "the session has ended");
     if (c->awaits_stream && id == 0) {
         connection_go_on(
-            c); /* the stream was refused; what is asked says whether it is the session */
+            c); /* the stream was refused; requests show whether the session is valid */
         return;
     }
     bool was_ready = is_present && c->stage == STAGE_READY;
@@ -640,7 +640,7 @@ void connection_session_lost(struct tidings_client *c, int64_t id, bool is_prese
         requests_fail(c, id, 404, &why);
     }
     if (!was_ready) {
-        requests_send_all(c); /* in the session that there is by now */
+        requests_send_all(c); /* in the current session */
         return;
     }
     if (c->failures++ == 0) {
@@ -683,7 +683,7 @@ void connection_leave(struct tidings_client *c)
 {
     connection_begin_leave(c);
     while (!connection_has_left(c)) {
-        loop_turn_for(c->loop, 100); /* also of a client that was stopped */
+        loop_turn_for(c->loop, 100); /* even for a client that was stopped */
     }
     client_show_stop(c);
     connection_disconnect(c);

@@ -14,16 +14,17 @@ struct tidings_client;
 void connection_init(struct tidings_client *c);
 void connection_info_deinit(struct client_info *info);
 
-/* Something is wanted: connect, unless it is under way. */
+/* Starts to connect, unless that is under way. */
 void connection_need(struct tidings_client *c);
-/* The present connection is of no use: report, and come back after a pause when that may help. */
+/* The present connection is unusable: reports that, and reconnects after a pause if a retry can
+ * help. */
 void connection_lose(struct tidings_client *c, const struct tidings_error *why);
-/* Running it makes no sense; asking may. */
+/* Another run makes no sense; a request may. */
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why);
-/* It has turned out not to be modern after all. */
+/* The server has turned out to be legacy. */
 void connection_fall_back(struct tidings_client *c);
-/* End cleanly, and be as before the first attempt: in turns of the loop, or in turns to come, with
- * connection_disconnect once it has left. */
+/* Ends the connection cleanly and restores the state before the first attempt: in turns of the
+ * loop, or in later turns, with connection_disconnect once it has left. */
 void connection_leave(struct tidings_client *c);
 void connection_begin_leave(struct tidings_client *c);
 bool connection_has_left(struct tidings_client *c);

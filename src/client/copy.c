@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Live copies, <tidings/copy.h>: a subscription to the patches of an entity, and reads of what they
- * left out.
+ * Live copies, <tidings/copy.h>: a subscription to the patches of an entity, and reads that fill
+ * the gaps.
  *
- * A copy stands on subscriptions and requests as a program would. It moves only to a version that
- * was told whole, or by a patch from the one it is at, so its value never is one that the entity
- * did not have. One read at a time; what does not fit meanwhile makes it be done again.
+ * A copy uses subscriptions and requests as a program would. It moves only to a version that it
+ * received whole, or by a patch from its current one, so that its value is always one that the
+ * entity had. It has one read at a time; an update in that time that does not fit causes another
+ * read.
  */
 #include "client/copy.h"
 
@@ -32,17 +33,17 @@ struct tidings_copy {
     char *uri;
     struct json *value;
     char from[MAX_INSTANT];  /* the version it is at; empty: none */
-    char heard[MAX_INSTANT]; /* the newest that was told of */
+    char heard[MAX_INSTANT]; /* the newest reported version */
     bool is_deleted;
     struct tidings_subscription *subscription;
     int64_t reading;   /* number of the request; 0: none */
-    bool is_whole;     /* … for the entity, not for what became of `from` */
+    bool is_whole;     /* … of the entity, not of the changes since `from` */
     bool is_wanted;    /* … once more */
-    bool is_refused;   /* the subscription was, the last time */
+    bool is_refused;   /* state of the subscription at the last event */
     unsigned refusals; /* in a row, though the entity can be read */
     unsigned pauses;   /* in a row */
     struct loop_timer next;
-    int problem;   /* the code that was told last; 0: none */
+    int problem;   /* the last reported code; 0: none */
     bool is_busy;  /* in a function that calls the program, */
     bool is_ended; /* which frees it then */
 };
@@ -82,7 +83,7 @@ static void notify_again(struct tidings_copy *y, const struct tidings_error *pro
     mem_free(text);
 }
 
-/* Once, not with each attempt. What happens to the connection is not the copy's to tell. */
+/* Reports a problem once, not with each attempt. Connection problems are reported elsewhere. */
 static void notify_problem(struct tidings_copy *y, const struct tidings_error *problem)
 {
     int code = problem->code;
@@ -95,7 +96,7 @@ static void notify_problem(struct tidings_copy *y, const struct tidings_error *p
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* It becomes part of URIs; those of this form are in order as texts. */
+/* It becomes part of URIs; instants of this form sort as strings. */
 static bool is_instant(struct tidings_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -118,7 +119,7 @@ static const char *copy_options_of(const struct tidings_copy *y, char text[64])
     return text;
 }
 
-/* From now on this is what it has; takes the reference. */
+/* From now on this is its value; takes the reference. */
 static void move_to(struct tidings_copy *y, struct tidings_str from, struct json *value)
 {
     char options[64];
@@ -143,7 +144,7 @@ static void move_to(struct tidings_copy *y, struct tidings_str from, struct json
     mem_free(text);
 }
 
-/* The entity is deleted. If it returns, it goes on from the version the copy has. */
+/* The entity is deleted. If it returns, the copy continues from its present version. */
 static void take_deletion(struct tidings_copy *y)
 {
     if (!y->is_deleted) {
@@ -152,8 +153,8 @@ static void take_deletion(struct tidings_copy *y)
     }
 }
 
-/* What the server says of a version: all of it, or the patch that leads there. False: something
- * before it is missing (LU-12). */
+/* Takes a version from the server: whole, or the patch that leads there. Returns false if an
+ * earlier version is missing (LU-12). */
 static bool copy_take(struct tidings_copy *y, struct json *update)
 {
     struct tidings_str from = jv_str(jv_get(update, "validFrom"));
@@ -173,7 +174,7 @@ static bool copy_take(struct tidings_copy *y, struct json *update)
         return fits;
     }
     if (!y->is_deleted && has_version && str_cmp(from, tidings_str(y->from)) <= 0) {
-        return true; /* it is there, or beyond */
+        return true; /* the copy has this version, or a later one */
     }
     struct json *fresh = value             ? jv_ref(value)
                          : (patch && fits) ? merge_apply(y->value, patch)
@@ -191,13 +192,13 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
 static void copy_on_update(void *user, const struct tidings_update *u);
 static void copy_on_state(void *user, const struct tidings_state_event *e);
 
-/* Something is to be tried again, not at once. */
+/* Retries after a pause. */
 static void wait_for_next(struct tidings_copy *y)
 {
     loop_timer_start(&y->next, settings_pause(&y->client->settings, y->pauses++), 0);
 }
 
-/* What became of the version it has, or all of it. */
+/* Reads the changes since its version, or the whole entity. */
 static void read_it(struct tidings_copy *y)
 {
     struct buf uri, params;
@@ -248,7 +249,7 @@ static int copy_subscribe(struct tidings_copy *y, struct tidings_error *err)
     }
     watch_of(y->subscription)->is_patient = true;
     if (is_shared) {
-        read_it(y); /* the server tells the patches that follow another version */
+        read_it(y); /* the server sends the patches that follow another version */
     }
     return 0;
 }
@@ -267,7 +268,7 @@ static void on_next(struct loop_timer *timer, void *user)
 
 /* ---- where it is ----------------------------------------------------------------------------- */
 
-/* It has another URI, with a new version of its type: whoever calls this goes on there. */
+/* The entity has another URI, with a new version of its type: the caller continues there. */
 static void copy_follow(struct tidings_copy *y, struct tidings_str uri)
 {
     char *text = uri.len <= MAX_URI ? str_dup(uri) : NULL;
@@ -280,7 +281,8 @@ static void copy_follow(struct tidings_copy *y, struct tidings_str uri)
     y->subscription = NULL;
 }
 
-/* `error` of a read says that it is stored with another version of its type. True: it went on. */
+/* `error` of a read reports that the entity is stored with another version of its type. Returns
+ * true if the copy has moved there. */
 static bool copy_follow_version(struct tidings_copy *y, struct tidings_str error)
 {
     struct json *root = NULL;
@@ -304,7 +306,7 @@ static bool copy_follow_version(struct tidings_copy *y, struct tidings_str error
         is_other = !uri.failed;
         if (is_other) {
             copy_follow(y, buf_str(&uri));
-            wait_for_next(y); /* a server that sends it to and fro does not keep it busy */
+            wait_for_next(y); /* a server that redirects in a cycle does not keep the copy busy */
         }
         buf_deinit(&uri);
     }
@@ -341,7 +343,7 @@ static void copy_on_update(void *user, const struct tidings_update *u)
     copy_leave(y);
 }
 
-/* What it says of the subscription. */
+/* Handles states of the subscription. */
 static void copy_on_state(void *user, const struct tidings_state_event *e)
 {
     struct tidings_copy *y = user;
@@ -367,7 +369,7 @@ static void copy_on_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* The content of the answer: 0, or why there is none. */
+/* Takes the content of the answer: 0, or the error. */
 static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
                              struct tidings_error *err)
 {
@@ -390,7 +392,7 @@ static void take_failure(struct tidings_copy *y, const struct tidings_error *err
     bool has_version = y->from[0] != '\0';
     y->refusals = 0;
     if (err->code == TIDINGS_E_INVALID && has_version && !y->is_whole) {
-        y->from[0] = '\0'; /* the server knows that version no more */
+        y->from[0] = '\0'; /* the server no longer knows that version */
         read_it(y);
         return;
     }
@@ -403,7 +405,7 @@ static void take_failure(struct tidings_copy *y, const struct tidings_error *err
         return;
     }
     if (!y->subscription || !watch_of(y->subscription)->is_accepted) {
-        wait_for_next(y); /* nobody will tell when it is back */
+        wait_for_next(y); /* the server will not report its return */
     }
 }
 
@@ -421,7 +423,7 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
     } else if (copy_take_content(y, result, &why) < 0) {
         take_failure(y, &why);
     } else if (y->is_ended) {
-        /* by the program, when it was told */
+        /* by the program, in the callback */
     } else if (y->is_wanted && strcmp(y->heard, y->from) > 0) {
         read_it(y);
     } else if (!y->subscription && !y->is_refused) {

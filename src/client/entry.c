@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Creates a client by an entry of the files that hosts name their servers in (.mcp.json): JSON with
- * an address and header fields, or with a command, its arguments and variables. What an entry says
- * is bounded, and a member of the wrong kind is named.
+ * Creates a client from an entry of a host's server file (.mcp.json): JSON with an address and
+ * header fields, or with a command, its arguments and variables. The content of an entry is
+ * bounded, and errors name members of the wrong kind.
  */
 #include <string.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ static int entry_add(struct entry_words *w, struct tidings_str text, const char 
     return 0;
 }
 
-/* An array of texts. */
+/* An array of strings. */
 static int entry_read_list(struct entry_words *w, const struct json *entry, const char *member,
                            struct tidings_error *err)
 {
@@ -73,7 +73,7 @@ static int entry_read_list(struct entry_words *w, const struct json *entry, cons
     return rc;
 }
 
-/* An object of texts, each as NAME, `between`, value. */
+/* An object of strings, each as NAME, `between`, value. */
 static int entry_read_pairs(struct entry_words *w, const struct json *entry, const char *member,
                             const char *between, struct tidings_error *err)
 {
@@ -101,8 +101,8 @@ static int entry_read_pairs(struct entry_words *w, const struct json *entry, con
     return rc;
 }
 
-/* The variables of the entry, then those of `before` that it does not name: of two with one name
- * programs see the first. The texts are borrowed, mem_free the list. */
+/* The variables of the entry, then those of `before` that it does not name: programs use the first
+ * of two variables with the same name. The strings are borrowed, mem_free the list. */
 static const char **entry_environment(const struct entry_words *own, const char *const *before)
 {
     size_t count = 0, n = 0;

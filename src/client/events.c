@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The queue of events for the program. Bounded: a program that asks and asks and never steps loses
- * its connection rather than the machine its memory.
+ * The queue of events for the program. Bounded: a program that keeps making requests and never
+ * steps loses its connection before the queue uses up the memory.
  */
 #include "client/events.h"
 
@@ -31,11 +31,12 @@ struct event {
     struct list link;
     enum event_kind kind;
     size_t bytes;
-    struct json *root; /* NOTIFICATION, FOUND, PROGRESS: a message of ours to hold on to */
+    struct json *root; /* NOTIFICATION, FOUND, PROGRESS: the message, or one of the client, which
+                          the event holds */
     int64_t received_ms;
     struct tidings_state_event state;
     char *cursor;       /* STATE */
-    char *text, *error; /* STATE: URI and reason; ANSWER: result and error; STDERR: what it said */
+    char *text, *error; /* STATE: URI and reason; ANSWER: result and error; STDERR: its output */
     int64_t number;     /* ANSWER, PROGRESS: of the request; STATE: of the watch, 0: none */
     struct tidings_client_asking asking;
     struct tidings_error why;
@@ -80,7 +81,7 @@ static void events_append(struct tidings_client *c, struct event *e, size_t byte
     events_nudge(c);
 }
 
-/* It is not among those that wait any more. */
+/* Removes an event from the queue. */
 static void events_remove(struct tidings_client *c, struct event *e)
 {
     list_remove(&e->link);
@@ -217,7 +218,7 @@ void events_drop_all(struct tidings_client *c)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Handing events over to the program, in a step of its own.
+ * Delivers events to the program, in a separate step.
  */
 
 bool events_is_update(struct tidings_str method)
@@ -225,7 +226,7 @@ bool events_is_update(struct tidings_str method)
     static const char *const names[] = {
         "notifications/resources/updated",
         "notifications/resources/deleted",
-        "resources/updated", /* what some servers call it */
+        "resources/updated", /* the name that some servers use */
         "resources/deleted",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -262,7 +263,7 @@ void events_call_progress(tidings_client_progress_fn fn, void *user, struct json
        jv_str(jv_get(params, "message")));
 }
 
-/* Not to those who subscribed since: what became of them is told later. */
+/* Later subscriptions do not get this state: they get a later one. */
 static void deliver_state(struct tidings_client *c, const struct event *e)
 {
     if (e->number != events_watch_number(c, e->state.uri)) {

@@ -13,9 +13,9 @@
 void events_put_state(struct tidings_client *c, const struct tidings_state_event *e);
 /* Keeps a reference to the message. */
 void events_put_notification(struct tidings_client *c, struct json *root, size_t bytes);
-/* The same, for what the client found out by itself: an update. */
+/* The same, for an update that the client made itself. */
 void events_put_found(struct tidings_client *c, struct json *root, size_t bytes);
-/* Of a request that is not waited for. */
+/* The answer to an asynchronous request. */
 void events_put_answer(struct tidings_client *c, const struct tidings_client_asking *asking,
                        const struct response *a);
 void events_put_progress(struct tidings_client *c, int64_t number,
@@ -24,14 +24,14 @@ void events_put_stderr(struct tidings_client *c, struct tidings_str bytes);
 void events_forget(struct tidings_client *c, int64_t number); /* the request was cancelled */
 void events_drop_all(struct tidings_client *c);
 
-/* Outside a step: if the next one has something to do, the descriptor becomes readable. Turns of
- * the loop use that up, so whoever took them calls this last. */
+/* Outside a step: makes the descriptor readable if the next step has work to do. Turns of the loop
+ * reset that, so functions that take turns call this last. */
 void events_nudge(struct tidings_client *c);
 
-/* Is it what a server notifies of a change with? */
+/* Returns true if the method notifies of a change. */
 bool events_is_update(struct tidings_str method);
 void events_deliver(struct tidings_client *c); /* the only place that calls the program … */
-/* … but for the progress of a call that is waited for. */
+/* … except the progress of a synchronous call. */
 void events_call_progress(tidings_client_progress_fn fn, void *user, struct json *params);
 
 #endif

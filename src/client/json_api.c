@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Implements <tidings/json.h>, our JSON for programs: texts in and texts out.
+ * Implements <tidings/json.h>, the JSON functions for programs: strings in and strings out.
  */
 #include "client/json_api.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON values as text for the program, within the bounds of its client.
+ * JSON values as strings for the program, within the limits of its client.
  */
 #ifndef CLIENT_JSON_API_H
 #define CLIENT_JSON_API_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program learns of a question, and its answers.
+ * The program's view of a question, and its answers.
  */
 #include "client/questions.h"
 
@@ -16,7 +16,7 @@
 #include "formats/schema.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reads the forms of elicitation: which fields there are, and whether they were filled in as asked.
+ * Reads the forms of elicitation: their fields, and whether the values are valid.
  */
 
 #define FORM_COST 1000000u /* of compiling a form, in steps: 2 ms */
@@ -261,7 +261,7 @@ int form_complete(struct json *schema, struct tidings_str content, struct buf *o
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads what a person typed into a field of a form.
+ * Reads the text that a person typed into a field of a form.
  */
 
 #define FORM_READ_MAX 65536u
@@ -326,7 +326,7 @@ static int form_read_boolean(struct tidings_str text, struct jw *w, struct tidin
                         text.len < 60 ? (int)text.len : 60, text.ptr);
 }
 
-/* As JSON has it, so that "0x1" and "nan" are none. */
+/* Only JSON syntax, so "0x1" and "nan" are invalid. */
 static int form_read_number(struct tidings_str text, struct jw *w, struct tidings_error *err)
 {
     struct json *value = NULL;
@@ -368,7 +368,7 @@ static int form_read_value(const struct tidings_field *f, struct tidings_str tex
     return tidings_fail(err, TIDINGS_E_INVALID, "there is no such type of field");
 }
 
-/* Against the schema of that field alone. */
+/* Validates against the schema of that field only. */
 static int form_validate_field(const struct tidings_field *f, struct tidings_str text,
                                struct tidings_error *err)
 {
@@ -409,7 +409,7 @@ char *tidings_field_read(const struct tidings_field *field, struct tidings_str t
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define ANSWER_REFUSED (-1) /* what the specification's examples give for a user that says no */
+#define ANSWER_REFUSED (-1) /* the code in the specification's examples for a user's refusal */
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
@@ -465,7 +465,7 @@ static void question_send_error(struct tidings_question *q, const char *reason)
 
 static void question_release(struct tidings_question *q);
 
-/* It is answered. Whom a round tells may withdraw what else it has. */
+/* It is answered. The callback of a round may withdraw its other questions. */
 static void question_finish(struct tidings_question *q, struct tidings_str result,
                             const char *reason)
 {
@@ -595,7 +595,7 @@ void tidings_client_roots_changed(struct tidings_client *c)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Takes questions of the server in, as requests or as parts of a round, and tells the program.
+ * Receives questions of the server, as requests or as parts of a round, and notifies the program.
  */
 
 #define ANSWER_MS 600000u
@@ -671,7 +671,7 @@ int tidings_client_on_question(struct tidings_client *c,
 
 /* ---- is it one ------------------------------------------------------------------------------- */
 
-/* What a browser can be sent to: nothing that runs here, nothing that could be read as two things.
+/* Returns true if a browser may open it: not a local scheme, and not ambiguous.
  */
 static bool is_web_address(struct tidings_str url)
 {
@@ -703,7 +703,8 @@ static int question_kind_of(struct tidings_str method, struct json *params,
     return 0;
 }
 
-/* TIDINGS_E_UNSUPPORTED: that was not offered; TIDINGS_E_PARSE, TIDINGS_E_LIMIT: it makes no sense.
+/* TIDINGS_E_UNSUPPORTED: the client did not offer it; TIDINGS_E_PARSE, TIDINGS_E_LIMIT: it is
+ * invalid.
  */
 static int question_check(const struct tidings_client *c, struct tidings_str method,
                           struct json *params, enum tidings_question_kind *ret,
@@ -747,7 +748,7 @@ static void question_release(struct tidings_question *q)
     mem_free(q);
 }
 
-/* It is answered, as far as the server is concerned; the program hears of it. */
+/* The server has its answer or no longer needs it; notifies the program. */
 static void question_withdraw(struct tidings_question *q)
 {
     loop_timer_stop(&q->deadline);
@@ -808,8 +809,9 @@ static struct tidings_question *question_find(const struct tidings_client *c, co
     return NULL;
 }
 
-/* May it be asked? Because of a request so often; by itself as often, and once more in a while:
- * whoever watches for months can be asked for roots again, and nobody is asked without end. */
+/* Checks the number of questions. Each request allows a fixed number. Questions outside of requests
+ * have the same limit, plus one more after each period: the roots may be requested from a client
+ * that watches for months, and the number is always bounded. */
 static int question_count(struct tidings_client *c, int64_t exchange, struct tidings_error *err)
 {
     uint32_t max = c->handlers.max_questions;
@@ -836,7 +838,7 @@ void question_asked(struct tidings_client *c, struct tidings_str method, struct 
     enum tidings_question_kind kind;
     struct tidings_question *q = NULL;
     if (c->era != TIDINGS_ERA_LEGACY || question_find(c, id)) {
-        return; /* modern servers send no requests; and a stream that goes on may repeat one */
+        return; /* modern servers send no requests; and a stream that continues may repeat one */
     }
     int rc = question_check(c, method, params, &kind, &why);
     rc = rc == 0 ? question_count(c, exchange, &why) : rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON-RPC requests: written in the form the era wants, numbered, and waiting for their response, a
+ * JSON-RPC requests: written in the form of the era, numbered, and waiting for their response, a
  * deadline or their cancellation. A request is in exactly one list: `unsent` until the client is
  * ready, `in_flight` from then on.
  */
@@ -28,15 +28,15 @@
 /* ---------------------------------------------------------------------------------------------- */
 
 #define REQUESTS_FIELDS_MAX 16384u /* bytes of arguments that are header fields too */
-#define LONGEST 10u /* progress prolongs the time for an answer, up to so many times */
+#define LONGEST 10u /* progress extends the time limit of an answer, up to this number of times */
 
 struct request {
     struct list link;
     struct tidings_client *client;
     struct loop_timer deadline;
-    uint64_t last_due; /* however much progress there is */
-    int64_t id;        /* as the program knows it */
-    int64_t wire;      /* … and the server: another one in each round */
+    uint64_t last_due; /* independent of progress */
+    int64_t id;        /* number for the program */
+    int64_t wire;      /* … and for the server: another one in each round */
     char *method;
     struct json *params; /* NULL: none */
     response_fn fn;
@@ -100,7 +100,7 @@ static void put_client(struct jw *w, const struct tidings_client *c)
     jw_end_object(w);
 }
 
-/* The members of `object` but the one named so. */
+/* The members of `object` except the one with that name. */
 static void requests_put_members(struct jw *w, struct json *object, struct tidings_str but)
 {
     struct tidings_str key;
@@ -158,7 +158,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
     jw_end_object(&w);
 }
 
-/* What modern servers on HTTP want in a header. */
+/* The name that modern servers over HTTP expect in a header. */
 static struct tidings_str requests_name_of(const struct request *r)
 {
     if (strcmp(r->method, "resources/read") == 0) {
@@ -264,7 +264,7 @@ void requests_reply_error(struct tidings_client *c, const struct json *id, int c
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* The server need not work on it any more. What begins a session cannot be cancelled. */
+/* Notifies the server that it may stop. Requests that begin a session cannot be cancelled. */
 static void requests_send_cancelled(struct request *r)
 {
     struct tidings_client *c = r->client;
@@ -284,12 +284,12 @@ static void requests_on_deadline(struct loop_timer *timer, void *user)
 {
     struct request *r = user;
     (void)timer;
-    if (r->can_ask && r->client->question_count > 0) { /* it waits for us */
+    if (r->can_ask && r->client->question_count > 0) { /* the server waits for the client */
         loop_timer_start(&r->deadline, r->timeout_ms, 0);
         return;
     }
     struct response a = {0};
-    if (r->client->held > 0) { /* somebody logs in */
+    if (r->client->held > 0) { /* a person is logging in */
         loop_timer_start(&r->deadline, r->timeout_ms, 0);
         return;
     }
@@ -433,7 +433,8 @@ void requests_forget(struct tidings_client *c, int64_t id)
     }
 }
 
-/* Is an answer to this number awaited; of a stream, which may take as long as it likes, or not? */
+/* Returns true if a response to this number is expected; only of streams, which have no time limit,
+ * or only of other requests. */
 static bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream)
 {
     const struct request *r = requests_find(c, id);
@@ -467,7 +468,7 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
     if (kinds & REQUESTS_SENT) {
         list_splice(&ending, &c->in_flight);
     }
-    while (!list_empty(&ending)) { /* what ends may end others */
+    while (!list_empty(&ending)) { /* ending a request may end others */
         request_finish(list_entry(ending.next, struct request, link), &a);
     }
 }
@@ -482,7 +483,7 @@ static bool input_round_is_of(const char *method);
 static int input_round_begin(struct tidings_client *c, struct input_round **at, int64_t request,
                              struct json *result, struct tidings_error *err);
 
-/* The server wants something first: true, and the request goes on, or has ended. */
+/* The server wants input first. Returns true if the request continues, or has ended. */
 static bool requests_begin_input_round(struct request *r, const struct response *a)
 {
     struct tidings_client *c = r->client;
@@ -496,13 +497,13 @@ static bool requests_begin_input_round(struct request *r, const struct response 
     if (rc < 0) {
         request_finish(r, &failed);
     } else if (rc > 0 || is_wanted) {
-        loop_timer_stop(&r->deadline); /* its questions have their own */
+        loop_timer_stop(&r->deadline); /* its questions have separate deadlines */
         r->is_sent = false;
     }
     return rc != 0 || is_wanted;
 }
 
-/* A response came, `root` is the message; false: to nothing we asked. */
+/* A response came, `root` is the message; returns false if it matches no request. */
 static bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
 {
     struct request *r = requests_find(c, id);
@@ -543,7 +544,7 @@ unsigned requests_count_question(struct tidings_client *c, int64_t exchange)
     return r ? ++r->asked : 0;
 }
 
-/* Send it once more, under another number on the wire, with what its round has by now. */
+/* Sends it once more, under another number on the wire, with the results of its round so far. */
 static void requests_resend(struct tidings_client *c, int64_t id)
 {
     struct request *r = requests_find(c, id);
@@ -593,9 +594,9 @@ static void requests_progressed(struct tidings_client *c, struct json *params)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Handles a message of the server: a response, a notification or a request. A connection is worth
- * more than one bad message on it: what cannot be read fails the request that it answers, or is a
- * gap in what is watched; what is no message of JSON-RPC at all is passed over.
+ * Handles a message of the server: a response, a notification or a request. One bad message does
+ * not end a connection: an unreadable message fails the request that it answers, or is a gap in the
+ * watched resources; a message that is not JSON-RPC at all is ignored.
  */
 
 static void take_notification(struct tidings_client *c, const struct rpc_message *m,
@@ -617,7 +618,7 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
     events_put_notification(c, root, bytes);
 }
 
-/* A program that sends back what it is sent, as cat does: no server asks these. */
+/* A program that echoes its input, as cat does: no server sends these. */
 static bool is_echo(struct tidings_client *c, const struct rpc_message *m)
 {
     if (!str_eq(m->method, STR("server/discover")) && !str_eq(m->method, STR("initialize"))) {
@@ -642,8 +643,8 @@ static void count_unread(struct tidings_client *c)
     c->info.public.unread = ++c->unread;
 }
 
-/* A text that is not JSON, or holds what cannot be kept. Log lines among the messages, and pages of
- * proxies, are no messages: of those the transport says more. */
+/* Handles input that is not JSON, or too large. Log lines between messages, and pages of proxies,
+ * are not messages: the transport reports more about those. */
 static void take_unread(struct tidings_client *c, struct tidings_str text, int64_t exchange,
                         long status, struct tidings_error *why)
 {
@@ -699,7 +700,8 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
     } else if (!m.id) {
-        if (!requests_answered(c, exchange, root, status)) { /* it answers what came that way */
+        if (!requests_answered(c, exchange, root,
+                               status)) { /* it answers a message on that exchange */
             struct tidings_str text = jv_str(jv_get(jv_get(root, "error"), "message"));
             snprintf(c->stray_error, sizeof(c->stray_error), "%.*s", STR_ARG(text));
         }
@@ -710,7 +712,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
 
 void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat)
 {
-    if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
+    if (exchange == 0 || exchange == c->listen) { /* an answer has no effect on the stream */
         heartbeat_received(c, is_beat);
     }
 }
@@ -742,7 +744,7 @@ void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t 
  */
 
 #define ROUND_MAX_STATE (1u << 20) /* bytes of a requestState */
-#define ROUND_PAUSE_MS 500u /* before a request whose answer was a state alone is sent again, … */
+#define ROUND_PAUSE_MS 500u /* before a request whose answer was only a state is sent again, … */
 #define ROUND_PAUSE_MAX_MS 10000u /* … doubled each time */
 
 struct input_round_item {
@@ -759,19 +761,19 @@ struct input_round {
     struct input_round_item items[QUESTIONS_OPEN];
     size_t count, open;
     struct json *state; /* a string, a reference; NULL: none */
-    bool are_visits;    /* to addresses: the request goes again as it was */
-    bool is_declined;   /* … and one of them will not be visited */
+    bool are_visits;    /* to addresses: the request is repeated unchanged */
+    bool is_declined;   /* … and the program refused to visit one */
     struct loop_timer pause;
 };
 
-/* May a result of this method ask for input? Nothing else may. */
+/* Returns true if a result of this method may ask for input. Other results may not. */
 static bool input_round_is_of(const char *method)
 {
     return strcmp(method, "tools/call") == 0 || strcmp(method, "prompts/get") == 0 ||
            strcmp(method, "resources/read") == 0;
 }
 
-/* Is it a result that wants input first? */
+/* Returns true if the result wants input first. */
 static bool input_round_is_wanted(const struct json *result)
 {
     return str_eq(jv_str(jv_get(result, "resultType")), STR("input_required"));
@@ -849,8 +851,8 @@ static int input_round_add(struct input_round *r, struct tidings_str key, struct
     return question_add(r, r->count++, method, params, err);
 }
 
-/* Begin a round of the request: 0, and requests_resend or requests_fail follows, perhaps from
- * inside. `*at`, NULL at first, is the request's; input_round_free releases it. */
+/* Begins a round of the request: 0, and requests_resend or requests_fail follows, maybe before this
+ * returns. `*at`, NULL at first, belongs to the request; input_round_free releases it. */
 static int input_round_begin(struct tidings_client *c, struct input_round **at, int64_t request,
                              struct json *result, struct tidings_error *err)
 {

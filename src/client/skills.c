@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One skill of a server, and its files. Nothing is read before the program asks for it. What is
- * read is held against the entry that the program holds: listed, of that size, with that digest,
- * and of SKILL.md with that front matter; anything else is not given to it.
+ * One skill of a server, and its files. The client reads a file only on request. It compares the
+ * file with the program's entry: listed, of that size, with that digest, and for SKILL.md with that
+ * front matter; the program does not get a file that differs.
  */
 #include "client/skills.h"
 
@@ -150,7 +150,7 @@ static int skills_verify(const struct json *entry, const struct json *file, stru
     return is_main ? skills_verify_front_matter(entry, bytes, err) : 0;
 }
 
-/* Is the file one of the skill? *ret_file as skills_verify takes it. */
+/* Checks that the file belongs to the skill. *ret_file as skills_verify takes it. */
 static int skills_find_file(const struct json *entry, struct tidings_str uri,
                             const struct json **ret_file, struct tidings_error *err)
 {
@@ -179,7 +179,7 @@ char *tidings_client_skill_read(struct tidings_client *c, const char *entry, con
     rc = rc < 0 ? rc : skill_check_entry(held, err);
     rc = rc < 0 ? rc : skills_find_file(held, name, &file, err);
     if (rc == 0) {
-        name = file ? jv_str(jv_get(file, "uri")) : name; /* as the server spells it */
+        name = file ? jv_str(jv_get(file, "uri")) : name; /* in the server's spelling */
         result = skills_ask(c, "resources/read", name.ptr, err);
         rc = result ? skills_take_bytes(result, &bytes, err) : TIDINGS_E_IO;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subscriptions of a program: a watch per URI, a subscription per handler. It
- * also routes updates. How a server is asked is in subscriptions_wire.c.
+ * The subscriptions of a program: a watch per URI, a subscription per handler. It also routes
+ * updates. For the requests to the server, see subscriptions_wire.c.
  *
- * A subscription that ends inside a callback is only marked: lists that are being walked stay as
- * they are until subscriptions_sweep.
+ * A subscription that ends inside a callback is only marked: lists are not changed during
+ * iteration, but in subscriptions_sweep.
  */
 #include "client/subscriptions.h"
 
@@ -27,9 +27,9 @@
 #include "formats/pattern.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Subscriptions that a server refuses for the moment, because what it needs is away or a rate is
- * reached, and says when to ask again (retryAfterMs in the data of the refusal). They are asked for
- * again then. Until then a watch is not judged, so the connection is kept.
+ * Temporary refusals: the server refuses a subscription because a dependency is unavailable or a
+ * rate is reached, and gives a time to retry (retryAfterMs in the data of the refusal). The client
+ * retries then. Until then a watch is not judged, so the connection is kept.
  */
 
 #define LATER_MIN_MS 100
@@ -40,7 +40,7 @@ static void subscriptions_on_later(struct loop_timer *timer, void *user)
     struct tidings_client *c = user;
     (void)timer;
     if (c->stage != STAGE_READY) {
-        return; /* everything is asked for when it is again */
+        return; /* everything is requested when the connection is ready */
     }
     if (c->era == TIDINGS_ERA_MODERN) {
         modern_changed(c);
@@ -72,9 +72,10 @@ bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct jso
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Streams that go on with renewed credentials: a server ends a stream with the token it was begun
- * with, so it is begun anew before. In the modern era the one before is ended when the new one is
- * acknowledged; in the legacy era there is one at a time, which goes on after its last event.
+ * Streams that continue with renewed credentials: a server ends a stream when its token expires, so
+ * the client opens another one earlier. In the modern era the previous stream is ended when the new
+ * one is acknowledged; in the legacy era there is one at a time, which resumes after its last
+ * event.
  */
 
 void subscriptions_renewed(struct tidings_client *c)
@@ -95,7 +96,7 @@ void subscriptions_renewed(struct tidings_client *c)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Finds the watch of a URI, and says whether a watch may cover one.
+ * Finds the watch of a URI, and decides whether a watch may cover one.
  */
 
 struct watch *watch_find(struct tidings_client *c, struct tidings_str uri)
@@ -121,14 +122,14 @@ bool watch_matches(const struct watch *w, struct tidings_str uri)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Keeping the cursor of a stream and the versions that were told. Cursors are texts without a
- * meaning to us.
+ * Keeps the cursor of a stream and the versions of received updates. Cursors are opaque to the
+ * client.
  */
 
 struct seen {
     struct list link; /* in order */
     struct tidings_str key;
-    uint64_t life; /* of the connection it was told on */
+    uint64_t life; /* of the connection that brought it */
     uint8_t version_len;
     bool has_epoch;
     char text[]; /* the key, then the version */
@@ -177,7 +178,7 @@ void resume_take(struct resume *r, struct tidings_str cursor)
 
 /* ---- what was told --------------------------------------------------------------------------- */
 
-/* `epoch.number`; of what has no such form nothing, which is the same as no other. */
+/* `epoch.number`; a version of another form counts as missing. */
 static struct tidings_str epoch_of(struct tidings_str version, struct tidings_str *ret_number)
 {
     bool found;
@@ -272,7 +273,7 @@ void resume_put_options(const char *options, const char *since, bool bookmarks, 
     if (options && jv_parse(tidings_str(options), JSON_MAX_DEPTH, &root, NULL) == 0) {
         for (void *at = jv_next(root, NULL, &key, &value); at;
              at = jv_next(root, at, &key, &value)) {
-            /* What there is now was told when it was accepted first. */
+            /* The server sent the initial state when it first accepted the subscription. */
             bool is_over = str_eq(key, STR("since")) || str_eq(key, STR("initial"));
             if (!(has_since && is_over) && !(bookmarks && str_eq(key, STR("bookmarks")))) {
                 jw_key(&w, key);
@@ -338,7 +339,7 @@ bool subscriptions_wants(const struct tidings_client *c)
 
 /* ---- subscribing ----------------------------------------------------------------------------- */
 
-/* NULL with an error when `options` is no JSON object. */
+/* NULL with an error when `options` is not a JSON object. */
 static int take_options(struct watch *w, const char *options, struct tidings_error *err)
 {
     char *text = options ? tidings_json_get(tidings_str(options), "") : NULL;
@@ -372,7 +373,7 @@ static struct watch *subscriptions_add_watch(struct tidings_client *c, const cha
     return w;
 }
 
-/* Whoever asks again is answered again, and told nothing of what was before. */
+/* A repeated subscription gets a new answer, and no earlier updates. */
 static void begin_anew(struct tidings_client *c, struct watch *w)
 {
     comparison_forget(c, w);
@@ -383,7 +384,7 @@ static void begin_anew(struct tidings_client *c, struct watch *w)
     w->is_ending = w->is_decided = w->is_accepted = w->was_accepted = w->is_interrupted = false;
 }
 
-/* The server hears of it, if it is there. */
+/* Requests the subscription, if connected. */
 static void ask_for(struct tidings_client *c, struct watch *w)
 {
     if (c->stage != STAGE_READY) {
@@ -414,7 +415,7 @@ size_t tidings_client_subscriptions(struct tidings_client *c, tidings_client_sub
         return 0;
     }
     bool is_inside = c->is_delivering;
-    c->is_delivering = true; /* what ends meanwhile is only marked */
+    c->is_delivering = true; /* subscriptions that end during the loop are only marked */
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
         list_each (sub, after, &w->subscriptions) {
@@ -590,7 +591,7 @@ void subscriptions_ready(struct tidings_client *c)
 void subscriptions_streaming(struct tidings_client *c, bool is_seamless)
 {
     c->is_streaming = true;
-    heartbeat_received(c, false); /* what it begins with is no sign of a rhythm */
+    heartbeat_received(c, false); /* the first message does not count as a beat */
     list_each (it, next, &c->watches) {
         if (!is_seamless) {
             legacy_interrupted(c, list_entry(it, struct watch, link));
@@ -613,7 +614,7 @@ void subscriptions_lost(struct tidings_client *c)
         struct watch *w = list_entry(it, struct watch, link);
         w->is_decided = false;
         if (c->has_session) {
-            continue; /* it goes on when the stream is heard again */
+            continue; /* it continues when the stream is open again */
         }
         if (c->era == TIDINGS_ERA_LEGACY) {
             legacy_lost(c, w);
@@ -642,7 +643,7 @@ static void subscriptions_report(struct tidings_client *c, const struct watch *w
     events_put_state(c, &e);
 }
 
-/* The first reason stands for all; what kind it is only when they agree. */
+/* The first reason is used for all; the code only if all codes agree. */
 static void subscriptions_note_refusal(struct tidings_client *c, const struct tidings_error *why)
 {
     if (c->refusal.code == 0) {
@@ -672,7 +673,7 @@ void subscriptions_decide(struct tidings_client *c, struct watch *w,
     w->was_accepted = w->was_accepted || is_accepted;
 }
 
-/* None was accepted, and none ever was: a mistake. */
+/* None was accepted, now or earlier: probably a wrong URI. */
 static void subscriptions_give_up(struct tidings_client *c)
 {
     struct tidings_error err;
@@ -705,7 +706,8 @@ void subscriptions_decided(struct tidings_client *c)
         c->failures = 0;
         return;
     }
-    /* What was there once may be on its way back; what never was is a mistake. */
+    /* Resources that existed once may return, so the client retries; otherwise the URIs are
+     * wrong. */
     if (c->has_watched) {
         tidings_fail(&err, TIDINGS_E_BUSY, "the server accepted none of the URIs");
         connection_lose(c, &err);
@@ -730,21 +732,21 @@ void subscriptions_notify_state(struct tidings_client *c, struct watch *w,
 /* -------------------------------------------------------------------------------------------------
  * Reads an update and routes it to the subscriptions it concerns.
  *
- * An update without `uri` says that something changed, not what: profile `gateway` sends one when
- * anything may have changed. It becomes an update of each subscription it may concern, for the URI
- * subscribed to and `truncated`, so that the program reads again.
+ * An update without `uri` reports a change without naming the resource: profile `gateway` sends one
+ * when anything may have changed. It becomes an update of each subscription it may concern, for the
+ * URI subscribed to and `truncated`, so that the program reads again.
  */
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
-/* By which version an update is judged to be new. */
+/* The version that decides whether an update is new. */
 enum guard {
-    GUARD_NONE,    /* it is told in any case */
+    GUARD_NONE,    /* every update is delivered */
     GUARD_EPOCH,   /* `epoch.number` */
-    GUARD_VERSION, /* as people write it */
+    GUARD_VERSION, /* in natural order */
 };
 
-/* What the server told before is not told again (ER-28). */
+/* Repeated updates are not delivered (ER-28). */
 static void subscriptions_notify(struct tidings_client *c, struct watch *w,
                                  struct tidings_update *u, enum guard guard)
 {
@@ -764,7 +766,8 @@ static void subscriptions_notify(struct tidings_client *c, struct watch *w,
     }
 }
 
-/* Those it names; else that very URI; else whoever may cover it. */
+/* Routes to the watch that the update names; else to the watch of its URI; else to all watches that
+ * may cover it. */
 static void route(struct tidings_client *c, struct tidings_update *u, enum guard guard)
 {
     struct watch *w =
@@ -782,7 +785,8 @@ static void route(struct tidings_client *c, struct tidings_update *u, enum guard
     }
 }
 
-/* Those it names; else every subscription that the server accepted. */
+/* Routes to the watch that the update names; else to every subscription that the server
+ * accepted. */
 static void route_without_uri(struct tidings_client *c, const struct tidings_update *about)
 {
     struct watch *named =
@@ -807,7 +811,7 @@ static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
     return a.len > 0 ? a : b;
 }
 
-/* A text, or a number as some servers count. */
+/* Reads a version: a string, or a number as some servers send. */
 static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24],
                                      enum guard *ret_guard)
 {
@@ -822,7 +826,7 @@ static struct tidings_str version_of(struct json *meta, struct json *metadata, c
     return first_of(ours, jv_str(plain));
 }
 
-/* What the server calls it; a word that is not known is a change like others. */
+/* The kind of change that the server names; an unknown word means an ordinary change. */
 static enum tidings_change_kind subscriptions_kind_of(struct tidings_str method,
                                                       struct tidings_str word)
 {
@@ -856,7 +860,7 @@ static struct tidings_str subscriptions_text(const struct tidings_client *c,
     return value && !out->failed ? buf_str(out) : STR_EMPTY;
 }
 
-/* Two streams are heard while one replaces the other: only the one that stays says how far. */
+/* Two streams are open while one replaces the other: only the new one gives the position. */
 static bool is_of_current_listen(const struct tidings_client *c, struct json *meta)
 {
     struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");

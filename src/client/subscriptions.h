@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subscriptions of a program: kept through losses of the connection, asked for in the words of
- * the era, and updates routed to those whom they concern.
+ * The subscriptions of a program: they survive losses of the connection, are requested in the
+ * messages of the era, and receive the updates that concern them.
  */
 #ifndef CLIENT_SUBSCRIPTIONS_H
 #define CLIENT_SUBSCRIPTIONS_H
@@ -21,12 +21,12 @@ void subscriptions_later_init(struct tidings_client *c); /* likewise */
 void subscriptions_deinit(struct tidings_client *c);
 bool subscriptions_wants(const struct tidings_client *c); /* a reason to stay connected? */
 
-/* Connected: ask for everything. */
+/* Connected: subscribes to everything. */
 void subscriptions_ready(struct tidings_client *c);
 void subscriptions_lost(struct tidings_client *c);
-/* What requests show was renewed: what is heard is heard from now on by a stream that shows it. */
+/* The credentials were renewed: moves the updates to a stream that shows the new ones. */
 void subscriptions_renewed(struct tidings_client *c);
-/* Of struct transport_events; legacy: the stream is there. */
+/* From struct transport_events; legacy: the stream is open. */
 void subscriptions_streaming(struct tidings_client *c, bool is_seamless);
 /* Modern: the server acknowledged a listen, or cancelled it. */
 void subscriptions_acknowledged(struct tidings_client *c, struct json *params, int64_t exchange);
@@ -34,15 +34,15 @@ void subscriptions_cancelled(struct tidings_client *c, int64_t id);
 
 /* ---- at delivery ----------------------------------------------------------------------------- */
 
-/* An update is routed to those it concerns. */
+/* Routes an update to the subscriptions it concerns. */
 void subscriptions_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
                            bool is_synthetic);
-/* Nothing changed, but this is how far the stream came. */
+/* Nothing changed, but the stream has reached this cursor. */
 void subscriptions_bookmark(struct tidings_client *c, struct json *params);
-/* The subscriptions of a watch hear of it. */
+/* Notifies the subscriptions of a watch. */
 void subscriptions_notify_state(struct tidings_client *c, struct watch *w,
                                 const struct tidings_state_event *e);
-void subscriptions_sweep(struct tidings_client *c); /* what ended in callbacks */
+void subscriptions_sweep(struct tidings_client *c); /* frees what ended in callbacks */
 
 /* -------------------------------------------------------------------------------------------------
  * A watch: one URI that a client has subscribed to at its server, on behalf of one subscription of
@@ -51,11 +51,11 @@ void subscriptions_sweep(struct tidings_client *c); /* what ended in callbacks *
 
 struct snapshot;
 
-/* Why a watch is compared with how it was (client/comparison.h). */
+/* Why a watch is compared with its previous state (client/comparison.h). */
 enum comparison_reason {
     COMPARISON_NONE,
-    COMPARISON_FIRST,  /* to know it, telling nothing */
-    COMPARISON_VERIFY, /* to find what was not told */
+    COMPARISON_FIRST,  /* to learn the state, without reports */
+    COMPARISON_VERIFY, /* to find unreported changes */
     COMPARISON_RESUME, /* the same, after an interruption */
 };
 
@@ -69,19 +69,19 @@ struct watch {
                     * listen that names it */
     bool is_accepted;
     bool is_decided;           /* accepted or refused in the present connection */
-    bool was_accepted;         /* … or in one before: it goes on from there */
+    bool was_accepted;         /* … or in an earlier one: it resumes from there */
     bool is_interrupted;       /* changes since may have been missed */
-    bool is_ending;            /* nobody is left */
-    bool is_named;             /* legacy: the session may know of it … */
-    bool is_leaving;           /* … and shall forget it, before anything else is asked about it */
-    bool is_doubtful;          /* … and knew of it before it was asked last, perhaps */
-    char *since;               /* legacy: where to go on from, NULL: not known */
+    bool is_ending;            /* it has no subscription left */
+    bool is_named;             /* legacy: the session may have it … */
+    bool is_leaving;           /* … and must drop it, before any other request about it */
+    bool is_doubtful;          /* … and may have had it before the last request */
+    char *since;               /* legacy: the cursor to resume from; NULL: none */
     uint64_t accepted_at;      /* legacy: in the present session; 0: not */
-    bool is_patient;           /* refused, it is no reason to give up: it is asked for again */
-    bool is_later;             /* refused for the moment: it is asked for again, and not judged */
-    struct snapshot *snapshot; /* how it was; NULL: not known */
+    bool is_patient;           /* a refusal is not fatal: it is requested once more */
+    bool is_later;             /* refused for the moment: it is requested later, and not judged */
+    struct snapshot *snapshot; /* its previous state; NULL: unknown */
     enum comparison_reason comparison_reason; /* … or wanted */
-    unsigned broken_comparisons;              /* the connection was lost during so many in a row */
+    unsigned broken_comparisons; /* number of connections in a row lost during its comparison */
 };
 
 struct client_subscription {
@@ -102,62 +102,64 @@ static inline struct watch *watch_of(const struct tidings_subscription *subscrip
 
 /* NULL: it is not watched. */
 struct watch *watch_find(struct tidings_client *c, struct tidings_str uri);
-/* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */
+/* Returns true if the watch may be the reason for an update of `uri`. If that is unknown, returns
+ * true. */
 bool watch_matches(const struct watch *w, struct tidings_str uri);
 
 /* -------------------------------------------------------------------------------------------------
- * Resuming a stream of updates after a loss: its cursor, and which version of what was told last.
+ * Resuming a stream of updates after a loss: its cursor, and the last received version of each
+ * resource.
  *
- * A cursor is the server's word that everything up to there has been written to us; given back as
- * `since`, the server tells what came after. What it tells twice is found by its version: those of
- * one resource only rise. Ours are `epoch.number` and count within the epoch; those of others are
- * compared as people write them (base/text.h) until the connection is lost: the server may be
- * another one afterwards.
+ * A cursor promises that the server has written every change up to there; given as `since`, it
+ * makes the server send the later ones. Versions show repeated changes, because the versions of a
+ * resource only rise. Tidings versions are `epoch.number` and comparable within the epoch; versions
+ * of other servers are compared in natural order (base/text.h) until the connection is lost,
+ * because the next connection may reach another server.
  */
 
-#define RESUME_MAX_SEEN 100000u /* resources; the one told of longest ago is forgotten */
+#define RESUME_MAX_SEEN 100000u /* resources; the least recently updated is forgotten */
 #define RESUME_MAX_CURSOR 512u
 
 struct resume {
     char cursor[RESUME_MAX_CURSOR]; /* empty: none */
     uint64_t lives;                 /* connections so far */
     struct map seen;                /* "watch URI" -> struct seen */
-    struct list order;              /* of them, told of longest ago first */
+    struct list order;              /* of them, least recently updated first */
 };
 
 void resume_init(struct resume *r);
 void resume_deinit(struct resume *r);
 
 bool resume_is_cursor(struct tidings_str text); /* not empty, nor too long to be one */
-/* What the newest message of the stream says; no cursor: nothing changes. */
+/* Takes the cursor of the newest message of the stream; without a cursor, changes nothing. */
 void resume_take(struct resume *r, struct tidings_str cursor);
 /* The connection was lost. */
 void resume_interrupted(struct resume *r);
 
-/* Is this version of `uri`, told to the watch of that number, newer than the last one? It is the
- * last one then. `has_epoch`: it is `epoch.number`. A version that is not said, is of another
- * epoch, or has no order is new: what cannot be compared is told. */
+/* Returns true if this version of `uri`, received for the watch of that number, is newer than the
+ * last one, and records it. `has_epoch`: it is `epoch.number`. A version that is missing, is of
+ * another epoch, or has no order counts as new: changes that cannot be compared are reported. */
 bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
                    struct tidings_str version, bool has_epoch);
 
-/* Do they name a baseline? That is where to go on from, too, and the program's own. */
+/* Returns true if the options name a baseline, which is also a place to resume from, chosen by the
+ * program. */
 bool resume_has_baseline(const char *options);
 
-/* `options` (a JSON object, or NULL) as they are to be sent to a server that shall go on from the
- * cursor `since`, "": none. Not with a baseline, which is the program's own way to go on.
- * `bookmarks`: ask for them too. Appends; nothing when nothing is to be said. */
+/* Appends `options` (a JSON object, or NULL) with the cursor `since` ("": none) for a server that
+ * will resume there. A baseline replaces the cursor, because the program chose where to resume.
+ * `bookmarks`: requests them too. Appends nothing if there are no options. */
 void resume_put_options(const char *options, const char *since, bool bookmarks, struct buf *out);
 
 /* -------------------------------------------------------------------------------------------------
- * Between the files of subscriptions: whether a watch was accepted, and how a server is asked in
- * each era.
+ * Shared by the subscription files: whether a watch was accepted, and the requests of each era.
  */
 
 /* A watch was accepted (`why` NULL, or with code 0: its text is a warning), or refused. */
 void subscriptions_decide(struct tidings_client *c, struct watch *w,
                           const struct tidings_error *why);
-/* `data` of a refusal says when to ask again (retryAfterMs): so that is done, and the watch is
- * not judged. false: it says nothing of the kind. */
+/* If `data` of a refusal contains a time to retry (retryAfterMs), the client retries then and does
+ * not judge the watch; false: it contains none. */
 bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data);
 /* All were judged. */
 void subscriptions_decided(struct tidings_client *c);
@@ -172,13 +174,13 @@ void modern_lost(struct tidings_client *c);
 /* ---- legacy: resources/subscribe for each URI ------------------------------------------------ */
 
 void legacy_subscribe_all(struct tidings_client *c);
-/* What is to be asked about it is asked, if nothing is under way. */
+/* Sends the requests that the watch needs, if none is under way. */
 void legacy_ask(struct tidings_client *c, struct watch *w);
-void legacy_ended(struct tidings_client *c, struct watch *w); /* nobody is left */
-/* The stream goes on, with a gap before it. */
+void legacy_ended(struct tidings_client *c, struct watch *w); /* it has no subscription left */
+/* The stream continues, after a gap. */
 void legacy_interrupted(struct tidings_client *c, struct watch *w);
 void legacy_lost(struct tidings_client *c, struct watch *w); /* the session */
-/* An update of this very watch says how far the stream is. */
+/* An update of exactly this watch gives the position of the stream. */
 void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_str cursor);
 
 #endif

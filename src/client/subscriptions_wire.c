@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions in the legacy era (… 2025-11-25): `resources/subscribe` per URI. The stream is
- * heard before the first of them, so that nothing they cause is missed; while the session lives,
- * what it accepted stays accepted, unless the stream was interrupted and only a cursor says where
- * to go on.
+ * Subscriptions in the legacy era (… 2025-11-25): `resources/subscribe` per URI. The stream is open
+ * before the first of them, so that the client misses none of their updates. While the session
+ * lives, accepted subscriptions stay accepted, unless the stream was interrupted and only a cursor
+ * can resume it.
  *
- * Requests may overtake one another, so about one URI there is one at a time; and the answer to one
- * may overtake what is told on the stream. So a cursor that is told there holds for a URI only when
- * it was accepted a while before, or is what the message is about: what was told earlier may not
- * take it into account.
+ * Requests may overtake one another, so each URI has one at a time; and the answer to a request may
+ * overtake messages on the stream. So a cursor on the stream is valid for a URI only when it was
+ * accepted a while before, or when the message concerns the URI: earlier messages may not take the
+ * URI into account.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -23,8 +23,8 @@
 
 /* -------------------------------------------------------------------------------------------------
  * Subscriptions in the modern era (2026-07-28): one `subscriptions/listen` for everything, whose
- * answer is the stream. When the set changes, another listen is begun, and the one before is ended
- * once the new one is acknowledged, so that there is no moment without one.
+ * answer is the stream. When the set changes, the client starts another listen, and ends the
+ * previous one once the new one is acknowledged, so that one is always active.
  */
 
 #define MODERN_FADE_MS 2000u
@@ -132,7 +132,7 @@ static void drop_fading(struct loop_timer *timer, void *user)
     }
 }
 
-/* Was it one of those? It is none any more. */
+/* Removes the listen from the fading ones. Returns true if it was one. */
 static bool has_faded(struct tidings_client *c, int64_t id)
 {
     for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
@@ -155,7 +155,7 @@ void modern_lost(struct tidings_client *c)
     drop_fading(&c->fade, c);
 }
 
-/* In order, with a result or a cancellation; otherwise the server, or the way to it, went. */
+/* It ended cleanly, with a result or a cancellation; otherwise the server or the network failed. */
 static void ended(struct tidings_client *c, bool is_in_order)
 {
     struct tidings_error why;
@@ -201,7 +201,7 @@ static void on_patience(struct loop_timer *timer, void *user)
     struct tidings_client *c = user;
     struct tidings_error why;
     (void)timer;
-    if (c->held > 0) { /* somebody logs in */
+    if (c->held > 0) { /* a person is logging in */
         loop_timer_start(&c->patience, c->settings.timeout_ms, 0);
         return;
     }
@@ -252,8 +252,8 @@ static void modern_begin(struct loop_timer *timer, void *user)
     }
 }
 
-/* The listen that `coming` replaces. With a cursor the new one begins where it was; else what it
- * still holds back is waited for. */
+/* Replaces the listen by `coming`. With a cursor the new one starts where the old one was;
+ * otherwise the old one stays open for a while for the updates it still holds back. */
 static void modern_replace_listen(struct tidings_client *c)
 {
     const size_t last = CLIENT_MAX_FADING - 1;
@@ -276,7 +276,7 @@ void modern_init(struct tidings_client *c)
     loop_timer_init(&c->patience, c->loop, on_patience, c);
 }
 
-/* Many may be added in a row: one listen for all of them. */
+/* Programs may add many in a row: they share one listen. */
 void modern_changed(struct tidings_client *c)
 {
     if (!loop_timer_is_running(&c->change)) {
@@ -286,8 +286,8 @@ void modern_changed(struct tidings_client *c)
 
 /* ---- acknowledged ---------------------------------------------------------------------------- */
 
-/* What is said of `uri`: `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or
- * `[{"uri": …, "reason": …}]`. */
+/* The entry of `uri`: `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or `[{"uri": …, "reason":
+ * …}]`. */
 static struct json *entry_of(struct json *given, const char *uri)
 {
     struct json *entry = jv_get(given, uri);
@@ -307,7 +307,7 @@ static struct tidings_str subscriptions_reason(struct json *given, const char *u
     return reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
 }
 
-/* `data` says what the error of a request would. */
+/* `data` has the form of an error's data. */
 static void refusal(struct json *refused, const char *uri, struct tidings_error *ret)
 {
     struct tidings_str reason = subscriptions_reason(refused, uri);
@@ -391,7 +391,7 @@ static struct watch *find_asked(struct tidings_client *c, int64_t id)
 static void keep_cursor(struct watch *w, struct tidings_str cursor)
 {
     char *text = resume_is_cursor(cursor) ? str_dup(cursor) : NULL;
-    if (text) { /* else the one before is good enough: something is told twice */
+    if (text) { /* else the previous cursor is sufficient: some updates are repeated */
         mem_free(w->since);
         w->since = text;
     }
@@ -405,7 +405,7 @@ void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_
     }
 }
 
-/* It is not accepted any more. */
+/* The watch is no longer accepted. */
 static void legacy_unaccept(struct tidings_client *c, struct watch *w)
 {
     if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_NOTIFY_MS) {
@@ -417,7 +417,7 @@ static void legacy_unaccept(struct tidings_client *c, struct watch *w)
 
 void legacy_interrupted(struct tidings_client *c, struct watch *w)
 {
-    if (w->asked > 0 && !w->is_leaving) { /* what it caused may have been told before the gap */
+    if (w->asked > 0 && !w->is_leaving) { /* its updates may have come before the gap */
         requests_forget(c, w->asked);
         w->asked = 0;
     }
@@ -464,12 +464,12 @@ static void legacy_send(struct tidings_client *c, struct watch *w, const char *m
                                : requests_start(c, &a, &err);
     buf_deinit(&params);
     w->asked = id > 0 ? id : 0;
-    if (id < 0 && !w->is_leaving) { /* leaving is tried again when the stream is heard again */
+    if (id < 0 && !w->is_leaving) { /* the client retries to leave when the stream is open again */
         subscriptions_decide(c, w, &err);
     }
 }
 
-/* Where a URI that was accepted begins. */
+/* Takes the start position of an accepted URI. */
 static void legacy_take_cursor(struct watch *w, const struct response *a)
 {
     if (a->result && !w->since) {
@@ -477,7 +477,7 @@ static void legacy_take_cursor(struct watch *w, const struct response *a)
     }
 }
 
-/* The server has it now, or not. */
+/* Notes whether the server has the subscription now. */
 static void legacy_take_answer(struct watch *w, const struct response *a)
 {
     w->is_accepted = a->result != NULL;
@@ -497,17 +497,17 @@ static void on_subscribed(void *user, const struct response *a)
         legacy_ask(c, w);
         return;
     }
-    if (!c->is_streaming) { /* told when the stream is back */
+    if (!c->is_streaming) { /* reported when the stream is back */
         legacy_take_answer(w, a);
         c->has_watched = c->has_watched || w->is_accepted;
         return;
     }
     if (a->why.code < 0 && !a->error) {
-        connection_lose(c, &a->why); /* not a word about the URI */
+        connection_lose(c, &a->why); /* the answer does not concern the URI */
         return;
     }
     bool is_accepted = a->result != NULL;
-    legacy_take_cursor(w, a); /* is told with it */
+    legacy_take_cursor(w, a); /* the state event contains it */
     struct json *warnings = jv_get(jv_get(a->result, "_meta"), "dev.tidings/warnings");
     if (!subscriptions_put_off(c, w, jv_get(a->error, "data"))) {
         struct tidings_error why = a->why;
@@ -572,7 +572,7 @@ void legacy_ended(struct tidings_client *c, struct watch *w)
 {
     legacy_ask(c, w);
     if (!w->is_decided && c->is_streaming && !is_pending(c)) {
-        subscriptions_decided(c); /* it was the last that others waited for */
+        subscriptions_decided(c); /* it was the last one that others waited for */
     }
 }
 
@@ -583,7 +583,7 @@ void legacy_subscribe_all(struct tidings_client *c)
         if (w->is_accepted && !w->is_ending && !w->is_leaving) {
             subscriptions_decide(c, w, NULL);
         } else {
-            legacy_ask(c, w); /* what was refused may be there by now */
+            legacy_ask(c, w); /* a resource that was refused may exist by now */
         }
     }
     if (c->stage == STAGE_READY && !is_pending(c)) {

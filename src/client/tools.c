@@ -13,7 +13,7 @@
 #include "formats/json.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Keeps the output schemas of a server's tools and judges results by them.
+ * Keeps the output schemas of a server's tools and checks results against them.
  */
 
 #define SCHEMA_COST 7000000u /* of compiling one, in steps: 18 ms */
@@ -29,7 +29,7 @@ struct tool_schema {
 struct tool_schemas {
     struct map by_name;
     size_t bytes;
-    bool is_listed; /* the whole list was asked for */
+    bool is_listed; /* the whole list was requested */
 };
 
 static void tool_schema_free(struct tool_schema *t)
@@ -403,7 +403,7 @@ void tool_headers_put_value(struct buf *out, struct tidings_str value)
     buf_puts(out, STR("?="));
 }
 
-/* False: it is nothing that a field can say. */
+/* Returns false if a field cannot have that value. */
 static bool tool_headers_can_say(const struct json *value)
 {
     double number = jv_real(value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hands what a transport reports to the functions of its client, and every message to the one that
- * hears them all (for -v).
+ * Passes events of a transport to the functions of its client, and every message to the `wire`
+ * callback (for -v).
  */
 #include "client/transport.h"
 
@@ -20,8 +20,8 @@
 #include "formats/rpc.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What sockets and launched programs have in common as streams of bytes: reading until nothing is
- * there, keeping what cannot be sent.
+ * Shared by sockets and launched programs as byte streams: reads until no bytes are left, and keeps
+ * bytes that cannot be sent.
  */
 
 #define CHUNK 65536u
@@ -138,7 +138,7 @@ static void set_writable(struct byte_stream *k, bool wanted)
     }
 }
 
-/* Negative: the other side has gone, which reading will tell. */
+/* Negative: the other side has gone, which the reader will report. */
 static void flush(struct byte_stream *k)
 {
     size_t sent = 0;
@@ -187,12 +187,12 @@ static void on_in(struct loop_poll *poll, int events, void *user)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * An MCP server that is launched, as a stream of bytes over its standard input and output. Its end
- * is asked for by closing its input, then demanded: SIGTERM, SIGKILL. It is always waited for.
+ * A launched MCP server, as a byte stream over its standard input and output. To end it, the client
+ * closes its input, then sends SIGTERM, then SIGKILL. The client always reaps it.
  *
- * When it ends by itself, there are two signs, in any order: the end of its output and that of the
- * process. Both are awaited for a moment, so that the message can tell how it ended, and nothing it
- * still said is lost.
+ * When the server ends by itself, there are two signs, in any order: the end of its output and that
+ * of the process. The client waits a moment for both, so that the message can include the exit
+ * status, and no output is lost.
  */
 
 #define PATIENCE_MS 2000 /* after each demand to end */
@@ -219,7 +219,8 @@ static struct child *child_of(struct byte_stream *k)
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
-/* Did it end before it read anything, so that nothing we said can be the reason? */
+/* Returns true if it ended before it read anything, so that the client's messages cannot be the
+ * reason. */
 static bool child_has_read_nothing(const struct child *d)
 {
     int unread = 0;
@@ -271,7 +272,8 @@ static void on_exit_ready(struct loop_poll *poll, int events, void *user)
     } else if (d->has_closed) {
         child_report_end(d);
     } else {
-        loop_timer_start(&d->timer, SECOND_SIGN_MS, 0); /* somebody else may have its output open */
+        loop_timer_start(&d->timer, SECOND_SIGN_MS,
+                         0); /* another process may have its output open */
     }
 }
 
@@ -314,7 +316,8 @@ static bool child_leave(struct byte_stream *k)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* EPIPE without the signal: the disposition is the program's, so it is held back for the call. */
+/* EPIPE without the signal: the program owns the disposition, so SIGPIPE is blocked during the
+ * call. */
 static ssize_t write_quietly(int fd, const char *bytes, size_t len)
 {
     sigset_t pipe_only, before, pending;
@@ -433,7 +436,7 @@ static const struct byte_stream_ops child_ops = {
     .destroy = child_destroy,
 };
 
-/* Takes `argv` over (settings_copy_list), also when it fails. */
+/* Takes `argv` (settings_copy_list), even on failure. */
 static struct byte_stream *byte_stream_process_create(struct tidings_client *c, char **argv,
                                                       struct tidings_error *err)
 {
@@ -450,8 +453,8 @@ static struct byte_stream *byte_stream_process_create(struct tidings_client *c, 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A stream of bytes over a connection that libcurl makes (names, TLS, proxies), and whose bytes are
- * then ours.
+ * A byte stream over a connection that libcurl makes (names, TLS, proxies); the client then reads
+ * and writes its bytes.
  */
 
 struct tunnel {
@@ -817,7 +820,7 @@ struct transport *transport_child_create(struct tidings_client *c, char **argv,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Which transport an address stands for.
+ * The transport for an address.
  */
 
 static bool transport_address_is_visible(struct tidings_str s)
@@ -838,7 +841,7 @@ static void transport_address_refuse(const char *address, struct tidings_error *
                  address ? address : "");
 }
 
-/* "host", "host:1", "[::1]:1": nothing that could be more than that. */
+/* "host", "host:1", "[::1]:1": no other part of a URL. */
 static bool is_authority(struct tidings_str s, bool with_port)
 {
     ptrdiff_t colon = -1;

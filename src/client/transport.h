@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How messages travel between the client and one server. A transport knows nothing of what they
- * mean: which answer belongs to which request, who subscribed, is the business of what is above it.
- * HTTP alone asks which era it is, since its headers and streams differ.
+ * Transports: how messages travel between the client and one server. A transport does not know
+ * their meaning; the layer above matches answers to requests and knows the subscriptions. Only HTTP
+ * asks for the era, because its headers and streams differ.
  *
  *     client                             transport
  *       open ───────────────────────────────>
@@ -31,67 +31,68 @@ struct transport;
 /* One message on its way out. */
 struct transport_message {
     struct tidings_str text;
-    int64_t id;                /* of a request; 0: a notification, or an answer of ours */
-    const char *method;        /* NULL: an answer of ours */
-    struct tidings_str name;   /* the resource, tool or prompt it is about; may be empty */
+    int64_t id;                /* of a request; 0: a notification, or an answer of the client */
+    const char *method;        /* NULL: an answer of the client */
+    struct tidings_str name;   /* the resource, tool or prompt concerned; may be empty */
     struct tidings_str fields; /* more header lines, each with a line feed; may be empty */
-    bool is_stream;            /* its answer may take as long as it likes */
+    bool is_stream;            /* its answer has no time limit */
     bool is_tracked;           /* transport_delivered once the server has it */
 };
 
 struct transport_ops {
     const char *name; /* tidings_client_info.transport */
-    /* Requests are exchanges of their own: losing what the server says by itself ends none of them,
-     * and breaking one off is how a modern one is cancelled. */
+    /* Each request is a separate exchange: losing the stream of server messages ends no request,
+     * and breaking an exchange off cancels a modern one. */
     bool has_exchanges;
-    /* Begin to connect; transport_opened or transport_lost follows, perhaps from inside. */
+    /* Begins to connect; transport_opened or transport_lost follows, maybe before this returns. */
     int (*open)(struct transport *l, struct tidings_error *err);
     /* Only between transport_opened and transport_lost. */
     int (*send)(struct transport *l, const struct transport_message *m, struct tidings_error *err);
-    /* No answer to this request is wanted any more; `is_answered`: since it has come. */
+    /* The answer to this request is no longer needed; `is_answered`: because it has come. */
     void (*forget)(struct transport *l, int64_t id, bool is_answered);
-    /* transport_streaming or transport_lost follows, perhaps from inside. NULL: nothing has to be
-     * done. */
+    /* Opens the stream; transport_streaming or transport_lost follows, maybe before this returns.
+     * NULL: nothing has to be done. */
     int (*stream)(struct transport *l, struct tidings_error *err);
-    /* Break off that stream, not the session. NULL: likewise. */
+    /* Breaks off that stream, not the session. NULL: likewise. */
     void (*hang_up)(struct transport *l);
-    /* Forget the session: another begins. NULL: there is none but the connection. */
+    /* Forgets the session: another begins. NULL: there is none but the connection. */
     void (*forget_session)(struct transport *l);
     const char *(*session)(struct transport *l); /* its id; NULL: likewise */
-    /* There may be another way to the same server, to be tried by open: true. NULL: there is not.
+    /* Returns true if there is another way to the same server, which open will try. NULL: there is
+     * none.
      */
     bool (*fall_back)(struct transport *l);
-    /* Break off at once; open may be called again. Calls nothing. */
+    /* Breaks off at once; open may be called once more. Calls nothing. */
     void (*close)(struct transport *l);
-    /* End in order: begun by the first call; true once it is over. */
+    /* Ends cleanly: begun by the first call; returns true once it is over. */
     bool (*leave)(struct transport *l);
     void (*destroy)(struct transport *l);
 };
 
-/* What a transport tells the client. */
+/* Events from a transport to the client. */
 struct transport_events {
     void (*opened)(struct tidings_client *c);
     /* One message. `exchange`: the request whose exchange it came on, 0: none; `status`: of HTTP,
      * 0: none. */
     void (*received)(struct tidings_client *c, struct tidings_str text, int64_t exchange,
                      long status);
-    /* There will be no answer to this request. */
+    /* The request will get no answer. */
     void (*unanswered)(struct tidings_client *c, int64_t id, long status,
                        const struct tidings_error *why);
-    /* The server does not know the session any more, the present one or one before; the request, 0:
-     * none, was not handled. */
+    /* The server no longer knows the session, the present or an earlier one; it did not handle the
+     * request (0: none). */
     void (*session_lost)(struct tidings_client *c, int64_t id, bool is_present);
-    /* The server can be heard; `is_seamless`: nothing since the stream before was missed. */
+    /* The stream is open; `is_seamless`: nothing since the last stream was missed. */
     void (*streaming)(struct tidings_client *c, bool is_seamless);
     void (*delivered)(struct tidings_client *c, const struct tidings_error *why); /* code 0: is */
-    /* Bytes came on the exchange of that request, 0: none; `is_beat`: only to show that the server
-     * is there. */
+    /* Bytes came on the exchange of that request, 0: none; `is_beat`: only to keep the connection
+     * alive. */
     void (*active)(struct tidings_client *c, int64_t exchange, bool is_beat);
-    /* No exchange waits for credentials any more. */
+    /* All exchanges that waited for credentials have them. */
     void (*admitted)(struct tidings_client *c);
     void (*lost)(struct tidings_client *c, const struct tidings_error *why);
-    /* Each of these that is or has no message, and each that is sent, before it is acted upon.
-     * NULL: nobody listens. */
+    /* Each received message before it is handled, and each sent one, as its bytes. NULL: not
+     * needed. */
     void (*wire)(struct tidings_client *c, const struct tidings_client_wire *wire);
 };
 
@@ -101,7 +102,7 @@ struct transport {
     struct tidings_client *client;
 };
 
-/* ops->send, and it is told. */
+/* Calls ops->send, and the `wire` event. */
 int transport_send(struct transport *t, const struct transport_message *m,
                    struct tidings_error *err);
 
@@ -121,7 +122,7 @@ void transport_lost(struct transport *t, const struct tidings_error *why);
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* The one that an address stands for; NULL with an error. */
+/* The transport for an address; NULL with an error. */
 struct transport *transport_create(struct tidings_client *c, const char *address,
                                    struct tidings_error *err);
 
@@ -132,16 +133,17 @@ struct transport *transport_http_create(struct tidings_client *c, const char *ur
 struct transport *transport_ws_create(struct tidings_client *c, const char *url,
                                       struct tidings_str host, struct tidings_str path,
                                       struct tidings_error *err);
-/* Takes `argv` over, also when it fails. */
+/* Takes `argv`, even on failure. */
 struct transport *transport_child_create(struct tidings_client *c, char **argv,
                                          struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * Bytes to and from one server, in order: a connection (TCP, TLS, a Unix socket), or the standard
- * input and output of a program that is launched. What frames messages in them is above.
+ * Byte streams: bytes to and from one server, in order. A byte stream is a connection (TCP, TLS, a
+ * Unix socket), or the standard input and output of a launched program. The layer above frames
+ * messages in them.
  *
- * Nothing is told after byte_stream_close, which may be called inside what is told. What cannot be
- * sent at once is kept, bounded.
+ * No event comes after byte_stream_close, which event callbacks may call. Bytes that cannot be sent
+ * at once are queued, bounded.
  */
 
 struct tidings_client;
@@ -155,17 +157,19 @@ struct byte_stream_events {
 };
 
 struct byte_stream_ops {
-    /* Begin to connect; byte_stream_opened or byte_stream_ended follows, perhaps from inside. */
+    /* Begins to connect; byte_stream_opened or byte_stream_ended follows, maybe before this
+     * returns. */
     int (*open)(struct byte_stream *k, struct tidings_error *err);
-    /* As of fetch_send and fetch_recv. */
+    /* Like fetch_send and fetch_recv. */
     ssize_t (*send)(struct byte_stream *k, const char *bytes, size_t len);
     ssize_t (*recv)(struct byte_stream *k, char *out, size_t room);
     void (*close)(struct byte_stream *k);
-    /* As of struct transport_ops; NULL: there is nothing to wait for. */
+    /* Like those of struct transport_ops; NULL: nothing to wait for. */
     bool (*leave)(struct byte_stream *k);
-    /* The other side has closed; NULL: that is the end. True: more will be told. */
+    /* The other side has closed; NULL: that is the end. Returns true if a later event will report
+     * the end. */
     bool (*is_ending)(struct byte_stream *k);
-    void (*destroy)(struct byte_stream *k); /* what it has beyond the struct below */
+    void (*destroy)(struct byte_stream *k); /* frees its members beyond the struct below */
 };
 
 struct byte_stream {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Streamable HTTP: every message goes out as a POST of its own, an *exchange*, and what comes back
- * on it is one JSON message or a stream of events. In the legacy era there is a session, and a GET
- * stream for what the server says by itself, which is opened again by its last event id when it
- * ends in order.
+ * Streamable HTTP: every message is a separate POST, an *exchange*, and its response is one JSON
+ * message or a stream of events. In the legacy era there is a session, and a GET stream for
+ * messages outside of requests, which is reopened with its last event id when it ends cleanly.
  *
- * Servers of 2024-11-05 know only the GET stream: its first event says where to POST, and all
- * answers come on it (HTTP+SSE). They are tried when an address answers nothing else.
+ * Servers of 2024-11-05 know only the GET stream: its first event gives the address for POSTs, and
+ * all answers come on it (HTTP+SSE). The client tries this if an address answers nothing else.
  */
 #include "client/transport_http.h"
 
@@ -26,11 +25,11 @@
 #include "formats/sse.h"
 
 /* -------------------------------------------------------------------------------------------------
- * MCP over HTTP: one request of the client is an exchange, and what comes back on it is one JSON
- * message or a stream of events.
+ * MCP over HTTP: one request of the client is an exchange, and its response is one JSON message or
+ * a stream of events.
  *
- * An exchange may be ended while a message of its own is handled: it is then only marked, and goes
- * when the stack is back.
+ * An exchange may be ended while one of its messages is handled: it is then only marked, and freed
+ * when no callback is on the stack.
  */
 
 struct http_transport {
@@ -38,16 +37,16 @@ struct http_transport {
     char *url, *unix_path;
     struct fetch *fetch;
     struct list exchanges;
-    struct exchange *stream; /* legacy: what the server says by itself */
+    struct exchange *stream; /* legacy: messages outside of requests */
     struct loop_timer reopen;
-    int64_t retry_ms; /* what the server asked for; negative: nothing */
+    int64_t retry_ms; /* delay that the server asked for; negative: none */
     char session[512];
     unsigned sessions; /* how many there were before */
     struct buf last_event_id;
     struct exchange *leaving;
     bool has_left;
     bool is_sse;    /* HTTP+SSE */
-    char *endpoint; /* … where to POST; NULL: not said yet */
+    char *endpoint; /* … the address for POSTs; NULL: unknown */
 };
 
 struct exchange {
@@ -60,18 +59,18 @@ struct exchange {
     struct loop_timer linger; /* its end, or its next part */
     struct credentials_lines shown;
     const char *method;       /* of HTTP */
-    struct buf last_event_id; /* of a request's stream: what it goes on after */
+    struct buf last_event_id; /* of a request's stream: where it resumes */
     int64_t retry_ms;
     bool has_head, is_sse;
     bool is_standalone;
     bool is_tracked;
     bool is_reply; /* or a notification: a message that nothing answers */
     bool had_session;
-    unsigned session;             /* … the one after so many */
+    unsigned session;             /* … the number of its session */
     unsigned refusals;            /* another token was shown, since one was refused */
     bool is_waiting;              /* … for the program's credentials */
     bool is_unsent;               /* … before it goes out for the first time */
-    struct tidings_error refusal; /* why there are no better ones; code 0: nothing of the kind */
+    struct tidings_error refusal; /* why there are no better ones; code 0: no reason */
     bool is_busy;                 /* one of its functions is running */
     bool is_over;                 /* … and is the last one */
 };
@@ -193,7 +192,7 @@ char *endpoint_resolve(const char *url, struct tidings_str where)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * One HTTP request as the program wrote it, on a connection of its own, waited for
+ * One HTTP request in the program's own words, on a separate connection, synchronous
  * (tidings_client_http).
  */
 
@@ -280,7 +279,7 @@ static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_ht
     return rc;
 }
 
-/* What goes out: the client's own headers, its token, those given. */
+/* The header fields: the client's own, its token, the program's. */
 static int http_raw_fill(struct fetch_request *q, const struct tidings_client *c,
                          const struct tidings_client_http *request,
                          const struct credentials_lines *shown, struct tidings_error *err)
@@ -438,7 +437,7 @@ static int http_stream(struct transport *l, struct tidings_error *err)
     struct http_transport *h = http_of(l);
     struct tidings_error why = {0};
     if (h->stream && h->stream->has_head) {
-        transport_streaming(l, true); /* it was heard all the time */
+        transport_streaming(l, true); /* it was open all the time */
     }
     if (h->stream || loop_timer_is_running(&h->reopen)) {
         return 0;
@@ -517,7 +516,7 @@ static void http_close(struct transport *l)
     struct http_transport *h = http_of(l);
     http_forget_session(l);
     bool again = true;
-    while (again) { /* one that is busy stays */
+    while (again) { /* a busy exchange stays */
         again = false;
         list_each (it, next, &h->exchanges) {
             struct exchange *x = list_entry(it, struct exchange, link);
@@ -622,7 +621,8 @@ struct transport *transport_http_create(struct tidings_client *c, const char *ur
  */
 
 #define MAX_REFUSALS 4u
-#define MAX_RETRY_AFTER_S 300u /* a server that wants to be left alone for longer is asked then */
+#define MAX_RETRY_AFTER_S 300u /* if the server asks for a longer pause, the client retries then   \
+                                */
 
 static struct tidings_client *client_of(const struct exchange *x)
 {
@@ -678,7 +678,7 @@ static void exchange_on_linger(struct loop_timer *timer, void *user)
     exchange_end(user);
 }
 
-/* It may end by itself, for so long. */
+/* It has this time to end by itself. */
 static void exchange_linger(struct exchange *x, uint64_t ms)
 {
     loop_timer_stop(&x->linger);
@@ -706,7 +706,7 @@ static void on_endpoint(struct exchange *x, struct tidings_str where)
 {
     struct tidings_error why;
     if (x->http->endpoint) {
-        return; /* said before */
+        return; /* the event was sent before */
     }
     x->http->endpoint = endpoint_resolve(x->http->url, where);
     if (x->http->endpoint) {
@@ -759,8 +759,8 @@ static int exchange_on_bytes(void *user, struct tidings_str bytes)
     return rc;
 }
 
-/* A status that only makes sense when the session is unknown: 404, and the 400 of servers that find
- * nothing to hold the id against, without naming our request. */
+/* A status that only makes sense when the session is unknown: 404, and the 400 of servers that do
+ * not recognize the id, if the body does not name our request. */
 static bool is_session_lost(const struct exchange *x, long status)
 {
     struct json *root = NULL;
@@ -777,7 +777,8 @@ static bool is_session_lost(const struct exchange *x, long status)
 }
 
 /* Why there is no answer. */
-/* What the server says of it; of a 401 its challenge says all, and a 404 names any page. */
+/* Adds the server's message; the challenge of a 401 has all information, and the page of a 404 may
+ * be from another server. */
 static void exchange_add_body(const struct exchange *x, const struct fetch_status *s,
                               struct tidings_error *why)
 {
@@ -806,7 +807,8 @@ static void exchange_explain(const struct exchange *x, const struct fetch_status
     }
 }
 
-/* Before it is asked again; `told` is what the server wants, negative: nothing. */
+/* The delay before the next request; `told` is the delay that the server asked for, negative:
+ * none. */
 static uint64_t pause_of(const struct http_transport *h, int64_t told)
 {
     const struct client_settings *o = &h->base.client->settings;
@@ -814,7 +816,7 @@ static uint64_t pause_of(const struct http_transport *h, int64_t told)
                     : (uint64_t)(told < o->retry_max_ms ? told : o->retry_max_ms);
 }
 
-/* A stream that ended in order is only the server's way of saving connections. */
+/* A server may end a stream cleanly to save connections. */
 static bool reopen_later(struct http_transport *h, const struct fetch_status *s)
 {
     if (s->status != 200 || s->error.code != 0 || h->last_event_id.len == 0) {
@@ -826,7 +828,7 @@ static bool reopen_later(struct http_transport *h, const struct fetch_status *s)
 
 static void on_resume(struct loop_timer *timer, void *user);
 
-/* The same for the stream of a request (2025-11-25): the answer is fetched when it is there. */
+/* The same for the stream of a request (2025-11-25): the answer is fetched when it is ready. */
 static bool resume_later(struct exchange *x, const struct fetch_status *s)
 {
     if (x->id == 0 || !x->is_sse || s->status != 200 || x->last_event_id.len == 0) {
@@ -887,7 +889,7 @@ static const char *exchange_url(const struct exchange *x)
     return h->endpoint && strcmp(x->method, "POST") == 0 ? h->endpoint : h->url;
 }
 
-/* Once more, with what `shown` says now. */
+/* Repeats the request with the current lines in `shown`. */
 static bool exchange_repeat(struct exchange *x)
 {
     const char *lines[CREDENTIALS_LINES + 1] = {NULL};
@@ -924,7 +926,7 @@ static void exchange_on_credentials(void *to, const struct tidings_error *why)
     exchange_conclude(x);
 }
 
-/* The program's credentials may have something better, now or later. */
+/* Asks the program's credentials for better ones, now or later. */
 static bool exchange_ask_credentials(struct exchange *x, const struct fetch_status *s)
 {
     struct tidings_client *client = client_of(x);
@@ -950,7 +952,7 @@ static bool exchange_ask_credentials(struct exchange *x, const struct fetch_stat
     return rc > 0;
 }
 
-/* What it shall carry may be about to be renewed: then it waits. */
+/* Waits if the credentials are about to be renewed. */
 static bool exchange_prepare(struct exchange *x, const char *url)
 {
     struct tidings_client *client = client_of(x);
@@ -964,7 +966,7 @@ static bool exchange_prepare(struct exchange *x, const char *url)
     return x->is_unsent;
 }
 
-/* A token that was refused may have been replaced just now: once more, with the new one. */
+/* A refused token may have been replaced just now: retries with the new one. */
 static bool show_another(struct exchange *x, const struct fetch_status *s)
 {
     const struct client_settings *o = &client_of(x)->settings;
@@ -976,13 +978,14 @@ static bool show_another(struct exchange *x, const struct fetch_status *s)
            exchange_repeat(x);
 }
 
-/* What came before the exchange broke off is an answer if it is complete, and otherwise none: why
- * it broke off says more. */
+/* If the exchange broke off, a complete body still counts as an answer; otherwise the failure is
+ * the better explanation. */
 static bool has_answer(const struct exchange *x, const struct fetch_status *s)
 {
     struct json *root = NULL;
     if (x->is_sse || x->body.len == 0 || s->status == 401) {
-        return false; /* of a 401 the body is no answer: it was not the request that was judged */
+        return false; /* the body of a 401 is not an answer: the server did not process the request
+                       */
     }
     bool is_whole =
         s->error.code == 0 || json_parse_lenient(buf_str(&x->body), &root, NULL, NULL) == 0;
@@ -990,7 +993,7 @@ static bool has_answer(const struct exchange *x, const struct fetch_status *s)
     return is_whole;
 }
 
-/* True: it goes on. */
+/* Returns true if the exchange continues. */
 static bool finished(struct exchange *x, const struct fetch_status *s)
 {
     struct tidings_client *c = client_of(x);
@@ -1074,7 +1077,7 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
     struct http_transport *h = x->http;
     const struct client_settings *o = &client_of(x)->settings;
     struct header_lines lines;
-    bool is_stream = x->is_standalone || x->id > 0; /* requests have deadlines of their own */
+    bool is_stream = x->is_standalone || x->id > 0; /* requests have separate deadlines */
     x->method = method;
     struct fetch_request r = {
         .method = method,
@@ -1094,7 +1097,7 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
                                  .last_event_id = x->is_standalone ? h->last_event_id.ptr
                                                                    : x->last_event_id.ptr};
     int rc = header_lines_init(&lines, client_of(x), m, &state);
-    /* Behind a socket file is nobody of that address. */
+    /* A socket file may belong to another server than the address. */
     r.is_held = rc == 0 && exchange_prepare(x, r.url);
     int shown = r.is_held || (h->unix_path && o->credentials)
                     ? 0

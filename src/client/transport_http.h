@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The header fields that a message of MCP wants over HTTP, by its era (but the token); and where a
- * server of 2024-11-05 wants its messages.
+ * The header fields of an MCP message over HTTP, by its era (except the token); and the address for
+ * messages to a server of 2024-11-05.
  */
 #ifndef CLIENT_TRANSPORT_HTTP_H
 #define CLIENT_TRANSPORT_HTTP_H
@@ -27,8 +27,9 @@ int header_lines_init(struct header_lines *h, const struct tidings_client *c,
                       const struct transport_message *m, const struct header_state *state);
 void header_lines_deinit(struct header_lines *h);
 
-/* Where to POST, given where the stream is and what it says: an address of the same server, whole,
- * from its root or beside the stream's. NULL: another server's, or nothing to go by. */
+/* The address for POSTs, from the URL of the stream and the server's `endpoint` event: an address
+ * on the same server, absolute, from its root or relative to the stream's. NULL: another server's,
+ * or no usable address. */
 char *endpoint_resolve(const char *url, struct tidings_str where);
 
 #endif

@@ -17,7 +17,7 @@ struct ws_transport {
     struct transport base;
     struct byte_stream *stream;
     char *host, *path;
-    char *url; /* with http in place of ws: that credentials are for */
+    char *url; /* with http in place of ws: the URL for credentials */
     char key[WS_KEY_BYTES];
     struct credentials_lines shown;
     unsigned refusals;        /* others were shown, since the first were refused */
@@ -70,7 +70,8 @@ static void closed_by_server(struct ws_transport *l, const struct ws_message *m)
     put_close(l, m->code);
     snprintf(text, sizeof(text), "the server ended the connection (%u%s%.*s)", m->code,
              m->payload.len > 0 ? ": " : "", STR_ARG(m->payload));
-    /* 1008: it does not want us, and says why; our servers, that the token has expired. */
+    /* 1008: the server refuses the client, with a reason; tidings servers report an expired token
+     * so. */
     l->base.client->is_token_refused = m->code == WS_POLICY;
     transport_ws_fail(l, m->code == WS_POLICY ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED,
                       tidings_str(text));
@@ -138,7 +139,7 @@ static void ws_on_credentials(void *to, const struct tidings_error *why)
     }
 }
 
-/* True: the program's credentials may have something better, and it is tried, now or later. */
+/* Returns true if the program's credentials may have better ones, which are tried, now or later. */
 static bool ws_ask_credentials(struct ws_transport *l, unsigned status, struct tidings_error *why)
 {
     struct tidings_client *client = l->base.client;
@@ -172,7 +173,7 @@ static bool ws_ask_credentials(struct ws_transport *l, unsigned status, struct t
     return rc >= 0;
 }
 
-/* A token that was refused may have been replaced just now: once more, with the new one. */
+/* A refused token may have been replaced just now: retries with the new one. */
 static bool ws_show_another(struct ws_transport *l, struct tidings_error *why)
 {
     struct tidings_client *c = l->base.client;
@@ -193,7 +194,7 @@ static bool ws_show_another(struct ws_transport *l, struct tidings_error *why)
     return transport_ws_connect(l, why) == 0;
 }
 
-/* The handshake failed like this. */
+/* The handshake failed with this error. */
 static void refused(struct ws_transport *l, struct tidings_error *why)
 {
     if (ws_show_another(l, why)) {
@@ -342,7 +343,7 @@ static void ws_forget(struct transport *base, int64_t id, bool is_answered)
     (void)is_answered;
 }
 
-/* The reader may be at work further up: it goes with the next opening. */
+/* The reader may still be on the stack: it is freed with the next opening. */
 static void ws_close(struct transport *base)
 {
     ws_stop_waiting(ws_of(base));
@@ -400,7 +401,7 @@ struct transport *transport_ws_create(struct tidings_client *c, const char *url,
     struct byte_stream_address address = {.url = url};
     struct ws_reader *probe = ws_reader_create_client(1, err);
     struct byte_stream *stream = probe ? byte_stream_socket_create(c, &address, err) : NULL;
-    ws_reader_destroy(probe); /* better said now than after connecting */
+    ws_reader_destroy(probe); /* better reported now than after connecting */
     struct ws_transport *l = stream ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
         if (stream) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A listener that reads one request of each connection, answers with a page of its own, and closes.
- * A few connections at a time; the oldest makes room for the next.
+ * A listener that reads one request of each connection, answers with a short page, and closes. It
+ * accepts a few connections at a time; the oldest makes room for the next.
  */
 #include "client/oauth/callback.h"
 
@@ -60,7 +60,7 @@ void callback_answer_deinit(struct callback_answer *a)
     buf_deinit(&a->issuer);
 }
 
-/* In a time that tells nothing of where they differ. */
+/* Compares in constant time. */
 static bool callback_is_same(struct tidings_str a, struct tidings_str b)
 {
     unsigned differ = a.len != b.len;
@@ -119,7 +119,8 @@ static void callback_reply(const struct callback_conn *c, int status, const char
              "X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'\r\n"
              "Connection: close\r\n\r\n%s",
              len, body);
-    if (!out.failed) { /* a fresh socket has room for it; whoever does not read it misses a page */
+    if (!out.failed) { /* a fresh socket has room for it; a client that does not read it misses a
+                          page */
         (void)!send(c->fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         (void)shutdown(c->fd, SHUT_WR);
     }

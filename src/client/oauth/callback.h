@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the browser brings the answer of an authorization server: a listener at 127.0.0.1, as long
- * as a person is waited for (RFC 8252). Whoever comes without the state of this login is told so
- * and passed over: any program of this machine, and any page in the browser, can come.
+ * The login callback: a listener at 127.0.0.1 to which the browser brings the answer of an
+ * authorization server, open while a person logs in (RFC 8252). A request without the state of this
+ * login gets an error page and is ignored, because any program on this machine, and any page in the
+ * browser, can send one.
  */
 #ifndef CLIENT_OAUTH_CALLBACK_H
 #define CLIENT_OAUTH_CALLBACK_H
@@ -12,9 +13,9 @@
 
 #define CALLBACK_TEXT_MAX 8192u
 
-/* Texts are decoded; whatever is in them a stranger may have written. */
+/* Strings are decoded and untrusted. */
 struct callback_answer {
-    struct buf code; /* empty: there is none, but an error */
+    struct buf code; /* empty: an error instead */
     struct buf error, description;
     struct buf issuer; /* `iss`; empty: not said */
     bool has_issuer;
@@ -26,7 +27,8 @@ void callback_answer_deinit(struct callback_answer *a);
 bool callback_answer_read(struct callback_answer *a, struct tidings_str query, const char *state);
 
 struct callback;
-/* Once; the listener answers nobody else from then on, and may be closed inside. */
+/* Called once; from then on the listener answers no other request, and the callback may close
+ * it. */
 typedef void (*callback_fn)(void *user, const struct callback_answer *answer);
 
 /* `port` 0: any that is free. `state` is borrowed. */

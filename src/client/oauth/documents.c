@@ -193,7 +193,7 @@ void scope_add(struct buf *all, struct tidings_str more)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads members of JSON documents that strangers wrote.
+ * Reads members of untrusted JSON documents.
  */
 
 int document_read(struct tidings_str text, const char *what, struct json **ret,
@@ -255,7 +255,7 @@ int document_url(const struct json *document, const char *name, char **ret,
     return 0;
 }
 
-/* Is `text` an element of the array that member is? */
+/* Returns true if the array member contains `text`. */
 static bool document_lists(const struct json *document, const char *name, const char *text)
 {
     struct json *list = jv_get(document, name);
@@ -282,7 +282,7 @@ static int document_scopes(const struct json *document, const char *name, char *
     for (size_t i = 0; i < jv_count(list) && !all.failed && bytes <= SCOPES_MAX; i++) {
         struct tidings_str words = jv_str(jv_at(list, i));
         bytes += words.len;
-        scope_add(&all, bytes <= SCOPES_MAX ? words : STR_EMPTY); /* each is held against all */
+        scope_add(&all, bytes <= SCOPES_MAX ? words : STR_EMPTY); /* each is compared with all */
     }
     int rc = bytes > SCOPES_MAX ? TIDINGS_E_LIMIT : all.failed;
     *ret = rc == 0 ? buf_detach(&all, NULL) : NULL;
@@ -452,7 +452,7 @@ int token_copy(struct token *to, const struct token *from)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Something that can stand in a header: visible, without blanks. */
+/* A string that a header can contain: visible, without blanks. */
 static int token_read_secret(const struct json *root, const char *name, char **ret,
                              struct tidings_error *err)
 {
@@ -492,7 +492,7 @@ static void token_read_expiry(const struct json *root, struct token_answer *a)
     if (jv_is_number(expires) && jv_real(expires) >= 0) {
         a->expires_s =
             jv_real(expires) < (double)EXPIRES_MAX ? (int64_t)jv_real(expires) : EXPIRES_MAX;
-    } else if (str_to_u64(jv_str(expires), &seconds)) { /* some write it as a text */
+    } else if (str_to_u64(jv_str(expires), &seconds)) { /* some servers write it as a string */
         a->expires_s = seconds < (uint64_t)EXPIRES_MAX ? (int64_t)seconds : EXPIRES_MAX;
     }
 }
@@ -581,7 +581,7 @@ static int metadata_check_resource(const char *resource, const char *server,
         server, document_shown(tidings_str(resource ? resource : ""), shown, sizeof(shown)));
 }
 
-/* The wanted one is not among them: those that are, for whoever has to choose. */
+/* The wanted issuer is not among them: lists those that are, for the person who has to choose. */
 static int metadata_say_issuers(const struct json *document, const char *wanted,
                                 struct tidings_error *err)
 {
@@ -600,7 +600,7 @@ static int metadata_say_issuers(const struct json *document, const char *wanted,
     return rc;
 }
 
-/* The preferred one if it is there, else the first that may be asked. */
+/* Chooses the preferred issuer if present, else the first permitted one. */
 static int metadata_choose_issuer(const struct json *document, const struct issuer_choice *choice,
                                   char **ret, struct tidings_error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server says of who may give tokens for it (RFC 9728), and what an authorization server
- * says of itself (RFC 8414, OpenID Connect Discovery). Everything is checked before it is believed:
- * a document that speaks for another resource or issuer, or of addresses where a secret must not
- * go, is refused.
+ * Metadata documents of a protected resource (RFC 9728: which authorization servers issue tokens
+ * for it) and of an authorization server (RFC 8414, OpenID Connect Discovery). Everything is
+ * checked before use: a document for another resource or issuer, or with addresses where a secret
+ * must not go, is rejected.
  */
 #ifndef CLIENT_OAUTH_DOCUMENTS_H
 #define CLIENT_OAUTH_DOCUMENTS_H
@@ -14,26 +14,25 @@
 
 struct resource_metadata {
     char *resource;   /* as it must be named in requests, to the letter */
-    char *issuer;     /* the authorization server to ask */
+    char *issuer;     /* the authorization server to use */
     char *scopes;     /* with blanks between; NULL: not said */
     bool wants_proof; /* of the key that a token is bound to (DPoP, RFC 9449) */
 };
 
-/* Which of the issuers that a resource names. */
+/* The choice among the issuers that a resource names. */
 struct issuer_choice {
     const char *only;      /* this one; NULL: any */
     const char *preferred; /* this one if it is among them; NULL: the first */
 };
 
-/* `server`: the URL that was asked, which the resource must be or cover. TIDINGS_E_PARSE,
- * TIDINGS_E_DENIED: for another resource, an address that is not safe, or not of the issuer that is
- * wanted. */
+/* `server`: the requested URL, which must be the resource or lie below it. TIDINGS_E_PARSE,
+ * TIDINGS_E_DENIED: for another resource, an unsafe address, or not of the wanted issuer. */
 int resource_metadata_read(struct tidings_str text, const char *server,
                            const struct issuer_choice *choice, struct resource_metadata *ret,
                            struct tidings_error *err);
 void resource_metadata_deinit(struct resource_metadata *m); /* all zero: fine */
 
-/* How a client shows who it is at the token endpoint, as bits. */
+/* Client authentication at the token endpoint, as bits. */
 enum client_auth {
     CLIENT_AUTH_NONE = 1,
     CLIENT_AUTH_BASIC = 2, /* client_secret_basic */
@@ -55,17 +54,18 @@ struct server_metadata {
     bool has_client_grant, has_assertion_grant;
 };
 
-/* `issuer`: who was asked, which must be who answers, to the letter. */
+/* `issuer`: the expected issuer, which the document must name exactly. */
 int server_metadata_read(struct tidings_str text, const char *issuer, struct server_metadata *ret,
                          struct tidings_error *err);
-/* Of one without a document (revision 2025-03-26): /authorize, /token and /register at its origin.
+/* For a server without a document (revision 2025-03-26): /authorize, /token and /register at its
+ * origin.
  */
 int server_metadata_guess(struct tidings_str origin, struct server_metadata *ret,
                           struct tidings_error *err);
 void server_metadata_deinit(struct server_metadata *m); /* all zero: fine */
 
 /* -------------------------------------------------------------------------------------------------
- * Dynamic registration of a client (RFC 7591): what is asked for, and what comes back.
+ * Dynamic registration of a client (RFC 7591): the request, and the answer.
  */
 
 struct registration_request {
@@ -74,8 +74,8 @@ struct registration_request {
     enum client_auth method;
     const char *grant; /* the first of grant_types; refresh_token is the second */
 };
-/* The JSON body. Scopes are not named: those of the server may be unknown to the authorization
- * server, and more may be wanted later. */
+/* The JSON body. Scopes are left out: the authorization server may not know those of the server,
+ * and the client may want more later. */
 int registration_put(struct buf *out, const struct registration_request *r);
 
 struct registration {
@@ -92,8 +92,8 @@ unsigned client_auth_find(struct tidings_str name);
 const char *client_auth_name(unsigned bit);
 
 /* -------------------------------------------------------------------------------------------------
- * JSON documents of authorization servers: members taken out with their limits, and what strangers
- * wrote made fit for a terminal.
+ * JSON documents of authorization servers: reads members within limits, and makes untrusted strings
+ * safe for a terminal.
  */
 
 #define DOCUMENT_MAX (256u << 10) /* bytes of one answer */
@@ -109,23 +109,24 @@ int document_text(const struct json *document, const char *name, size_t max, cha
 int document_url(const struct json *document, const char *name, char **ret,
                  struct tidings_error *err);
 
-/* Up to `size` - 1 bytes of what a stranger wrote; what is no visible ASCII becomes '?'. */
+/* Copies up to `size` - 1 bytes of an untrusted string; bytes that are not visible ASCII become
+ * '?'. */
 const char *document_shown(struct tidings_str text, char *out, size_t size);
 
 /* -------------------------------------------------------------------------------------------------
- * What a client signs: assertions that show who it is (private_key_jwt, RFC 7523), and proofs that
- * it has the key a token is bound to (DPoP, RFC 9449). Also the random texts of OAuth: states and
- * the verifiers of PKCE (RFC 7636).
+ * Signatures of a client: assertions that authenticate it (private_key_jwt, RFC 7523), and proofs
+ * that it has the key a token is bound to (DPoP, RFC 9449). This part also makes the random strings
+ * of OAuth: states and the verifiers of PKCE (RFC 7636).
  */
 
 #define RANDOM_TEXT_MAX 44u /* 32 bytes in base64url, and a NUL */
 
-/* A JWT that says that this client is this client; good for a minute. */
+/* A JWT that authenticates this client; valid for a minute. */
 int assertion_put(struct buf *out, const struct private_key *key, const char *client_id,
                   const char *audience);
 
 struct proof {
-    const char *method, *url; /* of the request that it goes along with */
+    const char *method, *url; /* the request that it is sent with */
     const char *token;        /* shown in it; NULL: none */
     const char *nonce;        /* that the server asked for; NULL or "": none */
 };
@@ -137,14 +138,14 @@ int random_text(char out[RANDOM_TEXT_MAX]);
 int pkce_put_challenge(struct buf *out, const char *verifier);
 
 /* -------------------------------------------------------------------------------------------------
- * A token with all that is needed to use it, to renew it and to give it back; and the answer of a
- * token endpoint that it is made of (RFC 6749 §5).
+ * A token with all data to use, renew and revoke it; and the answer of a token endpoint from which
+ * it is made (RFC 6749 §5).
  */
 
 #define TOKEN_TEXT_MAX 16384u
 
 struct token {
-    char *resource; /* as the server names itself; what the token is good for */
+    char *resource; /* the server's own name for itself; the token is valid there */
     char *issuer, *token_endpoint;
     char *revocation_endpoint; /* NULL: none */
     char *client_id;
@@ -155,7 +156,7 @@ struct token {
     char *scope;        /* that was asked for and granted; "": not said */
     char *key;          /* PEM: the token is bound to it (DPoP); NULL: it is not */
     int64_t expires_ms; /* clock_wall_ms; 0: not said */
-    int64_t life_ms;    /* from when it came until then; 0: not known */
+    int64_t life_ms;    /* lifetime at receipt; 0: unknown */
     bool is_bound;      /* shown with a proof, as `DPoP` */
 };
 
@@ -170,8 +171,8 @@ struct token_answer {
     char error[64]; /* the code of a refusal: "invalid_grant"; "": another failure */
 };
 
-/* `is_assertion`: what is asked for is no token to be shown but an assertion for another endpoint
- * (RFC 8693, issued as an ID-JAG). TIDINGS_E_DENIED with what the endpoint says, `error` is set;
+/* `is_assertion`: the expected result is an assertion for another endpoint, not an access token
+ * (RFC 8693, issued as an ID-JAG). TIDINGS_E_DENIED with the endpoint's message, `error` is set;
  * TIDINGS_E_PARSE. */
 int token_answer_read(long status, struct tidings_str text, bool is_assertion,
                       struct token_answer *ret, struct tidings_error *err);
@@ -182,11 +183,11 @@ void token_answer_deinit(struct token_answer *a); /* wipes */
  */
 
 #define SCOPE_MAX 4096u
-#define SCOPES_MAX (4 * SCOPE_MAX) /* bytes of a list, with what is said twice */
+#define SCOPES_MAX (4 * SCOPE_MAX) /* bytes of a list, including duplicates */
 
-/* Is every word of `part` in `all`? */
+/* Returns true if every word of `part` is in `all`. */
 bool scope_has(struct tidings_str all, struct tidings_str part);
-/* Append the words of `more` that are not there yet and may be scopes. */
+/* Appends the valid scopes of `more` that `all` lacks. */
 void scope_add(struct buf *all, struct tidings_str more);
 
 #endif

@@ -21,7 +21,7 @@
  * The state of a flow, and its steps.
  */
 
-/* What came back to a request. */
+/* The response to a request. */
 struct flow_answer {
     long status;
     struct tidings_str body;
@@ -35,7 +35,7 @@ struct flow {
     flow_done_fn done;
     void *user;
     char *server;
-    bool is_over; /* told; freed when the stack is back */
+    bool is_over; /* reported; freed when no callback is on the stack */
     struct loop_discard discard;
 
     /* the request under way */
@@ -43,15 +43,15 @@ struct flow {
     struct buf body;
     flow_answer_fn on_answer;
 
-    /* what is known */
+    /* known so far: the URL that the server named; NULL: none */
     char *metadata_url;  /* that the server named; NULL: none */
     struct buf wanted;   /* scopes that the server named */
     bool wants_proof;    /* of a key (DPoP) */
-    unsigned place;      /* which of the addresses of a document is tried */
+    unsigned place;      /* index of the current address of a document */
     struct token before; /* `resource` NULL: none */
     struct resource_metadata resource;
     struct server_metadata issuer;
-    struct buf scope; /* to be asked for */
+    struct buf scope; /* to be requested */
     char *client_id, *client_secret;
     unsigned client_auth;    /* enum client_auth */
     struct private_key *key; /* tokens are bound to it; NULL: they are not */
@@ -65,7 +65,7 @@ struct flow {
     char *redirect_uri, *code;
     char *device_code;
     uint64_t interval_ms;
-    bool is_exchanging; /* what is asked uses up a code or a refresh token */
+    bool is_exchanging; /* the request uses up a code or a refresh token */
     char *assertion;    /* that an identity provider gave */
 };
 
@@ -164,8 +164,8 @@ static int flow_on_bytes(void *user, struct tidings_str bytes)
     return buf_puts(&f->body, bytes);
 }
 
-/* Who stands in between, with a certificate of his own or a page of his own, says nothing of the
- * token that was to be renewed: that is not refused, only not renewed now. */
+/* A gateway between client and server, with its own certificate or page, proves nothing about the
+ * token: its renewal did not fail for good, only now. */
 static int flow_code(const struct flow *f, int code)
 {
     return f->kind == FLOW_REFRESH && code == TIDINGS_E_DENIED ? TIDINGS_E_IO : code;
@@ -205,7 +205,7 @@ static void flow_on_change(void *user)
     fetch_close(transfer);
 }
 
-/* May the server have us go there? Else the flow is over. */
+/* Returns true if the server may lead the client there. Otherwise the flow is over. */
 static bool flow_may_ask(struct flow *f, const char *url)
 {
     struct url server, next;
@@ -219,7 +219,7 @@ static bool flow_may_ask(struct flow *f, const char *url)
     return may;
 }
 
-/* Send it; the answer, or the failure of the flow, follows. */
+/* Sends it; the answer, or the failure of the flow, follows. */
 static void flow_ask(struct flow *f, const struct flow_request *r, flow_answer_fn fn)
 {
     struct tidings_error why = {0};
@@ -268,7 +268,8 @@ static void flow_take_challenge(struct flow *f, struct tidings_str field)
         !bearer_read_scheme(field, STR("Bearer"), &c) && bearer_read_scheme(field, STR("DPoP"), &c);
     buf_clear(&f->wanted);
     scope_add(&f->wanted, c.scope);
-    /* A server names its own document; that of another would be about another. */
+    /* A server may only name its own document, because another one would describe another
+     * server. */
     bool is_own = url_read(c.metadata, &named) && url_read(tidings_str(f->server), &server) &&
                   url_is_same_origin(&named, &server);
     mem_free(f->metadata_url);
@@ -320,7 +321,7 @@ static void flow_begin_probe(struct loop_timer *timer, void *user)
     flow_probe(user);
 }
 
-/* What a token before says, as if it had been found out. */
+/* Takes over the facts in an earlier token, instead of discovering them. */
 static int flow_take_before(struct flow *f, const struct token *t, struct tidings_error *err)
 {
     int rc = token_copy(&f->before, t);
@@ -368,21 +369,21 @@ int flow_start(struct flow **ret, const struct flow_host *host, const struct flo
         flow_cancel(f);
         return rc;
     }
-    loop_timer_start(&f->next, 1, 0); /* in a turn of its own */
+    loop_timer_start(&f->next, 1, 0); /* in a separate turn */
     *ret = f;
     return 0;
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The step that finds out who gives tokens for a server, and how: the metadata of the resource,
- * then that of its authorization server, each at one of a few addresses. A server without metadata
- * of its own is asked as revision 2025-03-26 has it: it is its own authorization server.
+ * The step that finds out which authorization server issues tokens for a server: reads the metadata
+ * of the resource, then that of its authorization server, each at one of a few addresses. A server
+ * without metadata is its own authorization server, as in revision 2025-03-26.
  */
 
 static void flow_ask_resource(struct flow *f);
 static void flow_ask_server(struct flow *f);
 
-/* Nothing at that address, which is no failure. */
+/* No document at that address, which is not a failure. */
 static bool flow_is_missing(long status)
 {
     return status >= 400 && status < 500 && status != 429;
@@ -702,13 +703,13 @@ static void flow_identified(struct flow *f)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The step that settles who we are at the authorization server, and which scopes are asked for: an
- * id that was given, the URL of a document, or a registration. Ids belong to one issuer.
+ * The step that decides the client's identity at the authorization server, and the requested
+ * scopes: a configured id, the URL of a document, or a registration. Ids belong to one issuer.
  */
 
 /* ---- showing it ------------------------------------------------------------------------------ */
 
-/* Which of the ways that the server knows a client with this secret or key shows itself. */
+/* The authentication method for this secret or key that the server supports. */
 static unsigned flow_choose_auth(const struct flow *f, bool has_secret)
 {
     unsigned known = f->issuer.auth_methods;
@@ -751,7 +752,8 @@ static int flow_put_assertion(const struct flow *f, struct buf *form)
     return rc;
 }
 
-/* Who we are, into the form or as a line of its own: `authorization` stays empty otherwise. */
+/* Adds the client's identity to the form, or as a header line: `authorization` stays empty
+ * otherwise. */
 static int flow_put_client(struct flow *f, struct buf *form, struct buf *authorization)
 {
     switch (f->client_auth) {
@@ -772,8 +774,8 @@ static int flow_put_client(struct flow *f, struct buf *form, struct buf *authori
 
 /* ---- settling it ----------------------------------------------------------------------------- */
 
-/* What is asked for: the person's wish, or what the server named, or all that it knows; and what
- * the token before had, and that it can be renewed. */
+/* Chooses the scopes: the person's wish, or those that the server named, or all that it knows; and
+ * those of the previous token, and the one that permits renewal. */
 static void flow_choose_scope(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
@@ -801,7 +803,7 @@ static void flow_choose_scope(struct flow *f)
     }
 }
 
-/* False: out of memory, and told. */
+/* Returns false when out of memory, after ending the flow. */
 static bool flow_take_client(struct flow *f, const char *id, const char *secret, unsigned auth)
 {
     mem_free(f->client_id);
@@ -858,8 +860,8 @@ static void flow_register(struct flow *f)
     buf_deinit(&body);
 }
 
-/* A secret was given at one issuer; a server that names another since must not have it brought
- * there. */
+/* The secret belongs to one issuer; if the server names another now, the client must not send the
+ * secret there. */
 static bool flow_has_moved(const struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
@@ -868,7 +870,7 @@ static bool flow_has_moved(const struct flow *f)
            strcmp(t->client_id, s->client_id) == 0 && strcmp(t->issuer, f->issuer.issuer) != 0;
 }
 
-/* Before anything is sent to an authorization server that cannot help. */
+/* Fails early if the authorization server lacks a needed feature. */
 static bool flow_is_possible(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
@@ -914,7 +916,7 @@ static bool flow_make_key(struct flow *f)
     return true;
 }
 
-/* It has given us tokens: whoever got us an id then did so once. */
+/* The issuer has issued tokens to this client before, so its id is still known there. */
 static bool flow_was_known(const struct flow *f)
 {
     const struct token *t = &f->before;
@@ -922,10 +924,10 @@ static bool flow_was_known(const struct flow *f)
            t->client_auth != CLIENT_AUTH_KEY;
 }
 
-/* The listener must be there before its address is registered. */
+/* The listener must be open before its address is registered. */
 static bool flow_open_callback(struct flow *f);
 
-/* Flow_client.c: who we are there; register */
+/* Flow_client.c: the client's identity there; register */
 static void flow_discovered(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
@@ -960,7 +962,7 @@ static void flow_discovered(struct flow *f)
 
 /* ---- the listener ---------------------------------------------------------------------------- */
 
-/* RFC 9207: whoever answers must be whom we asked, to the letter. */
+/* RFC 9207: the issuer of the answer must be exactly the expected one. */
 static bool flow_is_from_issuer(const struct flow *f, const struct callback_answer *a)
 {
     return a->has_issuer ? str_eq(buf_str(&a->issuer), tidings_str(f->issuer.issuer))
@@ -1014,8 +1016,8 @@ static bool flow_open_callback(struct flow *f)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The step that gets the token, by whatever grant; and what an identity provider and a revocation
- * endpoint are asked.
+ * The step that gets the token, by any grant; and the requests to an identity provider and a
+ * revocation endpoint.
  */
 
 #define FORM_MAX (128u << 10)
@@ -1061,7 +1063,8 @@ static char *flow_copy(const char *text)
     return text ? str_dup(tidings_str(text)) : NULL;
 }
 
-/* What was asked for and what was given, the token before filling gaps of a refresh. */
+/* Makes the token from the request and the answer; a refresh takes missing members from the
+ * previous token. */
 static int flow_make_token(struct flow *f, struct token_answer *a, struct token *t)
 {
     struct buf pem;
@@ -1091,7 +1094,7 @@ static int flow_make_token(struct flow *f, struct token_answer *a, struct token 
     return is_whole ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* True: it goes on. */
+/* Returns true if the flow continues. */
 static bool flow_try_again(struct flow *f, const struct token_answer *a,
                            const struct flow_answer *answer)
 {
@@ -1113,8 +1116,8 @@ static bool flow_try_again(struct flow *f, const struct token_answer *a,
     return false;
 }
 
-/* Did the authorization server judge the refresh token (RFC 6749 §5.2), or is it something else
- * that answers there? Some send the error with 403. */
+/* Returns true if the authorization server judged the refresh token (RFC 6749 §5.2), false if the
+ * answer came from another system. Some servers send the error with 403. */
 static bool flow_is_verdict(const struct token_answer *a, long status)
 {
     return status == 200 || status == 400 || status == 401 ||
@@ -1221,7 +1224,7 @@ static void flow_on_assertion(struct flow *f, const struct flow_answer *answer)
     token_answer_deinit(&a);
 }
 
-/* Of the identity provider */
+/* Requests an assertion from the identity provider. */
 static void flow_ask_assertion(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;

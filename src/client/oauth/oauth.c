@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The credentials of <tidings/oauth.h>: what is shown, what follows from a refusal, and the calls
+ * The credentials of <tidings/oauth.h>: the header lines, the reaction to a refusal, and the calls
  * that wait.
  */
 #include "client/oauth/oauth.h"
@@ -30,7 +30,7 @@ static bool oauth_settings_take(char **at, const char *text)
     return !text || *at;
 }
 
-/* What each grant cannot do without. */
+/* The required options of each grant. */
 static int oauth_settings_check(const struct tidings_oauth_options *o, struct tidings_error *err)
 {
     bool has_secret = o->client_secret || o->client_key;
@@ -68,7 +68,7 @@ static int oauth_settings_check(const struct tidings_oauth_options *o, struct ti
     return 0;
 }
 
-/* There is something to deinit also after a failure. */
+/* There is something to deinit after a failure, too. */
 static int oauth_settings_init(struct oauth_settings *s,
                                const struct tidings_oauth_options *options,
                                struct tidings_error *err)
@@ -128,12 +128,12 @@ bool oauth_settings_ask_person(const struct oauth_settings *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Gets a token for a server: another process may have a new one, else it is renewed, else somebody
- * logs in; and keeps it in the store.
+ * Gets a token for a server and keeps it in the store: from another process, by renewal, or by a
+ * login.
  */
 
 #define LOCK_RETRY_MS 50u
-#define LOCK_MS 30000u /* a refresh of another process takes less */
+#define LOCK_MS 30000u /* a refresh in another process takes less */
 #define FINISH_MS 5000u
 #define LOGINS_MAX 5u /* that a person is asked for … */
 #define LOGINS_MS 600000u
@@ -155,7 +155,7 @@ static void oauth_reset(struct tidings_oauth *o)
     o->server = o->challenge = o->shown = NULL;
 }
 
-/* Go on with the others; NULL: out of memory. */
+/* Adds a waiter; NULL: out of memory. */
 static struct oauth_waiter *oauth_wait(struct tidings_oauth *o, tidings_credentials_done_fn done,
                                        void *to)
 {
@@ -168,8 +168,8 @@ static struct oauth_waiter *oauth_wait(struct tidings_oauth *o, tidings_credenti
     return w;
 }
 
-/* Those whose turn has not come stay where they can be forgotten: whoever is told may end them, or
- * begin to wait once more. */
+/* Waiters that are not due stay in the list: the callback may remove them, or add itself once
+ * more. */
 static void oauth_notify(struct tidings_oauth *o, bool (*is_due_now)(const struct oauth_waiter *w),
                          const struct tidings_error *why)
 {
@@ -213,7 +213,7 @@ static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
 
 static void oauth_keep(struct tidings_oauth *o);
 
-/* A token was asked for and may be on its way, or is here and not kept yet. */
+/* A token was requested and may be on its way, or has come and is not kept yet. */
 static bool oauth_is_about_to_come(const struct tidings_oauth *o)
 {
     return o->flow ? flow_is_exchanging(o->flow) : o->on_lock == oauth_keep;
@@ -226,7 +226,7 @@ static void oauth_break_off(struct tidings_oauth *o)
     oauth_reset(o);
 }
 
-/* Nobody waits any more: it is broken off, unless a token is about to come. */
+/* No call waits any longer: cancels the flow, unless a token is about to come. */
 static void oauth_give_up(struct tidings_oauth *o)
 {
     if (!oauth_is_about_to_come(o)) {
@@ -259,7 +259,7 @@ static void oauth_try_lock(struct tidings_oauth *o)
     }
 }
 
-/* `fn` runs with the lock held and the file read again, in a turn of its own. */
+/* `fn` runs with the lock held and the file read again, in a separate turn. */
 static void oauth_with_lock(struct tidings_oauth *o, void (*fn)(struct tidings_oauth *o))
 {
     o->on_lock = fn;
@@ -295,7 +295,7 @@ static void oauth_on_login(void *user, struct token *token, const struct tidings
     oauth_with_lock(o, oauth_keep);
 }
 
-/* It is of no use any more, also to the next process. */
+/* The refresh token is invalid, for other processes too. */
 static void oauth_drop_refresh(struct tidings_oauth *o)
 {
     struct token *t = token_store_find(&o->store, o->server, NULL);
@@ -316,11 +316,11 @@ static void oauth_on_refresh(void *user, struct token *token, const struct tidin
         o->was_login = false;
         oauth_keep(o); /* the lock is held */
     } else if (why->code != TIDINGS_E_DENIED) {
-        oauth_end(o, why); /* later, perhaps */
+        oauth_end(o, why); /* a later renewal may succeed */
     } else {
         oauth_drop_refresh(o);
         if (o->is_early) {
-            oauth_end(o, why); /* nobody was refused anything yet */
+            oauth_end(o, why); /* no request was refused yet */
             return;
         }
         token_store_unlock(&o->store);
@@ -342,7 +342,8 @@ static int oauth_start_flow(struct tidings_oauth *o, enum flow_kind kind, flow_d
     return flow_start(&o->flow, &host, &order, done, o, err);
 }
 
-/* A server that is never content would have a person agree for ever. */
+/* Limits logins, because a server that refuses every token would have a person agree again and
+ * again. */
 static int oauth_count_login(struct tidings_oauth *o, struct tidings_error *err)
 {
     uint64_t now = clock_monotonic_ms();
@@ -360,7 +361,7 @@ static int oauth_count_login(struct tidings_oauth *o, struct tidings_error *err)
     return 0;
 }
 
-/* Nobody can be asked; what somebody should do. */
+/* No person can be asked; the error message says what to do. */
 static int oauth_say_alone(const struct tidings_oauth *o, struct tidings_error *err)
 {
     struct bearer_challenge c;
@@ -393,7 +394,7 @@ static void oauth_login(struct tidings_oauth *o)
     }
 }
 
-/* With the lock: has somebody else another one meanwhile? */
+/* With the lock: returns true if another process has stored another token. */
 static bool oauth_has_another(struct tidings_oauth *o)
 {
     const struct token *t = token_store_find(&o->store, o->server, NULL);
@@ -438,8 +439,8 @@ static void oauth_renew(struct tidings_oauth *o)
     }
 }
 
-/* Something is under way for that server already. Somebody who was refused is not content with the
- * end of a renewal that asks nobody. */
+/* A flow for that server is under way already. After a refusal, a renewal that may not ask a person
+ * is not enough. */
 static int oauth_join(struct tidings_oauth *o, const struct oauth_wish *wish,
                       struct tidings_error *err)
 {
@@ -458,7 +459,7 @@ static int oauth_join(struct tidings_oauth *o, const struct oauth_wish *wish,
     return 0;
 }
 
-/* Begin; everybody in `waiters` hears how it ends. TIDINGS_E_BUSY: there is one for another server.
+/* Starts a flow; all `waiters` get its result. TIDINGS_E_BUSY: there is one for another server.
  */
 static int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish,
                         struct tidings_error *err)
@@ -483,7 +484,7 @@ static int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish,
     return 0;
 }
 
-/* For the lock, or to begin a login in a turn of its own. */
+/* Retries the lock, or begins a login in a separate turn. */
 static void oauth_on_timer(struct loop_timer *timer, void *user)
 {
     struct tidings_oauth *o = user;
@@ -495,7 +496,7 @@ static void oauth_on_timer(struct loop_timer *timer, void *user)
     }
 }
 
-/* What is about to come is waited for, a few seconds. */
+/* Waits a few seconds for a token that is about to come. */
 static void oauth_obtain_deinit(struct tidings_oauth *o)
 {
     uint64_t until = clock_monotonic_ms() + FINISH_MS;
@@ -565,7 +566,8 @@ static struct tidings_str oauth_token_of(struct tidings_str line)
     return rest;
 }
 
-/* 403: what the token lacks can be asked for, unless it has been; or there is another one already.
+/* 403: returns 0 if a login can add the missing scopes that were not requested yet, or if there is
+ * another token already.
  */
 static int oauth_check_step_up(struct tidings_oauth *o,
                                const struct tidings_credentials_refusal *refusal,
@@ -580,7 +582,7 @@ static int oauth_check_step_up(struct tidings_oauth *o,
     return is_more ? 0 : bearer_refused(refusal->status, refusal->challenge, err);
 }
 
-/* May anything else be tried? */
+/* Decides whether another attempt can help. */
 static int oauth_decide(struct tidings_oauth *o, const struct tidings_credentials_refusal *refusal,
                         const struct bearer_challenge *c, struct tidings_error *err)
 {
@@ -627,7 +629,7 @@ static int oauth_refused(void *user, const struct tidings_credentials_refusal *r
     return rc < 0 ? rc : 1;
 }
 
-/* Does anybody wait for what is under way? Those who are only being told do not. */
+/* Returns true if any call waits for the flow. Waiters that are being notified do not count. */
 static bool oauth_is_awaited(const struct tidings_oauth *o)
 {
     list_each (it, next, &o->waiters) {
@@ -788,7 +790,7 @@ static void oauth_on_revoked(void *user, struct token *token, const struct tidin
     oauth_on_waited(user, why);
 }
 
-/* A refusal is no failure: what we have is forgotten all the same. */
+/* A refusal is not a failure: the token is removed anyway. */
 static void oauth_revoke(struct tidings_oauth *o, const char *server, const struct token *t,
                          struct tidings_error *why)
 {
@@ -810,10 +812,10 @@ int tidings_oauth_logout(struct tidings_oauth *o, const char *server, struct tid
     struct tidings_error why = {0};
     uint64_t until = clock_monotonic_ms() + 30000;
     int rc = 0;
-    if (o->server) { /* it holds the lock, or will, and changes the tokens while we wait */
+    if (o->server) { /* the flow holds the lock, or will, and changes the tokens during the wait */
         return tidings_fail(err, TIDINGS_E_BUSY, "a login is under way: log out after it");
     }
-    loop_timer_stop(&o->early); /* nothing is renewed meanwhile */
+    loop_timer_stop(&o->early); /* no renewal during the logout */
     while ((rc = token_store_lock(&o->store, err)) == 0 && clock_monotonic_ms() < until) {
         (void)poll(NULL, 0, 50);
     }
@@ -859,23 +861,23 @@ int tidings_oauth_tokens(struct tidings_oauth *o, tidings_oauth_token_fn fn, voi
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Renews tokens before they end, where they say when that is and have a refresh token: 30 seconds
- * before, or a tenth of their life if that is less, but 1.5 seconds at least, since their ends are
- * told in whole ones. A request that begins in that time waits for the new one, a little while as
- * long as the old one is good; and a timer renews what is shown on a stream that asks nothing any
- * more. Tokens that live for less than four seconds are renewed when they are refused, as those are
- * whose renewal has just failed.
+ * Renews tokens before they expire, if they have a known lifetime and a refresh token: 30 seconds
+ * before, or a tenth of their lifetime if that is less, but at least 1.5 seconds, since lifetimes
+ * are in whole seconds. A request that begins in that time waits briefly for the new one while the
+ * old one is valid; and a timer renews tokens of streams without further requests. Tokens with a
+ * lifetime of less than four seconds are renewed when they are refused, as are tokens whose renewal
+ * has just failed.
  */
 
 #define EARLY_MS 30000
 #define EARLY_MIN_MS 1500
 #define EARLY_LIFE_MIN_MS 4000
-#define EARLY_PATIENCE_MS 2000u /* of a request whose token is still good */
+#define EARLY_PATIENCE_MS 2000u /* of a request whose token is still valid */
 #define EARLY_FAILED_MS 10000u  /* before it is tried again */
 #define EARLY_BUSY_MS 500u      /* while something else is under way */
 #define EARLY_SLEEP_MAX_MS 300000
 
-/* clock_wall_ms: from when on it is renewed; 0: not before it is refused. */
+/* clock_wall_ms: the time of its renewal; 0: not before it is refused. */
 static int64_t oauth_early_time(const struct token *t)
 {
     bool is_known = t->expires_ms > 0 && t->refresh;
@@ -942,7 +944,7 @@ static int oauth_prepare(void *user, const struct tidings_credentials_request *r
     return w != NULL;
 }
 
-/* Of struct tidings_credentials. */
+/* Implements struct tidings_credentials. */
 static uint64_t oauth_renewals(void *user)
 {
     return ((struct tidings_oauth *)user)->renewals;
@@ -997,7 +999,7 @@ static void oauth_early_on_timer(struct loop_timer *timer, void *user)
 {
     struct tidings_oauth *o = user;
     (void)timer;
-    /* Those whose token is good go on with that, whatever is under way meanwhile. */
+    /* Requests with a valid token continue with it, even while a flow is under way. */
     oauth_notify(o, oauth_early_is_impatient, NULL);
     const struct token *t =
         o->early_server ? token_store_find(&o->store, o->early_server, NULL) : NULL;

@@ -21,7 +21,7 @@ struct oauth_settings {
     void *user;
 };
 
-/* Does a person have to agree? */
+/* Returns true if a person has to agree. */
 bool oauth_settings_ask_person(const struct oauth_settings *s);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The state behind <tidings/oauth.h>: one flow at a time, those who wait for it, and the tokens.
+ * The state behind <tidings/oauth.h>: one flow at a time, the requests that wait for it, and the
+ * tokens.
  *
- * Whatever changes the tokens holds the lock of their file. When another process has it, it is
- * asked for again a little later, by a timer: nothing here blocks.
+ * Changes to the tokens need the lock of their file. When another process has it, a timer retries a
+ * little later: nothing here blocks.
  *
  *     refused ───> (lock) ─> read again ─┬─> another one is there ──────────────> done
  *                                        ├─> flow: refresh ─┬─> write, unlock ──> done
@@ -11,10 +12,11 @@
  *     login ───> flow: login <───────────┴────────────────────────────────────┘
  *                      └─> (lock) ─> read again, write, unlock ────────────────> done
  *
- * A token that is near its end is renewed on the same road before anybody refuses it, with nobody
- * waiting or with those whose requests begin just then; nobody is asked to log in for that. What an
- * authorization server is about to give is taken and kept although the request was cancelled: a
- * refresh token is good for one use, and whoever breaks off then has none.
+ * A token close to its expiry is renewed by the same code before a server refuses it, with no
+ * request waiting or with those that begin at that moment; this never asks a person to log in. When
+ * a request is cancelled while the authorization server is about to issue a token, the token is
+ * still received and kept: a refresh token is valid for one use, so a client that breaks off then
+ * would have none.
  */
 #ifndef CLIENT_OAUTH_OAUTH_INTERNAL_H
 #define CLIENT_OAUTH_OAUTH_INTERNAL_H
@@ -44,12 +46,12 @@ struct tidings_oauth {
     uint64_t lock_until;    /* clock_monotonic_ms */
     void (*on_lock)(struct tidings_oauth *o);
     char nonce[256];         /* the server's, for proofs */
-    struct loop_timer early; /* the token shown last is near its end, or those who wait are patient
-                              * no longer */
+    struct loop_timer early; /* the last used token is near its end, or the waiting requests are
+                                patient no longer */
     char *early_server;      /* … at which it was shown; NULL: none yet */
     uint64_t early_since;    /* clock_monotonic_ms: a renewal before the end is under way */
     uint64_t early_after;    /* clock_monotonic_ms: not before, for it failed */
-    uint64_t renewals;       /* of tokens that nobody had refused */
+    uint64_t renewals;       /* of tokens that no server had refused */
     unsigned logins;         /* that asked a person, since … */
     uint64_t logins_since;   /* clock_monotonic_ms */
 };
@@ -58,9 +60,9 @@ struct oauth_waiter {
     struct list link;
     tidings_credentials_done_fn done;
     void *to;
-    bool is_due; /* it is over, and those before are being told */
-    uint64_t
-        patience; /* clock_monotonic_ms: goes on then with what there is; 0: waits for the end */
+    bool is_due;       /* it is over, and the waiters before it are being notified */
+    uint64_t patience; /* clock_monotonic_ms: then continues with the token at hand; 0: waits for
+                          the end */
 };
 
 /* ---- oauth.c: getting a token --------------------------------------------------------- */
@@ -68,7 +70,7 @@ struct oauth_waiter {
 enum oauth_need {
     OAUTH_LOGIN,       /* a new one, whatever there is */
     OAUTH_RENEW,       /* another one than `shown`: of another process, renewed, or a new one */
-    OAUTH_RENEW_EARLY, /* the same, but for a new one */
+    OAUTH_RENEW_EARLY, /* the same, except a new one */
     OAUTH_STEP_UP,     /* one for more: of another process, or a new one */
 };
 

@@ -207,7 +207,7 @@ static void token_store_write(const struct token_store *s, struct buf *out)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Of what was opened, not of a name that can be exchanged. */
+/* Checks the open file, because its name can be exchanged. */
 static int token_store_check(int fd, struct tidings_error *err)
 {
     struct stat st;
@@ -334,7 +334,7 @@ int token_store_save(struct token_store *s, struct tidings_error *err)
     token_store_write(s, &text);
     int rc =
         text.failed ? tidings_fail(err, text.failed, "the tokens are too large for a file") : 0;
-    (void)unlink(beside); /* left by somebody who died; we hold the lock */
+    (void)unlink(beside); /* left by a process that died; this one holds the lock */
     int fd =
         rc == 0 ? open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     if (rc == 0 && fd < 0) {

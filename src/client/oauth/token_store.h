@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens by issuer and resource, in memory or in a file of the person's own (JSON, mode 0600) that
- * several processes share. Whoever changes the file holds its lock (FILE.lock), reads it again, and
- * replaces it as a whole. A file that others can read or write is refused.
+ * The token store: tokens by issuer and resource, in memory or in a user's file (JSON, mode 0600)
+ * that several processes share. A writer holds the lock of the file (FILE.lock), reads it once
+ * more, and replaces it as a whole. A file that other users can read or write is rejected.
  */
 #ifndef CLIENT_OAUTH_TOKEN_STORE_H
 #define CLIENT_OAUTH_TOKEN_STORE_H
@@ -22,10 +22,10 @@ struct token_store {
 int token_store_init(struct token_store *s, const char *path); /* reads nothing yet */
 void token_store_deinit(struct token_store *s);
 
-/* What is in the file, instead of what is known; no file: nothing. In memory: as it is. */
+/* Replaces the tokens with those in the file; no file: none. In memory: no effect. */
 int token_store_load(struct token_store *s, struct tidings_error *err);
-/* The token for that server: of all whose resource covers it the one that says most. `issuer`: only
- * of that one; NULL: of any. NULL: there is none. */
+/* The token for that server: of all whose resource covers it, the one with the longest resource.
+ * `issuer`: only of that one; NULL: of any. NULL: there is none. */
 struct token *token_store_find(struct token_store *s, const char *server, const char *issuer);
 
 /* 1: the lock is held now; 0: another process has it just now. */
@@ -38,7 +38,7 @@ void token_store_remove(struct token_store *s, struct token *t); /* one of `toke
 /* Write the file. */
 int token_store_save(struct token_store *s, struct tidings_error *err);
 
-/* The text of the file, for whoever has no file. */
+/* Parses the content of a token file, for callers without a file. */
 int token_store_parse(struct token_store *s, struct tidings_str text, struct tidings_error *err);
 
 #endif
