@@ -17,7 +17,7 @@
 #define CLIENT_MODERN TIDINGS_PROTOCOL_MODERN
 #define CLIENT_LEGACY TIDINGS_PROTOCOL_LEGACY
 #define CLIENT_MAX_HEADERS 32u
-#define CLIENT_MAX_TOKEN_LINE 16384u /* with the name of the header */
+#define CLIENT_MAX_TOKEN_LINE 16384u /* including the header's name */
 
 struct loop;
 struct tidings_client;
@@ -42,12 +42,13 @@ struct client_host {
     /* The client has given up, for the reason that tidings_client_step would return, and does
      * nothing until the program asks for something. NULL: not needed. */
     void (*on_failed)(void *user, const struct tidings_error *why);
-    /* A destroyed client is gone. It is called when no callback is on the stack. NULL: likewise. */
+    /* A destroyed client is freed. Called when no callback is on the stack. NULL: likewise. */
     void (*on_closed)(void *user);
     void *user;
 };
 
-/* As tidings_client_create and tidings_client_launch. `host` NULL: the client has its own loop. */
+/* Like tidings_client_create and tidings_client_launch. `host` NULL: the client has its own
+ * loop. */
 struct tidings_client *client_create_on(const struct client_host *host, const char *address,
                                         const struct tidings_client_options *options,
                                         struct tidings_error *err);
@@ -74,8 +75,7 @@ struct client_settings {
 /* The delay before the next attempt, after this number of failures in a row. The first delay is a
  * random time up to the shortest: the server may have ended the connection only to move its
  * clients. Later delays double up to the longest; their upper half is random. So the clients of a
- * server reconnect at different times.
- */
+ * server reconnect at different times. */
 uint32_t settings_pause(const struct client_settings *s, unsigned failures);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
 void settings_drop_list(char **list); /* NULL is fine */
@@ -100,7 +100,7 @@ void credentials_lines_deinit(struct credentials_lines *l);
 /* Replaces the lines with the current credentials. */
 int credentials_lines_fill(struct credentials_lines *l, const struct client_settings *s,
                            const char *method, const char *url);
-/* Likewise where a function gives tokens, if it gives another one; false: it does not. */
+/* The same if a function supplies tokens: returns false if it has no other token. */
 bool credentials_lines_renew(struct credentials_lines *l, const struct client_settings *s);
 /* "Authorization: …"; empty: none. */
 struct tidings_str credentials_lines_authorization(const struct credentials_lines *l);
@@ -154,7 +154,7 @@ void server_log_received(struct tidings_client *c, struct json *params);
 #define HEARTBEAT_MORE_MS 5000u
 
 void heartbeat_init(struct tidings_client *c);
-/* Something is watched from now on. */
+/* Begins to watch the connection, once there are subscriptions. */
 void heartbeat_begin(struct tidings_client *c);
 void heartbeat_end(struct tidings_client *c);
 /* Bytes came from the server; `is_beat`: only to keep the connection alive. */

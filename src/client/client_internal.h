@@ -56,7 +56,7 @@ struct tool_schemas;
 struct watch;
 
 enum client_stage {
-    STAGE_IDLE,        /* nothing is wanted, or it failed for good */
+    STAGE_IDLE,        /* no connection is needed, or it failed for good */
     STAGE_OPENING,     /* the transport connects */
     STAGE_NEGOTIATING, /* server/discover or initialize */
     STAGE_READY,
@@ -75,7 +75,7 @@ struct client_info {
 struct comparison {
     struct watch *watch; /* NULL: none */
     int64_t request;
-    struct snapshot *fresh; /* how it is, as far as known */
+    struct snapshot *fresh; /* the state read so far */
     unsigned pages;
     struct page_cursors cursors; /* of those pages */
     uint64_t began;              /* clock_monotonic_ms */
@@ -98,7 +98,7 @@ struct tidings_client {
     struct loop *loop;
     struct client_host host; /* all zero: the loop is the client's own */
     unsigned holds;          /* functions on the stack that call the program, or wait */
-    bool is_destroyed;       /* by a callback of one of them: the last one begins its end */
+    bool is_destroyed;       /* by a callback of one of them: the last one begins the end */
     uint64_t leave_until;    /* clock_monotonic_ms */
     struct loop_hook turn_end;
     struct loop_discard discard;
@@ -110,29 +110,28 @@ struct tidings_client {
 
     /* connection */
     enum client_stage stage;
-    enum tidings_era era;   /* 0: not known */
-    bool is_open;           /* the transport */
-    bool has_session;       /* legacy: initialized */
-    bool is_resumed;        /* … and was so before this attempt */
-    bool is_eager;          /* the program runs it: it connects without a request */
-    unsigned failures;      /* attempts in a row that led nowhere */
-    unsigned broken_probes; /* … and without an answer to server/discover */
-    bool has_asked_again;   /* server/discover, since the revision was refused */
-    bool is_unread; /* the program that was launched ended without reading what it was sent */
-    bool is_token_refused;   /* by the answer at hand (401), or the last one */
-    bool wants_credentials;  /* so said the last 401 or 403 */
-    const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
+    enum tidings_era era;    /* 0: not known */
+    bool is_open;            /* the transport */
+    bool has_session;        /* legacy: initialized */
+    bool is_resumed;         /* … and was so before this attempt */
+    bool is_eager;           /* the program runs it: it connects without a request */
+    unsigned failures;       /* failed attempts in a row */
+    unsigned broken_probes;  /* … and without an answer to server/discover */
+    bool has_asked_again;    /* server/discover once more, after the revision was refused */
+    bool is_unread;          /* the launched program ended without reading its input */
+    bool is_token_refused;   /* by the current answer (401), or the last one */
+    bool wants_credentials;  /* the last 401 or 403 asked for them */
+    const char *challenge;   /* WWW-Authenticate of the current answer; "": none */
     uint32_t retry_after_ms; /* delay that the server asked for; 0: none */
     struct loop_timer retry;
     struct tidings_error failure;        /* for good; code 0: none */
-    struct tidings_error loss;           /* why it was lost last */
-    struct tidings_error refusal;        /* of what is subscribed to now; code 0: none */
+    struct tidings_error loss;           /* the reason of the last loss */
+    struct tidings_error refusal;        /* of the current subscriptions; code 0: none */
     uint64_t unread, replaced, repeated; /* tidings_client_info */
-    char stray_error[160]; /* an error of the server that answers nothing; "": none since it opened
-                            */
+    char stray_error[160]; /* an error of the server without a request; "": none since it opened */
     struct client_info info;
     bool has_info;
-    bool can_subscribe; /* advertised, or not said */
+    bool can_subscribe; /* advertised, or unknown */
 
     /* requests */
     struct map requests; /* by number */
@@ -145,7 +144,7 @@ struct tidings_client {
     tidings_client_log_fn on_log;      /* NULL: the server's log is not requested */
     void *log_user;
     enum tidings_log_level log_least;
-    bool can_log; /* the server has one */
+    bool can_log; /* the server has a log */
     tidings_client_warning_fn on_warning;
     void *warning_user;
 
@@ -153,10 +152,10 @@ struct tidings_client {
     struct tidings_question_handlers handlers;
     struct list questions; /* struct tidings_question */
     size_t question_count;
-    struct token_bucket uncaused;      /* questions that no request led to */
-    bool awaits_stream;                /* legacy: before anything is asked that leads to some */
+    struct token_bucket uncaused; /* questions that no request led to */
+    bool awaits_stream; /* legacy: requests that may lead to questions wait for the stream */
     struct loop_timer stream_patience; /* … for this long */
-    struct loop_timer question_listen; /* the stream is opened again, … */
+    struct loop_timer question_listen; /* the stream is reopened, … */
     unsigned question_listens;         /* … after this number of attempts */
 
     /* events */
@@ -196,7 +195,7 @@ struct tidings_client {
     size_t copy_count;
 };
 
-/* Every function of the program that can fail begins with it. */
+/* Every public function that can fail calls this first. */
 static inline int client_check(const struct tidings_client *c, struct tidings_error *err)
 {
     return c ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "there is no client: it is NULL");

@@ -218,7 +218,7 @@ static int connection_decide_era(const struct tidings_client *c, const struct re
     if (!is_http) {
         return a->why.code == TIDINGS_E_TIMEOUT ? 0 : a->why.code;
     }
-    /* It answers, but with an unknown method: an older server, or not a tidings server. */
+    /* It answers, but not to this request: an older server, or another implementation. */
     bool is_other =
         a->status >= 200 && (a->why.code == TIDINGS_E_PARSE || a->why.code == TIDINGS_E_NOTFOUND ||
                              a->why.code == TIDINGS_E_CLOSED);
@@ -563,7 +563,7 @@ static void drop_connection(struct tidings_client *c, const struct tidings_error
 void connection_lose(struct tidings_client *c, const struct tidings_error *why)
 {
     enum client_stage stage = c->stage;
-    struct tidings_error reason = *why;                         /* it may lie in what ends now */
+    struct tidings_error reason = *why;                         /* the ending request may own it */
     if (reason.code == TIDINGS_E_CLOSED && c->stray_error[0]) { /* it gave the reason */
         tidings_fail(&reason, reason.code, "%s: %s", why->text, c->stray_error);
     }

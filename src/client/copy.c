@@ -32,20 +32,20 @@ struct tidings_copy {
     void *user;
     char *uri;
     struct json *value;
-    char from[MAX_INSTANT];  /* the version it is at; empty: none */
+    char from[MAX_INSTANT];  /* its current version; empty: none */
     char heard[MAX_INSTANT]; /* the newest reported version */
     bool is_deleted;
     struct tidings_subscription *subscription;
     int64_t reading;   /* number of the request; 0: none */
     bool is_whole;     /* … of the entity, not of the changes since `from` */
     bool is_wanted;    /* … once more */
-    bool is_refused;   /* state of the subscription at the last event */
+    bool is_refused;   /* the last subscription attempt was refused */
     unsigned refusals; /* in a row, though the entity can be read */
     unsigned pauses;   /* in a row */
     struct loop_timer next;
     int problem;   /* the last reported code; 0: none */
     bool is_busy;  /* in a function that calls the program, */
-    bool is_ended; /* which frees it then */
+    bool is_ended; /* which frees the copy afterwards */
 };
 
 static void copy_destroy(struct tidings_copy *y)
@@ -352,7 +352,7 @@ static void copy_on_state(void *user, const struct tidings_state_event *e)
         y->refusals = y->pauses = 0;
         y->is_refused = false;
         break;
-    case TIDINGS_STATE_REFUSED: /* it is deleted, or that version forgotten */
+    case TIDINGS_STATE_REFUSED: /* it is deleted, or the server dropped that version */
     case TIDINGS_STATE_LOST:
         y->is_refused = true;
         tidings_subscription_end(y->subscription);
@@ -417,7 +417,7 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
     y->is_busy = true;
     y->reading = 0;
     if (err && copy_follow_version(y, error)) {
-        /* from there */
+        /* continues there */
     } else if (err) {
         take_failure(y, err);
     } else if (copy_take_content(y, result, &why) < 0) {

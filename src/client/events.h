@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Events for the program (updates, states, notifications), in the order they happened, kept until a
- * step hands them over.
+ * step delivers them.
  */
 #ifndef CLIENT_EVENTS_H
 #define CLIENT_EVENTS_H

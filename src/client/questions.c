@@ -671,8 +671,7 @@ int tidings_client_on_question(struct tidings_client *c,
 
 /* ---- is it one ------------------------------------------------------------------------------- */
 
-/* Returns true if a browser may open it: not a local scheme, and not ambiguous.
- */
+/* Returns true if a browser may open it: not a local scheme, and not ambiguous. */
 static bool is_web_address(struct tidings_str url)
 {
     size_t scheme = str_starts(url, STR("https://")) ? 8 : str_starts(url, STR("http://")) ? 7 : 0;
@@ -704,8 +703,7 @@ static int question_kind_of(struct tidings_str method, struct json *params,
 }
 
 /* TIDINGS_E_UNSUPPORTED: the client did not offer it; TIDINGS_E_PARSE, TIDINGS_E_LIMIT: it is
- * invalid.
- */
+ * invalid. */
 static int question_check(const struct tidings_client *c, struct tidings_str method,
                           struct json *params, enum tidings_question_kind *ret,
                           struct tidings_error *err)

@@ -33,7 +33,7 @@ struct tidings_question {
     enum tidings_question_kind kind;
     enum question_state state;
     struct json *params;       /* a reference; NULL: none */
-    char *text;                /* of them; NULL: not asked for */
+    char *text;                /* their JSON text; NULL: not requested yet */
     struct json *id;           /* legacy: the request's, a reference; NULL: it is of a round, … */
     struct input_round *round; /* … of this one; neither: the client answered it */
     size_t index;

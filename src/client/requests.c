@@ -354,7 +354,7 @@ int64_t requests_start(struct tidings_client *c, const struct request_options *a
     int64_t id = r->id;
     if (c->stage != STAGE_READY && !r->is_connecting) {
         list_append(&c->unsent, &r->link);
-        connection_need(c); /* may fail it at once */
+        connection_need(c); /* may fail the request at once */
         return id;
     }
     list_append(&c->in_flight, &r->link);
@@ -433,8 +433,8 @@ void requests_forget(struct tidings_client *c, int64_t id)
     }
 }
 
-/* Returns true if a response to this number is expected; only of streams, which have no time limit,
- * or only of other requests. */
+/* Returns true if a response to this number is expected. `is_stream` selects streams, which have no
+ * time limit, or other requests. */
 static bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream)
 {
     const struct request *r = requests_find(c, id);
@@ -516,7 +516,7 @@ static bool requests_answered(struct tidings_client *c, int64_t id, struct json 
         if (a.why.code == TIDINGS_E_UNSUPPORTED && c->has_info) {
             errors_name_missing(r->method, c->info.capabilities, &a.why);
         }
-        if (c->challenge[0] && status == 403) { /* says what would help */
+        if (c->challenge[0] && status == 403) { /* the challenge says what would help */
             errors_from_status(NULL, status, tidings_str(c->challenge), &a.why);
             errors_add_body(jv_str(jv_get(a.error, "message")), &a.why);
         }
@@ -700,8 +700,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
     } else if (!m.id) {
-        if (!requests_answered(c, exchange, root,
-                               status)) { /* it answers a message on that exchange */
+        if (!requests_answered(c, exchange, root, status)) { /* it answers a message there */
             struct tidings_str text = jv_str(jv_get(jv_get(root, "error"), "message"));
             snprintf(c->stray_error, sizeof(c->stray_error), "%.*s", STR_ARG(text));
         }

@@ -32,7 +32,7 @@ struct request_options {
     void *user;
     uint32_t timeout_ms; /* 0: the client's */
     bool is_stream;      /* no time limit */
-    bool is_connecting;  /* part of getting ready, so it does not wait for that */
+    bool is_connecting;  /* part of connecting, so it does not wait for that */
     bool can_ask;        /* the server may ask questions first, which go to the program */
 };
 

@@ -10,8 +10,8 @@
 
 struct tidings_client;
 
-/* Connect, and see whether the server declares the extension. TIDINGS_E_UNSUPPORTED: it does not.
- */
+/* Connects, and checks that the server declares the extension. TIDINGS_E_UNSUPPORTED: it does
+ * not. */
 int skills_connect(struct tidings_client *c, struct tidings_error *err);
 /* Returns true if that entry may be used; if not, warns the program. */
 bool skills_takes_entry(struct tidings_client *c, const struct json *entry);

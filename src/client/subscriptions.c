@@ -83,7 +83,7 @@ void subscriptions_renewed(struct tidings_client *c)
     const struct transport_ops *ops = c->transport->ops;
     struct tidings_error err = {0};
     if (c->stage != STAGE_READY || !ops->has_exchanges) {
-        return; /* a connection shows what it began with */
+        return; /* a connection keeps the credentials it began with */
     }
     if (c->listen > 0 || c->coming > 0) {
         modern_changed(c);

@@ -272,8 +272,7 @@ static void on_exit_ready(struct loop_poll *poll, int events, void *user)
     } else if (d->has_closed) {
         child_report_end(d);
     } else {
-        loop_timer_start(&d->timer, SECOND_SIGN_MS,
-                         0); /* another process may have its output open */
+        loop_timer_start(&d->timer, SECOND_SIGN_MS, 0); /* another process may hold its output */
     }
 }
 

@@ -59,8 +59,7 @@ struct transport_ops {
     void (*forget_session)(struct transport *l);
     const char *(*session)(struct transport *l); /* its id; NULL: likewise */
     /* Returns true if there is another way to the same server, which open will try. NULL: there is
-     * none.
-     */
+     * none. */
     bool (*fall_back)(struct transport *l);
     /* Breaks off at once; open may be called once more. Calls nothing. */
     void (*close)(struct transport *l);

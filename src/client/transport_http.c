@@ -621,8 +621,7 @@ struct transport *transport_http_create(struct tidings_client *c, const char *ur
  */
 
 #define MAX_REFUSALS 4u
-#define MAX_RETRY_AFTER_S 300u /* if the server asks for a longer pause, the client retries then   \
-                                */
+#define MAX_RETRY_AFTER_S 300u /* longer delays are cut to this */
 
 static struct tidings_client *client_of(const struct exchange *x)
 {

@@ -21,8 +21,8 @@ struct resource_metadata {
 
 /* The choice among the issuers that a resource names. */
 struct issuer_choice {
-    const char *only;      /* this one; NULL: any */
-    const char *preferred; /* this one if it is among them; NULL: the first */
+    const char *only;      /* only this one; NULL: any */
+    const char *preferred; /* this one if listed; NULL: the first */
 };
 
 /* `server`: the requested URL, which must be the resource or lie below it. TIDINGS_E_PARSE,
@@ -58,8 +58,7 @@ struct server_metadata {
 int server_metadata_read(struct tidings_str text, const char *issuer, struct server_metadata *ret,
                          struct tidings_error *err);
 /* For a server without a document (revision 2025-03-26): /authorize, /token and /register at its
- * origin.
- */
+ * origin. */
 int server_metadata_guess(struct tidings_str origin, struct server_metadata *ret,
                           struct tidings_error *err);
 void server_metadata_deinit(struct server_metadata *m); /* all zero: fine */
@@ -160,7 +159,7 @@ struct token {
     bool is_bound;      /* shown with a proof, as `DPoP` */
 };
 
-void token_deinit(struct token *t);                         /* wipes; all zero: fine */
+void token_deinit(struct token *t);                         /* wipes; all zero is fine */
 int token_copy(struct token *to, const struct token *from); /* TIDINGS_E_NOMEM */
 
 /* An answer of a token endpoint. */

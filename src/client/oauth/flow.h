@@ -27,7 +27,7 @@ struct flow_host {
 };
 
 enum flow_kind {
-    FLOW_LOGIN,   /* a new one */
+    FLOW_LOGIN,   /* a new token */
     FLOW_REFRESH, /* renews the previous token, without asking a person */
     FLOW_REVOKE,
 };
@@ -51,8 +51,7 @@ struct flow;
 int flow_start(struct flow **ret, const struct flow_host *host, const struct flow_order *order,
                flow_done_fn done, void *user, struct tidings_error *err);
 /* Returns true if the flow has sent a code or refresh token that is valid for one use, so that a
- * token may be on its way.
- */
+ * token may be on its way. */
 bool flow_is_exchanging(const struct flow *f);
 /* The token is no longer needed: `done` is not called. NULL is fine. */
 void flow_cancel(struct flow *f);

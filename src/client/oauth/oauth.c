@@ -459,8 +459,7 @@ static int oauth_join(struct tidings_oauth *o, const struct oauth_wish *wish,
     return 0;
 }
 
-/* Starts a flow; all `waiters` get its result. TIDINGS_E_BUSY: there is one for another server.
- */
+/* Starts a flow; all `waiters` get its result. TIDINGS_E_BUSY: there is one for another server. */
 static int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish,
                         struct tidings_error *err)
 {
@@ -567,8 +566,7 @@ static struct tidings_str oauth_token_of(struct tidings_str line)
 }
 
 /* 403: returns 0 if a login can add the missing scopes that were not requested yet, or if there is
- * another token already.
- */
+ * another token already. */
 static int oauth_check_step_up(struct tidings_oauth *o,
                                const struct tidings_credentials_refusal *refusal,
                                const struct bearer_challenge *c, struct tidings_error *err)

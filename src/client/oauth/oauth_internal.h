@@ -35,14 +35,14 @@ struct tidings_oauth {
     struct token_store store;
     struct flow *flow; /* NULL: none is under way */
     struct list waiters;
-    char *server;    /* that the flow is for; NULL: none */
+    char *server;    /* the server of the flow; NULL: none */
     char *challenge; /* … and how it refused */
-    char *shown;     /* the token that it refused; NULL: none was shown */
+    char *shown;     /* the refused token; NULL: none was shown */
     bool is_probing;
     bool is_early;          /* nothing was refused: a token is renewed before its end */
     bool was_login;         /* the last that succeeded was a login, no refresh */
-    struct token fresh;     /* to be kept, when the lock is held */
-    struct loop_timer lock; /* asks for it again */
+    struct token fresh;     /* a token to keep, when the lock is held */
+    struct loop_timer lock; /* retries it */
     uint64_t lock_until;    /* clock_monotonic_ms */
     void (*on_lock)(struct tidings_oauth *o);
     char nonce[256];         /* the server's, for proofs */
@@ -68,10 +68,10 @@ struct oauth_waiter {
 /* ---- oauth.c: getting a token --------------------------------------------------------- */
 
 enum oauth_need {
-    OAUTH_LOGIN,       /* a new one, whatever there is */
-    OAUTH_RENEW,       /* another one than `shown`: of another process, renewed, or a new one */
+    OAUTH_LOGIN,       /* a new token, in any case */
+    OAUTH_RENEW,       /* another token than `shown`: of another process, renewed, or new */
     OAUTH_RENEW_EARLY, /* the same, except a new one */
-    OAUTH_STEP_UP,     /* one for more: of another process, or a new one */
+    OAUTH_STEP_UP,     /* one with more scopes: of another process, or new */
 };
 
 struct oauth_wish {

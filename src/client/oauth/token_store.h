@@ -19,7 +19,7 @@ struct token_store {
     size_t count;
 };
 
-int token_store_init(struct token_store *s, const char *path); /* reads nothing yet */
+int token_store_init(struct token_store *s, const char *path); /* does not read the file yet */
 void token_store_deinit(struct token_store *s);
 
 /* Replaces the tokens with those in the file; no file: none. In memory: no effect. */
@@ -28,14 +28,14 @@ int token_store_load(struct token_store *s, struct tidings_error *err);
  * `issuer`: only of that one; NULL: of any. NULL: there is none. */
 struct token *token_store_find(struct token_store *s, const char *server, const char *issuer);
 
-/* 1: the lock is held now; 0: another process has it just now. */
+/* 1: the lock is held now; 0: another process has it. */
 int token_store_lock(struct token_store *s, struct tidings_error *err);
-void token_store_unlock(struct token_store *s); /* not held: fine */
+void token_store_unlock(struct token_store *s); /* no effect if it is not held */
 /* Both with the lock, after token_store_load. A token takes the place of the one of its issuer and
  * resource. */
 int token_store_put(struct token_store *s, const struct token *t, struct tidings_error *err);
 void token_store_remove(struct token_store *s, struct token *t); /* one of `tokens` */
-/* Write the file. */
+/* Writes the file. */
 int token_store_save(struct token_store *s, struct tidings_error *err);
 
 /* Parses the content of a token file, for callers without a file. */

@@ -388,7 +388,7 @@ bool catalog_may_ask(const struct catalog *c, const struct principal *principal,
     return may;
 }
 
-/* Prefixes ascend, so the last one that fits is the longest. */
+/* Prefixes ascend, so the last match is the longest. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri)
 {
     for (size_t i = c->mount_count; i-- > 0;) {
@@ -446,7 +446,7 @@ static bool has_scheme(struct tidings_str uri, struct tidings_str scheme)
     return str_starts(uri, scheme) && uri.len > scheme.len && uri.ptr[scheme.len] == ':';
 }
 
-/* Those of one scheme lie together; others that begin like it may lie around them. */
+/* Prefixes of one scheme are contiguous; others that begin like it may surround them. */
 static bool any_has_scheme(const struct entries *entries, struct tidings_str scheme)
 {
     struct entries_position at = entries_after(entries, scheme);

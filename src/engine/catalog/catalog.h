@@ -62,7 +62,8 @@ void entries_deinit(struct entries *e); /* all zero afterwards */
 
 struct catalog_entry *entries_find(const struct entries *e, struct tidings_str uri); /* or NULL */
 
-/* In order: begin with the first whose URI comes after `after` (empty: the first of all). */
+/* Iterates in order: starts with the first entry whose URI comes after `after` (empty: the first of
+ * all). */
 struct entries_position {
     size_t leaf, index;
 };
@@ -88,12 +89,12 @@ struct catalog {
  * bound (SEP-2093). */
 int catalog_check(const struct catalog *c, const struct catalog_entry *add,
                   struct tidings_error *err);
-/* A new snapshot: `old` (may be NULL) with one thing added or the thing named `remove` gone. The
- * caller's reference to `add` is kept by the caller. */
+/* A new snapshot: `old` (may be NULL) with one thing added, or without the thing named `remove`.
+ * The caller keeps its reference to `add`. */
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
                                struct tidings_provider *mount, struct tidings_str remove);
-/* Likewise with a hook for `text` instead of any it had; NULL: without. Hooks for what is removed
- * go with it. */
+/* Likewise with a hook for `text`, which replaces any previous one; NULL: without. Removing an
+ * entry removes its hook. */
 struct catalog *catalog_derive_hook(const struct catalog *old, struct watch_hook *hook,
                                     struct tidings_str text);
 struct catalog *catalog_ref(struct catalog *c);
@@ -120,7 +121,7 @@ bool catalog_is_absolute(const struct catalog *c, struct tidings_str in);
  * knows the full URI and checks access to that. */
 bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
                      struct tidings_str uri);
-/* A registered resource, or one of a template, that is not subscribable. */
+/* Returns true for a registered resource, or one of a template, that is not subscribable. */
 bool catalog_is_mute(const struct catalog *c, struct tidings_str uri);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
@@ -129,7 +130,7 @@ struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidi
 /* Returns true if any source serves that scheme. */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
 
-/* From now on this is the worker's snapshot; takes the reference. */
+/* Sets the worker's snapshot; takes the reference. */
 void catalog_set_current(struct worker *worker, struct catalog *catalog);
 
 #endif

@@ -23,10 +23,10 @@ struct worker;
 struct job;
 typedef void (*job_done_fn)(struct job *job);
 
-/* The part all kinds share. Lives in the memory of the request it serves. */
+/* The part common to all kinds. It lives in the memory of the request it serves. */
 struct job {
     struct thread_message message;
-    struct job *next, **at; /* of those of its worker that are not finished */
+    struct job *next, **at; /* of the worker's unfinished jobs */
     struct worker *worker;
     pthread_t thread;
     job_done_fn done; /* on the thread of `worker`, exactly once */
@@ -36,10 +36,10 @@ struct job {
     int code;
     struct tidings_error err;
     char *details;                    /* of a failure: an object, compact; NULL: none */
-    bool keeps_details;               /* until job_free_stat */
+    bool keeps_details;               /* valid until job_free_stat */
     bool cancelled;                   /* atomic */
-    void (*on_cancel)(struct job *r); /* worker's thread, after the mark; NULL: nothing */
-    void (*run)(struct job *job);     /* private: the work proper, maybe on the pool */
+    void (*on_cancel)(struct job *r); /* worker's thread, after the mark; NULL: none */
+    void (*run)(struct job *job);     /* private: the job's work, maybe on the pool */
 };
 
 struct tidings_list {
@@ -50,7 +50,7 @@ struct tidings_list {
     struct buf last;          /* URI of the last row added */
     size_t wanted, count;
     bool children, full;
-    struct tidings_str below; /* only rows below this URI count; empty: all */
+    struct tidings_str below; /* only rows below this URI; empty: all */
     bool subscribes;          /* the list is for a client that wants to subscribe to the rows */
     bool is_bare;             /* containers are written without the '/' at the end of their URIs */
     /* Receives each row instead of the JSON text; returns 1 to continue, 0 to stop. On the thread
@@ -61,8 +61,8 @@ struct tidings_list {
 struct tidings_stat {
     struct job base;
     const struct principal *principal;
-    struct tidings_resource about; /* slices valid inside done only */
-    struct tidings_resource *copy; /* private: when it travelled */
+    struct tidings_resource about; /* slices valid only inside `done` */
+    struct tidings_resource *copy; /* private: set if it came from another thread */
 };
 
 struct tidings_complete {
@@ -70,10 +70,10 @@ struct tidings_complete {
     struct tidings_str name, value;
     const struct principal *principal;
     struct jw *w;               /* inside the array of values */
-    const struct json *context; /* the other arguments as far as known; NULL: none */
+    const struct json *context; /* the other known arguments; NULL: none */
     size_t count, max;
     int64_t total; /* -1: unknown */
-    bool more;     /* there were more than fit */
+    bool more;     /* some values did not fit */
 };
 
 struct tidings_write {
@@ -81,16 +81,15 @@ struct tidings_write {
     const struct principal *principal;
     struct tidings_str bytes, mime_type, if_match, query;
     struct tidings_str metadata;    /* of the change, a JSON object that was checked; or empty */
-    struct tidings_str traceparent; /* likewise, what caused it; or empty */
+    struct tidings_str traceparent; /* likewise, its cause; or empty */
     bool is_removal, is_patch, if_absent;
-    struct client_account
-        *account;         /* who pays for it; the caller holds a reference; NULL: no account */
-    struct refusal limit; /* that its client has reached; retry_ms 0: none */
-    struct buf etag;      /* of what was written */
-    struct buf answer;    /* JSON, or empty */
+    struct client_account *account; /* who pays; the caller holds a reference */
+    struct refusal limit;           /* reached by its client; retry_ms 0: none */
+    struct buf etag;                /* of the written content */
+    struct buf answer;              /* JSON, or empty */
 };
 
-/* On the thread of `worker`, where `done` runs too. */
+/* Cancels on the thread of `worker`, where `done` runs too. */
 void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
               struct tidings_str uri);
 void job_cancel(struct job *r);
@@ -106,17 +105,17 @@ void job_free_stat(struct tidings_stat *s); /* after done: frees the data that c
 void job_complete(struct tidings_complete *c, struct tidings_provider *p);
 void job_write(struct tidings_write *w, struct tidings_provider *p);
 
-/* Finish: the client has reached that limit, which was counted. */
+/* Finishes the job: the client has reached that limit, which was counted. */
 void job_write_limit(struct tidings_write *w, const struct refusal *why);
 
-/* Log which of the worker's jobs are not finished: the first eight, by provider and URI. */
+/* Logs the unfinished jobs of the worker: the first eight, by provider and URI. */
 void job_log_unfinished(const struct worker *worker);
 
-/* It is begun: counted until it is finished. job_start does so by itself. */
+/* Counts the job as begun until it is finished. job_start calls it. */
 void job_begin(struct job *r);
 /* For kinds of jobs in separate files: runs now or on the pool, and finishes on that thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
-/* What job_start does once the job is begun, for one that waited for something first. */
+/* The part of job_start after the job has begun, for jobs that wait for something first. */
 void job_go_on(struct job *r);
 void job_finish(struct job *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */

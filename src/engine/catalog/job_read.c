@@ -49,7 +49,7 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
     resource_write_with(w, STR("uri"), e->about, &meta);
     resource_write_content(w, is_long ? STR_EMPTY : e->bytes, e->is_text);
     if (content) {
-        content->at = w->out->len - 1; /* between the quotes */
+        content->at = w->out->len - 1; /* without the quotes */
         job_read_append(read, content);
     }
     jw_end_object(w);
@@ -378,9 +378,7 @@ static int job_read_pass(struct tidings_read *read, const struct tidings_resourc
     char etag[ETAG_SIZE];
     if (offset < 0) {
         row.has_size = true;
-        row.size =
-            (int64_t)
-                bytes.len; /* the size of this format; the provider's size may belong to another */
+        row.size = (int64_t)bytes.len; /* of this format only */
         row.etag = row.etag.len > 0 ? row.etag : content_etag(bytes, etag);
     }
     struct read_element e = {.about = &row};
@@ -537,8 +535,7 @@ static int job_read_book_more(struct tidings_read *read, size_t bytes, struct ti
 }
 
 /* Books the text of the answer if it is long; books and takes the content of an element; appends it
- * to the list; frees the payloads that come after the start of the elements.
- */
+ * to the list; frees the payloads that come after the start of the elements. */
 static int job_read_book_text(struct tidings_read *read, struct tidings_error *err)
 {
     size_t held = read->w->out->cap;

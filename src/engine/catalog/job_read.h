@@ -50,13 +50,13 @@ struct read_element {
     struct tidings_str bytes;
     bool is_text;
     bool is_part;     /* a range was asked for: */
-    int64_t from, to; /* where in the whole, in bytes */
+    int64_t from, to; /* its position in the whole, in bytes */
 };
 
 struct read_receiver {
     int (*element)(struct tidings_read *read, const struct read_element *element,
                    struct tidings_error *err);
-    /* Everything given so far does not count. */
+    /* Discards everything given so far. */
     void (*discard)(struct tidings_read *read);
 };
 
@@ -70,7 +70,7 @@ struct tidings_read {
     uint64_t reader; /* its own subscriber (engine/protocol/method_listen.h); 0: unknown */
     struct tidings_str as_requested; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
-    bool own_only;                 /* no children, please */
+    bool own_only;                 /* without children */
     bool is_patch;                 /* the change since `patch_from`: calls the provider's `patch` */
     struct tidings_str patch_from; /* an etag; empty: everything */
     bool raw;                  /* ranges are exact to the byte, even in the middle of a character */
@@ -81,13 +81,13 @@ struct tidings_read {
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;
-    bool is_final;             /* it stays as it is */
-    bool is_stale;             /* the store cannot be reached: it may be old */
+    bool is_final;             /* the content will never change */
+    bool is_stale;             /* the store cannot be reached: the content may be stale */
     struct tidings_str held;   /* the client's etag when unchanged */
-    struct tidings_str reason; /* of a failure, a word for programs; or empty */
+    struct tidings_str reason; /* of a failure, its data.reason; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
     struct refusal refused;    /* … by a limit; retry_ms 0: not limited */
-    uint64_t version;          /* the newest change known when it began: it is not older */
+    uint64_t version;          /* the newest change known at the start: the content is not older */
     /* For the receiver: memory that `element->bytes` begins, when it was handed over. To keep it,
      * set this to NULL and free it with mem_free later. */
     char *loaded;
@@ -95,7 +95,7 @@ struct tidings_read {
     struct payload *pieced;
     /* Private: */
     struct catalog_entry *entry;
-    struct catalog *awaited; /* a reference while it waits for a cursor: `entry` is in it */
+    struct catalog *awaited; /* a reference while it waits for a cursor; contains `entry` */
     struct template_match variables;
     struct read_rules rules;
     size_t reserved; /* bytes booked that no content has taken yet */
@@ -106,7 +106,7 @@ struct tidings_read {
     bool all_unchanged;
     struct tidings_error left_out; /* why elements were left out, in case none remains */
     struct tidings_str left_out_reason;
-    struct tidings_error failed; /* the first failure; it sticks */
+    struct tidings_error failed; /* the first failure, which is kept */
 };
 
 /* For receivers, before they store `bytes` more. Takes what is reserved first. TIDINGS_E_BUSY sets

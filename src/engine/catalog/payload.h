@@ -57,7 +57,7 @@ struct payload {
 
 /* Takes `memory`, which contains `bytes`, even on failure. NULL: out of memory. */
 struct payload *payload_of_memory(char *memory, struct tidings_str bytes, bool is_text);
-/* Tells if the client has gone. */
+/* Returns true if the client has gone. */
 struct payload_waiter {
     bool (*is_gone)(void *user);
     void *user;
@@ -70,8 +70,7 @@ void payload_destroy(struct payload *content); /* NULL is fine */
 
 /* Sets the encoding. */
 void payload_set_form(struct payload *content, enum payload_form form);
-/* From now on `worker` sends it and does not wait for pieces: `ready` reports each fetched
- * piece. */
+/* From now on `worker` sends it without waiting for pieces: `ready` reports each fetched piece. */
 void payload_send_by(struct payload *content, struct worker *worker, void (*ready)(void *user),
                      void *user);
 /* Returns true if a piece is being fetched. Then it must not be destroyed. */

@@ -43,8 +43,7 @@ struct provider_host {
 
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
-    struct tidings_provider_ops
-        older; /* storage for `ops` if the provider's table is an older version */
+    struct tidings_provider_ops older; /* for `ops` with an older table */
     const struct provider_host *host;
     struct tidings_str prefix;
     struct uri_alias aliases[PROVIDER_ALIASES_MAX]; /* of the prefix; the first is `ops->alias` */
@@ -55,12 +54,11 @@ struct tidings_provider {
     /* The resources whose changes it announces, if there will never be others: the name of number
      * `i`, relative to the prefix, or empty after the last one. Pure. NULL: there may be any. */
     struct tidings_str (*row)(size_t i, bool *ret_not_subscribable);
-    bool refuses_watches; /* all of them, so no subscription to its resources can fire */
-    bool is_durable;      /* the server's store keeps what it serves, and when it changed */
-    bool
-        has_history; /* it saves the state of its files, so that it finds changes after a restart */
+    bool refuses_watches;     /* every watch, so no subscription to its resources can fire */
+    bool is_durable;          /* the server's store keeps what it serves, and when it changed */
+    bool has_history;         /* it finds changes after a restart */
     enum mount_nodes nodes;   /* atomic; set before the server runs */
-    struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
+    struct loop_timer *timer; /* tidings_provider_every; NULL until the first call */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */
     void *state;
@@ -73,15 +71,15 @@ static inline enum mount_nodes provider_nodes(const struct tidings_provider *p)
 }
 
 /* Returns a table of `bytes` bytes in the current format: missing members are NULL. `room` is used
- * when it is shorter.
- */
+ * when it is shorter. */
 const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
                                                   size_t bytes, struct tidings_provider_ops *room);
-/* Check the table (required slots, abi) and open. The error is wrapped with the provider's name. */
+/* Checks the table (required slots, abi) and opens the provider. The error begins with the
+ * provider's name. */
 int provider_create(const struct tidings_provider_ops *ops, const struct provider_host *host,
                     struct tidings_str prefix, struct tidings_str config,
                     struct tidings_provider **ret, struct tidings_error *err);
-void provider_destroy(struct tidings_provider *p); /* closes; NULL is fine */
+void provider_destroy(struct tidings_provider *p); /* closes the provider; NULL is fine */
 
 /* -------------------------------------------------------------------------------------------------
  * Watch hooks of the application: callbacks for the first and the last subscription to a registered

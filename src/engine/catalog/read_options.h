@@ -18,21 +18,21 @@
 
 #include "formats/json.h"
 
-#define READ_ETAGS_MAX 128u /* more than elements of a directory */
+#define READ_ETAGS_MAX 128u /* more than the elements of a directory */
 #define READ_FORMATS_MAX 8u
 #define READ_CURSOR_MAX 512u
 
 struct read_options {
     struct tidings_range range;
     bool has_range;
-    struct tidings_str etags[READ_ETAGS_MAX]; /* of contents the client holds */
+    struct tidings_str etags[READ_ETAGS_MAX]; /* of the contents that the client holds */
     size_t etag_count;
     struct tidings_str formats[READ_FORMATS_MAX]; /* "text/html", "text/" + star; the best first */
     size_t format_count;
     struct tidings_str at_least; /* a cursor; empty: none */
 };
 
-/* `meta` may be NULL: everything is asked for. TIDINGS_E_INVALID. */
+/* `meta` may be NULL: no options. TIDINGS_E_INVALID. */
 int read_options_parse(struct read_options *o, const struct json *meta, struct tidings_error *err);
 
 /* Returns true if the client holds content with this etag. A weak etag ("W/…") may stay the same
@@ -65,7 +65,7 @@ struct read_rules {
     struct tidings_error breach; /* code 0: none; forgiven when it is listable */
 };
 
-/* One more element; `own`: it has the URI asked for. Fails at once when there are too many. */
+/* Adds one element; `own`: it has the requested URI. Fails at once when there are too many. */
 int read_rules_add(struct read_rules *r, bool own, const struct tidings_resource *about,
                    struct tidings_error *err);
 /* The contents are complete. */

@@ -23,7 +23,7 @@ struct resource_meta {
     int64_t from, to;
     bool has_formats; /* dev.tidings/formats: all media types a read may give */
 };
-/* The same members with more in `_meta`. */
+/* The same members with further ones in `_meta`. */
 void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct tidings_resource *r,
                          const struct resource_meta *meta);
 /* `text` or `blob`, after the members. */
@@ -34,8 +34,8 @@ void resource_write_content(struct jw *w, struct tidings_str bytes, bool is_text
 void resource_write_link(struct jw *w, const struct tidings_resource *r);
 void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
                              struct tidings_str bytes, bool is_text);
-/* Those of a block as an application wrote it. Annotations beside an embedded resource are accepted
- * and written inside it, where SEP-2093 has them; those inside win. */
+/* The members of an application's content block. Annotations beside an embedded resource are
+ * accepted and written inside it, where SEP-2093 has them; those inside win. */
 void resource_write_block(struct jw *w, struct json *block);
 
 /* Checks a resource before it is registered. Strings that are written as JSON must be valid.

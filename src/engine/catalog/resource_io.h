@@ -32,11 +32,10 @@ struct resource_io {
     /* The request. The principal is held from resource_io_start on */
     const struct principal *principal; /* on whose behalf; held from resource_io_start on */
     struct tidings_str as_requested;   /* the URI */
-    struct tidings_str
-        after; /* RESOURCE_IO_READ of a resource with children and no content: see below */
-    struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
+    struct tidings_str after;       /* RESOURCE_IO_READ with children but no content: see below */
+    struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: the first one */
     struct tidings_str bytes;       /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
-    struct tidings_str mime_type;   /* likewise; empty: not said */
+    struct tidings_str mime_type;   /* likewise; empty: unknown */
     struct tidings_str query;       /* writing: further parameters, see tidings_write_query */
     struct tidings_str metadata;    /* writing: of the change, a JSON object; or empty */
     struct tidings_str traceparent; /* likewise: the trace it belongs to; or empty */
@@ -52,14 +51,13 @@ struct resource_io {
     struct tidings_str reason;  /* of a failed read (engine/catalog/job_read.h), or empty */
     struct tidings_str details; /* of a failure: an object with further data; or empty */
     struct refusal limit;       /* of a failure: the limit reached; retry_ms 0: none */
-    struct tidings_str
-        scope;      /* of a failure: the scopes that the token lacks, see access_put_missing */
-    bool is_denied; /* of a failure: it hides what this principal may not do */
-    bool unchanged; /* `etag` is held; there is no content */
-    bool is_final;  /* it stays as it is */
-    bool is_stale;  /* the store cannot be reached: it may be old */
+    struct tidings_str scope;   /* of a failure: missing scopes, see access_put_missing */
+    bool is_denied;             /* of a failure: it hides that the principal lacks the right */
+    bool unchanged;             /* `etag` is held; there is no content */
+    bool is_final;              /* the content will never change */
+    bool is_stale;              /* the store cannot be reached: the content may be stale */
     bool is_text, is_part;
-    int64_t from;                   /* a part: where it begins */
+    int64_t from;                   /* of a part: its start */
     int64_t size;                   /* of the whole; -1: not known */
     struct tidings_resource *about; /* of the content; NULL when there is none */
     char *memory; /* the content, mem_free it; to take it over, set this to NULL. After a write:
@@ -74,7 +72,7 @@ struct resource_io {
     void *user;
     enum resource_io_op op;
     const struct principal *held; /* a reference to `principal` */
-    struct job *job;              /* NULL: nothing is under way */
+    struct job *job;              /* NULL: no job is under way */
     struct arena arena;
     struct catalog_hit hit;
     struct buf page;
@@ -91,6 +89,6 @@ void resource_io_init(struct resource_io *p, struct worker *worker,
                       void (*done)(struct resource_io *p), void *user);
 void resource_io_start(struct resource_io *p, enum resource_io_op op);
 void resource_io_cancel(struct resource_io *p);
-void resource_io_deinit(struct resource_io *p); /* not while something is under way */
+void resource_io_deinit(struct resource_io *p); /* not while a job is under way */
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "engine/catalog/catalog.h"
 
-#define ROOTS_FILES "file" /* scheme of directories */
+#define ROOTS_FILES "file" /* the scheme of directories */
 
 /* Appends the roots of `principal`, separated by ", ", as many as fit into `max_bytes`, then
  * "and more" if there are others. `scheme` NULL: of all schemes. Returns how many there are. */

@@ -140,8 +140,7 @@ struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Books the handler's content. Content without room is freed at once, and the call fails.
- */
+/* Books the handler's content. Content without room is freed at once, and the call fails. */
 static int call_book(struct tidings_call *h, struct tidings_error *err)
 {
     size_t held = h->content.cap + h->structured.cap;
@@ -569,8 +568,7 @@ void tidings_call_log(struct tidings_call *h, enum tidings_log_level level, cons
  *
  *     NONE ──on_cancel──> LISTENING ──cancel──> CALLING ──returned──> CALLED
  *       │                     │                    └─ a finisher elsewhere waits for CALLED
- *       └──────cancel: CALLED, finish: FINISHED
- */
+ *       └──────cancel: CALLED, finish: FINISHED*/
 enum cancel_state {
     CANCEL_NONE,
     CANCEL_LISTENING,

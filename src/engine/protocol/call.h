@@ -39,7 +39,7 @@ struct worker;
 struct call_kind {
     enum feature_kind feature;
     const char *what; /* "tool" */
-    /* The arguments break their schema: answer `request`. */
+    /* The arguments violate their schema: answers `request`. */
     void (*invalid)(struct request *request, const struct schema_error *e);
     /* Around each content block, which is an object; inside the array of blocks. */
     void (*begin_block)(struct tidings_call *h);
@@ -51,14 +51,14 @@ struct call_kind {
     /* Runs on the worker after a failure or a missed deadline (the result is unknown then). Answers
      * `request`. */
     void (*fail)(struct request *request, const struct tidings_error *err);
-    /* The same as members of a result, for a task; NULL: there are no tasks of this kind. */
+    /* Writes the same as members of a result, for a task; NULL: there are no tasks of this kind. */
     void (*write_failure)(struct jw *w, struct tidings_str text);
 };
 
 enum call_outcome {
     CALL_RESULT,
-    CALL_FAILED,  /* base.err says why */
-    CALL_REFUSED, /* the same as an error of the protocol */
+    CALL_FAILED,  /* base.err has the reason */
+    CALL_REFUSED, /* the same, as a protocol error */
     CALL_LIMITED, /* by a limit: `limit` */
 };
 
@@ -74,11 +74,11 @@ struct call_ask {
     struct buf opened_state;                /* opened requestState */
     struct buf requests;                    /* members of inputRequests */
     struct buf state;                       /* to be sealed */
-    struct buf answer;                      /* the last one handed out */
-    uint64_t keys[CALL_MAX_INPUT_REQUESTS]; /* hashes of the names asked under */
+    struct buf answer;                      /* the last answer returned */
+    uint64_t keys[CALL_MAX_INPUT_REQUESTS]; /* hashes of the names used */
     unsigned key_count;
     unsigned can;     /* capabilities of the client: ASK_… of engine/protocol/dialect.h */
-    unsigned missing; /* … and the questions beyond them */
+    unsigned missing; /* … and those that its questions need but it lacks */
     unsigned rounds;  /* legacy era: number of rounds so far */
     bool has_requests, has_state;
 };
@@ -86,7 +86,7 @@ struct call_ask {
 struct call_wait;
 struct task;
 
-/* How far a call is with being a task. */
+/* The state of a call that becomes a task. */
 enum call_task_state {
     CALL_TASK_NONE,
     CALL_TASK_OPENING, /* its request is answered when the task is kept */
@@ -97,29 +97,29 @@ enum call_task_state {
 struct tidings_call {
     struct job base;         /* .done runs on the worker; .cancelled; .err */
     struct list link;        /* in worker->handlers->calls */
-    struct request *request; /* NULL once the client has an answer */
+    struct request *request; /* NULL once the client has its answer */
     const struct call_kind *kind;
-    const struct principal *principal; /* a reference: on whose behalf, … */
-    struct client_account *account;    /* … and another: at whose expense */
+    const struct principal *principal; /* a reference: the principal it acts for, … */
+    struct client_account *account;    /* … and another: the account that pays */
     const struct dialect_rules *rules; /* of the profile, in the era of the client */
     struct feature *feature;           /* a reference */
     struct json *root;                 /* a reference: the message */
     struct json *arguments;            /* in it; NULL: none */
     struct json *meta;                 /* in it: of a modern request; NULL in the legacy era */
     struct buf origin;                 /* the client's own name (principal_put_origin) */
-    struct trace trace;                /* it belongs to; empty: none */
+    struct trace trace;                /* its session; empty: none */
     struct buf arguments_text, json_text;
     struct call_ask ask;
     struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */
     struct task *task;      /* a reference: made by the handler's thread … */
     enum call_task_state task_state; /* … and the worker's: the state that the worker knows */
-    bool starts_later, is_done;      /* its handler begins, or is done, when the task is kept */
+    bool starts_later, is_done; /* when the task is kept: start its handler, or handle its end */
     uint64_t deadline_ms;
-    uint64_t begun_us;         /* of a tool, when its handler was called first; 0: not yet */
+    uint64_t begun_us;         /* of a tool, the first call of its handler; 0: not yet */
     bool is_late, is_observed; /* its deadline passed; its end was counted and reported */
     enum call_outcome outcome;
     struct refusal limit;
-    call_on_worker_fn on_worker; /* NULL: everything was given already */
+    call_on_worker_fn on_worker; /* NULL: the result is complete */
     void *on_worker_user;
     int cancel_state; /* atomic: enum in call.c */
     tidings_call_fn on_cancel;
@@ -129,30 +129,30 @@ struct tidings_call {
     struct jw w;
     size_t bytes, block_count;
     struct buf structured; /* JSON object, or empty */
-    struct output output;  /* both are booked; `limit` says why not */
+    struct output output;  /* both are booked; `limit` has the reason for a failure */
     bool is_checked;       /* it satisfies the output schema */
     bool is_error;
     bool is_assistant;
     /* The handler's reports. The token is JSON; empty: the client wants no progress */
     struct tidings_str progress_token; /* JSON; empty: the client does not want to know */
     double progress;
-    uint64_t progress_ms; /* when it was sent last; 0: never */
-    int log_level;        /* messages below it are not wanted; LOG_ASK_SESSION: the session says */
-    unsigned notes;       /* atomic: on their way to the worker */
+    uint64_t progress_ms; /* when it was last sent; 0: never */
+    int log_level;  /* less severe messages are dropped; LOG_ASK_SESSION: as the session says */
+    unsigned notes; /* atomic: on their way to the worker */
 };
 
-/* All calls of a worker, and the timer of their deadlines: with the worker's begin and end. */
+/* All calls of a worker, and the timer of their deadlines: from the worker's start to its end. */
 bool calls_open(struct worker *worker); /* false: out of memory */
 void calls_close(struct worker *worker);
 /* The worker ends: notifies every handler that its client is gone. */
 void calls_cancel(struct worker *worker);
 
-/* Run what is registered under params.name; answers the request in every case. */
+/* Runs the feature with the name params.name; answers the request in every case. */
 void call_run(struct request *request, const struct call_kind *kind);
 /* Answers that no `what` ("tool") has that name, and suggests similar names. */
 void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
                          struct tidings_str name);
-/* A page of the list of features, written as the array `key`; `source` marks its cursors. */
+/* Writes a page of the list of features, as the array `key`; `source` marks its cursors. */
 void call_list(struct request *request, enum feature_kind kind, struct tidings_str key,
                char source);
 
@@ -161,7 +161,7 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
  * client waits for the answer; a failure becomes the request's. */
 void call_done_on_worker(struct tidings_call *h, call_on_worker_fn fn, void *user);
 
-/* Finish: the client has reached that limit, which was counted. */
+/* Finishes the call: the client has reached that limit, which was counted. */
 void call_refuse_limit(struct tidings_call *h, const struct refusal *why);
 
 /* Takes structured content from a built-in handler without a check: compact JSON of an object that
@@ -171,8 +171,7 @@ int call_take_structured(struct tidings_call *h, struct buf *json, struct tiding
 /* call_ask.c */
 #define CALL_MAX_STATE (64u * 1024u)
 /* Reads inputResponses and requestState. If they are invalid, answers the request and returns
- * false.
- */
+ * false. */
 bool call_read_answers(struct tidings_call *h, struct request *request);
 bool call_has_asked(const struct tidings_call *h);
 void call_write_asked(struct tidings_call *h, struct request *request);
@@ -199,22 +198,22 @@ void call_resume(struct request *request, unsigned event);
 /* call_task.c */
 /* Returns true if the client of this request may be given a task. */
 bool call_task_is_possible(const struct request *request);
-/* If not: answer so. */
+/* If it may not: answers the request with the reason. */
 void call_task_refuse(struct request *request, const char *text);
-/* Begin it as a task: the request is answered with a handle, then the handler is called. false: the
- * request was answered with an error, and the call is to be freed. */
+/* Starts it as a task: the request is answered with a handle, then the handler is called. Returns
+ * false if the request was answered with an error, and the call is to be freed. */
 bool call_task_begin(struct tidings_call *h);
-/* It is not kept in time: its request is answered so. */
+/* The task was not kept in time: answers its request with an error. */
 void call_task_give_up(struct tidings_call *h);
-/* Its handler is done, with something or questions. */
+/* Its handler is done, with a result or questions. */
 void call_task_done(struct tidings_call *h);
 /* Its deadline has passed. */
 void call_task_expire(struct tidings_call *h);
-/* When it has to be done. */
+/* The time by which it must be done. */
 uint64_t call_task_deadline(const struct tidings_call *h);
-/* A word on how far it is. */
+/* A short status for people. */
 void call_task_progress(struct tidings_call *h, struct tidings_str message);
-/* It goes: its task without a result, if it has none. */
+/* The call goes: ends its task without a result, if it has none. */
 void call_task_deinit(struct tidings_call *h);
 
 /* call.c, for call_task.c: call the handler; the request was cancelled. */
@@ -224,8 +223,8 @@ void call_free(struct tidings_call *h);
 /* call_ask.c: restarts the call with these answers, an object by name. Takes `gathered`. */
 void call_go_on(struct tidings_call *h, struct json *gathered);
 
-/* Its handler is about to be called, negative: it must not be; and its client has
- * an answer, or will get none. */
+/* Its handler is about to be called; negative: it must not be. The client has an answer, or will
+ * get none. */
 void call_observe_end(struct tidings_call *h);
 
 #endif

@@ -274,7 +274,7 @@ static void call_task_answer(struct tidings_call *h, struct request *request, in
     }
 }
 
-/* It is kept, or cannot be. */
+/* The task is kept, or cannot be. */
 static void call_task_on_opened(struct job *job)
 {
     struct call_opening *o = job->user;
@@ -340,7 +340,7 @@ static void call_task_on_stored(void *user, int code)
     job_finish(&o->job, code, NULL);
 }
 
-/* On the worker: there is a task, keep it. */
+/* On the worker: the task exists; keeps it. */
 static void call_task_open(struct call_opening *o)
 {
     struct tidings_call *h = o->h;
@@ -361,7 +361,7 @@ static void call_task_drop(struct thread_message *thread_message)
     mem_free(list_entry(thread_message, struct call_opening, thread_message));
 }
 
-/* About the memory that a value takes. */
+/* The approximate memory of a value. */
 static size_t call_task_weigh(struct json *v)
 {
     size_t bytes = VALUE_BYTES + jv_str(v).len + jv_written(v).len;

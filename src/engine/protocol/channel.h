@@ -60,7 +60,7 @@ struct client_requests {
     unsigned count, can;  /* open; capabilities: ASK_… of engine/protocol/dialect.h */
     unsigned next_stream; /* of requests that can be resumed, … */
     unsigned next_event;  /* … and the events on them */
-    const void *owner;    /* the channel, of message connections */
+    const void *owner;    /* the channel, for message connections */
     const char *tag;      /* prefix of event ids; NULL: there are no such ids */
 };
 

@@ -58,15 +58,15 @@ struct position_map_entry {
 struct position_map {
     struct position_map_entry *ring; /* by number, ascending from `at` */
     size_t count, at;
-    uint64_t first; /* up to here numbers are positions */
+    uint64_t first; /* numbers up to here are positions */
 };
 
-/* With a store; false: out of memory. */
+/* For use with a store; false: out of memory. */
 bool position_map_init(struct position_map *positions, uint64_t first);
 void position_map_deinit(struct position_map *positions);
-/* A durable change has that number. Both rise. */
+/* Records the number of a durable change. Both rise. */
 void position_map_add(struct position_map *positions, uint64_t seq, uint64_t position);
-/* The highest position, as far as known, of the changes up to that number. */
+/* The highest known position of the changes up to that number. */
 uint64_t position_map_find(const struct position_map *positions, uint64_t seq);
 
 #endif

@@ -35,12 +35,12 @@ struct revision {
     enum era era;
     bool has_batches; /* JSON-RPC arrays are accepted */
     bool has_priming; /* streams begin with an id, an empty data and `retry` */
-    bool is_draft;    /* exists where dialect_rules.has_draft holds */
+    bool is_draft;    /* exists if dialect_rules.has_draft */
 };
 
 /* NULL: unknown. */
 const struct revision *dialect_find_revision(struct tidings_str name);
-/* The legacy revision to answer `initialize` with: the one asked for, or else the newest, of those
+/* The legacy revision to answer `initialize` with: the requested one, or else the newest, of those
  * that are not above `ceiling` (a revision's name; empty: all) and that the profile has. */
 const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling,
                                          const struct profile *profile);
@@ -64,7 +64,7 @@ enum rpc_code {
 
 /* ---- judging what came in -------------------------------------------------------------------- */
 
-/* Headers of an HTTP request; ptr NULL where absent. */
+/* Headers of an HTTP request; ptr NULL if absent. */
 struct dialect_headers {
     struct tidings_str protocol_version, method, name, session_id, last_event_id;
     const struct http_request *all; /* the others; NULL: none */
@@ -79,7 +79,7 @@ struct dialect_context {
 
 struct dialect_verdict {
     enum era era;
-    const struct revision *revision; /* modern: the one in force; legacy: NULL, the session knows */
+    const struct revision *revision; /* modern: the current one; legacy: NULL, the session knows */
     struct json *meta;   /* the client info sent with each request; NULL: sent at the start */
     bool is_sessionful;  /* over HTTP it belongs to a session */
     bool may_be_batched; /* it may be an element of an array */
@@ -154,14 +154,14 @@ const char *dialect_check_answer(struct tidings_str method, const struct json *r
 struct server_identity {
     struct tidings_str implementation; /* JSON object: name, version, title … */
     struct tidings_str instructions;
-    bool has_instructions; /* as they are, perhaps empty; false: the server writes its own */
+    bool has_instructions; /* sent unchanged, perhaps empty; false: the server writes its own */
     struct tidings_str ceiling;
-    bool has_tools, has_prompts; /* declared, whether there are any or not */
+    bool has_tools, has_prompts; /* declared, even without any */
     bool list_changed;
     bool is_private;       /* answers may depend on the principal */
     bool no_subscriptions; /* resources cannot be subscribed to */
     bool allow_write;      /* clients publish, and say what changed */
-    bool has_rate;         /* the configuration says how often, the profile does not */
+    bool has_rate;         /* the configured rate applies, not the profile's */
     /* Clients that subscribed with an absolute URI receive absolute URIs: their beginning, quoted
      * without its end, and the prefix it is an alias of. Empty: there are none. */
     struct tidings_str absolute_json, absolute_of;
@@ -177,24 +177,24 @@ struct dialect_rules {
     bool confirms_subscribe;   /* resources/subscribe says {subscribed, uri} … */
     bool confirms_unsubscribe; /* … and resources/unsubscribe {unsubscribed, uri} */
     bool is_literal;           /* no tidings `_meta`, and no `subscribedUri` */
-    bool opens_sessions;       /* any POST opens one; initialize is not needed */
-    bool needs_session;        /* subscriptions do: there are none on message connections */
-    bool answers_200;          /* as HTTP status, whatever the JSON-RPC error of a request */
-    bool is_unprimed;          /* streams begin with a message */
-    bool has_regex_uris;       /* `[…]+` makes a URI a regular expression */
-    bool broadcasts;           /* "anything may have changed" is one update without URI, and a
-                                * change is one update for all subscriptions of a session */
-    bool knows_subscriptions;  /* unsubscribing what is not subscribed is an error */
-    bool has_short_method;     /* updates are called resources/updated */
-    bool has_metadata;         /* … and have `metadata` */
-    bool has_envelopes;        /* WebSocket: {"type":"mcp","payload":…} */
-    bool has_draft;            /* the revision DRAFT-2025-v2 exists */
-    bool has_events;           /* GET /events, the stream of a session */
-    bool has_data;             /* updates have `title` and `data`, the content itself */
-    bool rebases;              /* a patch from an older version is applied to the current one */
-    bool has_plain_writes;     /* results of writes have `success` and `newValidFrom` themselves */
-    bool fails_calls;          /* a call of a tool that fails is an error of JSON-RPC */
-    bool lists_paths;          /* templates of mounts in one spelling, and all on one page */
+    bool opens_sessions;       /* any POST opens a session; initialize is not needed */
+    bool needs_session;  /* subscriptions need a session: there are none on message connections */
+    bool answers_200;    /* as HTTP status, whatever the JSON-RPC error of a request */
+    bool is_unprimed;    /* streams begin with a message */
+    bool has_regex_uris; /* `[…]+` makes a URI a regular expression */
+    bool broadcasts;     /* "anything may have changed" is one update without URI, and a
+                          * change is one update for all subscriptions of a session */
+    bool knows_subscriptions; /* unsubscribing what is not subscribed is an error */
+    bool has_short_method;    /* updates are called resources/updated */
+    bool has_metadata;        /* … and have `metadata` */
+    bool has_envelopes;       /* WebSocket: {"type":"mcp","payload":…} */
+    bool has_draft;           /* the revision DRAFT-2025-v2 exists */
+    bool has_events;          /* GET /events, the stream of a session */
+    bool has_data;            /* updates have `title` and `data`, the content itself */
+    bool rebases;             /* a patch from an older version is applied to the current one */
+    bool has_plain_writes;    /* results of writes have `success` and `newValidFrom` themselves */
+    bool fails_calls;         /* a call of a tool that fails is an error of JSON-RPC */
+    bool lists_paths;         /* templates of mounts in one spelling, and all on one page */
 };
 
 /* The names of all profiles, for lists of what is accepted. */
@@ -219,8 +219,8 @@ void dialect_put_plain_write(struct jw *w, struct tidings_str structured);
 /* dialect_rules.has_data: the members `title` and `data`, without braces, from an array of content
  * elements (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
 void dialect_put_data(struct buf *out, struct tidings_str value_json);
-/* The code of a legacy request that comes before `initialize`, or for a session that is not; and of
- * one for what is switched off. */
+/* The code of a legacy request before `initialize`, or for an uninitialized session; and of a
+ * request for a disabled feature. */
 int dialect_code_uninitialized(const struct profile *profile, int otherwise);
 int dialect_code_incapable(const struct server_identity *self);
 /* Returns true if an answer with that code has status 200 over HTTP, whatever the code means
@@ -231,8 +231,8 @@ enum dialect_cache {
     CACHE_NONE,   /* not a cacheable result */
     CACHE_NOW,    /* stale at once: live content */
     CACHE_HOUR,   /* content that rarely or never changes */
-    CACHE_ASKING, /* not the result yet: the client is asked for input */
-    CACHE_TASK,   /* … it is given a task that will have it */
+    CACHE_ASKING, /* not the result: the client must answer questions first */
+    CACHE_TASK,   /* … or gets a task that will have the result */
 };
 
 /* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */
@@ -240,12 +240,12 @@ void dialect_begin_result(struct jw *w, struct tidings_str id_json);
 /* … decoration of the era … }} */
 void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
                         enum dialect_cache cache);
-/* The same with members of the caller's in the result's `_meta`, written between the two. */
+/* The same with members of the caller in the result's `_meta`, written between the two. */
 void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity *self,
                         enum dialect_cache cache);
 void dialect_end_meta(struct jw *w);
 
-/* What resources/subscribe and unsubscribe answer beyond an empty result: the members of it. */
+/* The members that resources/subscribe and unsubscribe return in their result. */
 void dialect_put_confirmation(struct jw *w, const struct server_identity *self, bool subscribed,
                               struct tidings_str uri);
 
@@ -313,10 +313,10 @@ struct dialect_updated {
     struct tidings_str listen_id_json;  /* empty: legacy */
     struct tidings_str value_json; /* contents; with dialect_rules.has_data members; empty: none */
     struct log_cursor cursor;
-    struct tidings_str sealed; /* instead of the cursor; empty: not */
+    struct tidings_str sealed; /* instead of the cursor; empty: none */
     bool hides_version;        /* for restricted principals: see store/change.h */
     bool hides_from;           /* likewise: hides the previous URI */
-    unsigned merged;           /* how many changes this stands for */
+    unsigned merged;           /* number of changes that this update replaces */
     bool caught_up;            /* sent from the log: the number of further changes is unknown */
     bool truncated;
     bool suspended;    /* this subscription is no longer evaluated */

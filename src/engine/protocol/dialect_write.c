@@ -301,8 +301,7 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     if (offers & OFFER_COMPLETIONS) {
         jw_put_raw(w, STR("completions"), STR("{}"));
     }
-    if (era == ERA_LEGACY ||
-        (offers & (LIST_TOOLS | LIST_PROMPTS))) { /* log messages come from handlers */
+    if (era == ERA_LEGACY || (offers & (LIST_TOOLS | LIST_PROMPTS))) { /* from handlers */
         jw_put_raw(w, STR("logging"), STR("{}"));
     }
     jw_key(w, STR("extensions"));

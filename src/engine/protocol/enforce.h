@@ -8,7 +8,7 @@
  * again. The streams of principals without any rights, and of revoked ones, end. A session stays:
  * its client can resume with a valid token.
  *
- * Requests under way are answered by the rules they began with.
+ * Requests under way are answered by the rules at their start.
  */
 #ifndef ENGINE_PROTOCOL_ENFORCE_H
 #define ENGINE_PROTOCOL_ENFORCE_H

@@ -42,12 +42,12 @@ struct feature {
     tidings_complete_fn complete; /* of a completion */
     tidings_children_fn children; /* … of a container */
     void *user;
-    uint64_t timeout_ms;       /* 0: the server's */
+    uint64_t timeout_ms;       /* 0: the server's default */
     struct tidings_str writes; /* only for principals that may write this; empty: for all */
     bool is_blocking;
     enum tidings_task_support task; /* of a tool: may or must its calls be tasks? … */
     bool begins_task;               /* … if its handler asks for it */
-    uint64_t task_ttl_ms;           /* 0: the server's */
+    uint64_t task_ttl_ms;           /* 0: the server's default */
     unsigned refs;
 };
 
@@ -71,7 +71,7 @@ struct feature_list {
     struct feature *at[]; /* by name, ascending */
 };
 
-/* A new list: `old` (NULL: empty) with `add` (may be NULL) and without what is named `remove`.
+/* A new list: `old` (NULL: empty) with `add` (may be NULL) and without the feature named `remove`.
  * NULL when out of memory. */
 struct feature_list *feature_list_derive(const struct feature_list *old, struct feature *add,
                                          struct tidings_str remove);
@@ -106,13 +106,13 @@ struct tool_counts;
 
 struct handlers {
     struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
-    struct pool *pool;                            /* for handlers that block; the hub's */
-    struct tasks *tasks;                          /* of the whole server; the hub's */
+    struct pool *pool;                            /* for handlers that block; belongs to the hub */
+    struct tasks *tasks;                          /* of the whole server; belongs to the hub */
     struct list calls;                            /* struct tidings_call under way */
-    struct tool_counts *counts;                   /* of tools; NULL: none was called yet */
-    const struct tidings_call_hooks *hooks;       /* the program's; NULL: none */
+    struct tool_counts *counts;                   /* of tools; NULL: no calls yet */
+    const struct tidings_call_hooks *hooks;       /* belongs to the program; NULL: none */
     struct loop_timer *timer;                     /* of their deadlines */
-    uint64_t due_ms;                              /* when it will run; 0: it does not */
+    uint64_t due_ms;                              /* when it will run; 0: never */
     /* The level below which the client of a legacy request wants no log messages. */
     int (*log_level)(const struct request *request);
     /* The questions that the client of a legacy request can answer, and open ones; NULL: none. */
@@ -123,11 +123,11 @@ struct handlers {
                             struct client_request *client_request);
 };
 
-/* From now on these are all features of that kind. Takes the reference. */
+/* Sets all features of that kind. Takes the reference. */
 void handlers_set_features(struct worker *worker, enum feature_kind kind,
                            struct feature_list *list);
-/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS,
- * OFFER_SUBSCRIPTIONS, OFFER_TASKS and OFFER_SKILLS (something of the scheme `skill` is served). */
+/* LIST_TOOLS and LIST_PROMPTS if there are any, or if they were declared; OFFER_COMPLETIONS,
+ * OFFER_SUBSCRIPTIONS, OFFER_TASKS and OFFER_SKILLS (the scheme `skill` has a source). */
 unsigned handlers_offers(const struct worker *worker);
 void handlers_deinit(struct worker *worker); /* no call may be under way */
 
@@ -159,7 +159,7 @@ bool header_params_holds(const struct header_params *m, struct json *arguments,
 #define TOOL_OUTCOMES ((unsigned)TIDINGS_CALL_CANCELLED + 1)
 
 struct tool_count {
-    char name[TOOL_COUNTS_NAME + 1]; /* "": all tools that have no row */
+    char name[TOOL_COUNTS_NAME + 1]; /* "": all tools without a row */
     uint64_t outcomes[TOOL_OUTCOMES];
     uint64_t min_us, max_us;
     struct durations took;

@@ -59,7 +59,7 @@ static void inbound_refuse_with(struct channel *channel, int status,
                                          .bytes_out = text.len};
     access_log_other(channel, &line);
     (void)log_enter(before);
-    if (text.failed || id_json.failed) { /* half a message is worse than none */
+    if (text.failed || id_json.failed) { /* half a message is useless */
         buf_deinit(&text);
         buf_init(&text, 0);
     }

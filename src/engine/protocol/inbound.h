@@ -10,7 +10,7 @@
 
 struct refusal;
 
-/* One text (an HTTP body, a line). `headers` NULL on message connections. */
+/* One message (an HTTP body, a line). `headers` NULL on message connections. */
 void inbound_text(struct channel *channel, struct tidings_str text,
                   const struct dialect_headers *headers);
 /* Answers with an error that belongs to no request. `rpc_code` 0: only the status and the

@@ -11,7 +11,7 @@
 
 struct subscription_group;
 
-/* Answers the request, now or later. Unknown methods are answered too. */
+/* Answers the request, now or later, even for an unknown method. */
 void method_run(struct request *request);
 
 /* The name of a method by its number in the table of operations (engine/protocol/request.h): 0 is
@@ -40,12 +40,12 @@ void method_unsubscribe_one(struct request *request, struct subscription_group *
  * then. */
 bool method_subscribes_too_often(struct request *request);
 
-/* Answer resources/subscribe or unsubscribe: it is done. */
+/* Answers resources/subscribe or unsubscribe with success. */
 void method_confirm(struct request *request, bool subscribed, struct tidings_str uri);
 
 /* -------------------------------------------------------------------------------------------------
  * The instructions that initialize and server/discover return, unless the program has its own: the
- * roots that the client may list, and how it waits for a change. A host gives them to its model.
+ * roots that the client may list, and how to wait for a change. A host gives them to its model.
  */
 
 struct buf;

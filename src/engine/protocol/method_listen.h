@@ -29,10 +29,10 @@ struct request;
 #define OWN_NOTHING UINT64_MAX /* … it has none yet */
 
 struct own_listing {
-    struct job base; /* .done on the thread it began on: .code, .err */
+    struct job base; /* .done runs on the thread it began on: .code, .err */
     uint64_t subscriber;
-    const struct principal *principal; /* borrowed until it is done */
-    size_t after;                      /* rows of the pages before */
+    const struct principal *principal; /* borrowed until `done` */
+    size_t after;                      /* rows of earlier pages */
     size_t wanted;                     /* rows, at most OWN_PAGE_ROWS */
     /* The outcome: */
     struct buf rows; /* `{…},{…}` */
@@ -41,7 +41,7 @@ struct own_listing {
     /* Private: */
     struct thread_message message;
     size_t skip;   /* rows to skip */
-    size_t worker; /* to be asked next */
+    size_t worker; /* the next worker */
 };
 
 /* The owner, as the subscriber that belongs to it. */
@@ -52,7 +52,8 @@ uint64_t own_subscriber(const struct request *request);
 int own_listing_init(struct own_listing *l, uint64_t subscriber, const struct principal *principal,
                      struct tidings_str after, struct tidings_error *err);
 void own_listing_deinit(struct own_listing *l);
-/* `base` is initialised and its worker is this thread's. `done` may come before this returns. */
+/* `base` is initialised and its worker belongs to this thread. `done` may come before this
+ * returns. */
 void own_listing_start(struct own_listing *l);
 /* The members of the outcome: "subscriptions", and "nextCursor" when there are more. */
 void own_listing_write(const struct own_listing *l, struct jw *w);

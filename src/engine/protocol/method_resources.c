@@ -176,8 +176,7 @@ static void method_hierarchy_stat_done(struct job *job)
 }
 
 /* Returns true if a registered part of a skill, which the client may know, is below the requested
- * URI.
- */
+ * URI. */
 static bool is_skill_directory(const struct hierarchy_request *l)
 {
     const struct entries *rows = &l->request->worker->catalog->resources;
@@ -400,7 +399,7 @@ static void method_list_children(struct hierarchy_request *l)
                             "this resource has no children");
         return;
     }
-    l->uri = uri; /* as its provider spells it */
+    l->uri = uri; /* in its provider's spelling */
     struct tidings_str after, parent;
     if (!page_read_cursor(request, "c", NULL, &after)) {
         return;
@@ -415,7 +414,7 @@ static void method_list_children(struct hierarchy_request *l)
     l->list.wanted = l->wanted;
     l->list.principal = request->principal;
     l->list.w = &request->w;
-    /* SEP-2640 writes directories of skills so. */
+    /* SEP-2640 writes directories of skills this way. */
     l->list.is_bare = str_eq(request->msg.method, STR("resources/directory/read")) &&
                       str_starts(uri, STR(SKILL_SCHEME ":"));
     buf_init(&l->list.last, URI_MAX * 3);
@@ -455,8 +454,7 @@ void method_resources_children(struct request *request)
 struct completing {
     struct tidings_complete complete;
     struct request *request;
-    struct feature
-        *feature; /* a reference; NULL: a provider answers, or there are no suggestions */
+    struct feature *feature; /* a reference; NULL: a provider, or no suggestions */
 };
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -505,7 +503,7 @@ static void run_registered(struct job *r)
     }
 }
 
-/* Ask what is registered for the prompt or template; nothing: no suggestions. */
+/* Asks the completion function of the prompt or template; without one there are no suggestions. */
 static void ask_registered(struct completing *c, const char *what, struct tidings_str name)
 {
     struct request *request = c->request;

@@ -173,8 +173,7 @@ void skill_cache_put(struct worker *worker, const struct skill_fact *fact)
 }
 
 /* The key is not a valid URI, so it cannot hide the cached facts of the file, which may belong to
- * another skill.
- */
+ * another skill. */
 bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str why)
 {
     struct buf name;
@@ -296,7 +295,7 @@ static void skill_entry_add_registered(struct skill_entry *e)
 
 static void skill_entry_job_done(struct job *job);
 
-/* Ask the next mount that may have files of the skill. False: there is none. */
+/* Asks the next mount that may have files of the skill. Returns false if there is none. */
 static bool skill_entry_list_next(struct skill_entry *e)
 {
     struct tidings_str root = skill_root(e->uri);
@@ -524,7 +523,7 @@ static void skill_entry_pause(struct skill_entry *e)
     job_finish_later(&e->list.base, 0, NULL);
 }
 
-/* Begin the next step. False: it is over. */
+/* Begins the next step. Returns false if the entry is complete. */
 static bool skill_entry_step(struct skill_entry *e)
 {
     if (e->request->cancelled && e->code == 0) {
@@ -704,7 +703,7 @@ static void skills_listed(struct job *job)
     skills_run(p);
 }
 
-/* Ask the next mount of the scheme. False: there is none, or the page is full. */
+/* Asks the next mount of the scheme. Returns false if there is none, or if the page is full. */
 static bool skills_list_next(struct skills_page *p)
 {
     for (; !p->is_cut && p->mount < p->catalog->mount_count; p->mount++) {

@@ -12,7 +12,7 @@
 struct worker;
 
 #define SKILL_CACHE_FILES 4096u
-#define SKILL_CACHE_BYTES (4u << 20) /* of names and front matter */
+#define SKILL_CACHE_BYTES (4u << 20) /* bytes of names and front matter */
 
 /* One file. */
 struct skill_fact {

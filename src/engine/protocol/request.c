@@ -157,7 +157,7 @@ static void request_batch_send(struct batch *batch)
     }
 }
 
-/* One of its requests is gone, answered or not: with the last the array is sent. */
+/* One of its requests is gone, answered or not: after the last one the array is sent. */
 static void request_batch_done(struct batch *batch)
 {
     if (--batch->open > 0) {
@@ -696,7 +696,7 @@ static void request_answer_error(struct request *request, const struct dialect_e
     buf_init(&request->out, REQUEST_OUT_EXTRA);
     jw_init(&request->w, &request->out);
     dialect_write_error(&request->w, request->id_json, e);
-    if (request->out.failed && !request->batch) { /* half a message is worse than none */
+    if (request->out.failed && !request->batch) { /* half a message is useless */
         buf_deinit(&request->out);
         buf_init(&request->out, 0);
     }
@@ -1226,8 +1226,7 @@ int request_message(struct request *request, const struct buf *message, struct t
 void request_prime(struct request *request, struct tidings_str event_id)
 {
     struct sink *sink = NULL;
-    request_open_output(
-        request); /* the account that keeps the answer, should the client be gone by then */
+    request_open_output(request); /* its account, in case the client is gone by then */
     if (request->revision->has_priming && !dialect_rules(request->worker->self)->is_unprimed &&
         request_stream_open(request, &sink) == 0) {
         sink->ops->prime(sink, event_id, request->worker->limits->retry_ms);

@@ -50,7 +50,7 @@ struct access_log_line {
     int code;                  /* of JSON-RPC; 0: none */
     struct tidings_str reason; /* of a refusal, or empty */
     const struct principal *principal;
-    uint64_t begun_ns; /* by the monotonic clock; 0: just now */
+    uint64_t begun_ns; /* on the monotonic clock; 0: just now */
     size_t bytes_in, bytes_out;
 };
 void access_log_other(const struct channel *channel, const struct access_log_line *line);
@@ -74,7 +74,7 @@ struct request;
 struct session;
 struct trace;
 
-/* A client of whose answers some are kept. */
+/* A client with retained answers. */
 struct retained_client {
     struct list link;
     struct client_account *account; /* held by each of … */
@@ -84,18 +84,18 @@ struct retained_client {
 
 #define REQUESTS_RETAINED_BYTES (16u << 20)
 
-/* Those of one worker. */
+/* The requests of one worker. */
 struct requests {
-    struct list with_job;  /* that wait for a provider, longest first */
+    struct list with_job;  /* waiting for a provider, longest first */
     struct list ready;     /* with long answers to send at the end of the turn */
     struct list retained;  /* answered, but their clients are gone and may resume; oldest first */
     size_t retained_bytes; /* of these answers … */
     size_t retained_most;  /* … at most */
     struct list retained_clients; /* struct retained_client: the clients they are for */
-    /* An answer with a `session_change` is complete: true: request_release comes later. Set where
-     * sessions are kept for other nodes. */
+    /* An answer with a `session_change` is complete. Returns true if request_release comes later.
+     * Set where sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
-    /* It is answered with that error. Set where last errors of clients are kept. */
+    /* The request is answered with that error. Set where last errors of clients are kept. */
     void (*failed)(const struct request *request, const struct dialect_error *e);
     struct client_infos clients; /* the clients' names and versions */
     struct map client_requests;  /* of message connections: struct client_requests, by channel */
@@ -126,7 +126,7 @@ struct request {
     struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
     const struct principal *principal;
-    struct batch *batch;     /* NULL: answered by itself */
+    struct batch *batch;     /* NULL: not in a batch */
     struct session *session; /* legacy over HTTP; NULL once it has ended */
     enum era era;
     const struct revision *revision;
@@ -151,7 +151,7 @@ struct request {
     struct list job_link;  /* in worker->requests->with_job while a provider has it, in `ready`, or
                             * in `retained` */
     uint64_t job_begun_ms; /* … or was answered */
-    unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
+    unsigned stream;       /* its number among the resumable ones; 0: not resumable */
     bool is_ready;         /* with a long answer, which waits until the connection is idle */
     struct retained_client
         *retained_for; /* answered, and waits for this client to resume; else NULL */
@@ -164,15 +164,15 @@ struct request {
     uint64_t begun_ns;   /* 0: not logged, or logged by another request */
     size_t bytes_in;
     uint16_t client; /* the client's name when the request began (engine/protocol/channel.h) */
-    int failed_code; /* 0: it has not */
+    int failed_code; /* 0: it has not failed */
     struct tidings_str failed_reason;
-    bool has_error; /* a result that is one */
+    bool has_error; /* a result that is an error */
 };
 
 struct request *request_create(struct channel *channel, struct json *root,
                                const struct rpc_message *msg);
 
-/* {"…","result":{ : then write members through request->w, then request_end. */
+/* Writes {"…","result":{ : then write members through request->w, then request_end. */
 void request_begin(struct request *request);
 void request_end(struct request *request, enum dialect_cache cache);
 /* The same with members of `_meta`, written through request->w between the two. */
@@ -191,7 +191,7 @@ struct tidings_str request_details_of(const struct job *r);
 /* Discards the output and answers with an error. `uri` goes into data; empty: none. */
 void request_fail(struct request *request, int code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
-/* The same with a word for programs in data.reason (empty: none). */
+/* The same with a code for programs in data.reason (empty: none). */
 void request_fail_reason(struct request *request, int code, struct tidings_str uri,
                          struct tidings_str reason, const char *text);
 /* The same with further members of data: an object, or empty. */
@@ -205,7 +205,7 @@ void request_fail_job(struct request *request, const struct job *job, struct tid
                       struct tidings_str reason);
 void request_fail_rpc(struct request *request, int rpc_code, struct tidings_str uri,
                       const char *fmt, ...) TIDINGS_PRINTF(4, 5);
-/* The same with an error that is complete. */
+/* The same with a complete error. */
 void request_fail_with(struct request *request, const struct dialect_error *e);
 /* A limit was reached: error data have its name and the time to retry; over HTTP the status is 429
  * or 503 with Retry-After, unless a retry cannot help. The caller counts the failure. */
@@ -229,7 +229,7 @@ bool request_notify(struct request *request, const struct buf *message);
  * read. */
 int request_message(struct request *request, const struct buf *message,
                     struct tidings_str event_id);
-/* The first event of such a stream, with which it can be resumed already. */
+/* Sends the first event of such a stream, from which it can already be resumed. */
 void request_prime(struct request *request, struct tidings_str event_id);
 /* The client resumes: from now on the request is answered on `channel`, which becomes a stream. */
 void request_resume(struct request *request, struct channel *channel);
@@ -247,9 +247,9 @@ size_t request_output_of(const struct channel *channel);
  * the oldest answer of the client with the most bytes is dropped, so that no client displaces a
  * client with less. */
 #define REQUEST_RETAINED_MS 60000u
-/* Forget those that were kept too long. */
+/* Drops answers that were retained too long. */
 void requests_drop_retained(struct worker *worker);
-/* It was a notification whose exchange waits to be ended: say that it was taken. */
+/* It was a notification whose exchange waits for an answer: accepts it. */
 void request_accept(struct request *request);
 /* Sends the held answer; or discards it and resets the request to its unprocessed state. */
 void request_release(struct request *request, int status);
@@ -262,13 +262,13 @@ void request_cancel(struct request *request);
 /* The request has no client any longer: it leaves all lists, and the provider that has its job is
  * notified. It is freed when its job or call is done. */
 void request_abandon(struct request *request);
-/* A provider is given this job; it has finished it. In between the request has a deadline. */
+/* A provider receives this job; it has finished it. In between the request has a deadline. */
 void request_begin_job(struct request *request, struct job *job);
 void request_end_job(struct request *request);
 /* Requests that have waited longer than --call-timeout get an error, and their jobs and calls are
  * abandoned. */
 void requests_expire(struct worker *worker);
-/* Among `requests` the one with that id. */
+/* The request with that id among `requests`. */
 struct request *request_find(struct list *requests, struct tidings_str id_json, bool by_session);
 
 /* Several requests in one array (2025-03-26): answered as one array when the last is done. */
@@ -286,15 +286,15 @@ void request_batch_detach(struct channel *channel);
  * restarts and needs no memory. Like all client input, it is untrusted.
  */
 
-/* Rows asked for by params.pageSize or params.limit, at most the server's; 0: the request was
- * answered with an error. */
+/* The requested number of rows (params.pageSize or params.limit), at most the server's; 0: the
+ * request was answered with an error. */
 size_t page_size(struct request *request);
 /* Parses params.cursor: its letter, one of `sources` (the first without a cursor), and the name
  * after which to continue, in the request's arena (empty: from the start). `ret_source` may be
  * NULL. Returns false if the cursor is invalid; the request was answered then. */
 bool page_read_cursor(struct request *request, const char *sources, char *ret_source,
                       struct tidings_str *ret_after);
-/* The member nextCursor. */
+/* Writes the member nextCursor. */
 void page_write_cursor(struct jw *w, char source, struct tidings_str last);
 
 #endif

@@ -601,7 +601,7 @@ bool session_enter(struct channel *channel, struct session_place *ret, struct re
     *ret = (struct session_place){.quota = channel_quota(channel), .account = who.account};
     bool has_share = share_take(worker->limit_counters, LIMIT_SESSIONS,
                                 worker->limits->max_sessions, 1, &who, why);
-    client_account_release(who.account); /* the share holds it */
+    client_account_release(who.account); /* the share counts it */
     if (!has_share) {
         return false;
     }
@@ -772,8 +772,8 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     struct subscriber *subscriber = session->subscriber;
     struct response_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
-    /* The client may have lost the stream that was newest without notice here: it keeps its part.
-     */
+    /* The client may have lost the stream that was newest without notice here: it keeps its
+     * part. */
     struct session_stream *newest = session_newest_stream(session);
     if (newest) {
         session_undeliver_pending(session);

@@ -34,15 +34,15 @@ struct session_migration;
 #define SESSION_ADDRESS_MAX 48u
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
-/* Those of one worker. */
+/* The sessions of one worker. */
 struct sessions {
     struct map by_id;
     struct list all;                   /* least recently active first */
-    struct list streamless;            /* without a stream, whose lists are watched still */
-    struct session_migrations *movers; /* NULL: they do not move */
+    struct list streamless;            /* without a stream, but their lists are still watched */
+    struct session_migrations *movers; /* NULL: sessions do not move */
 };
 void sessions_init(struct sessions *sessions);
-void sessions_deinit(struct worker *worker); /* ends them */
+void sessions_deinit(struct worker *worker); /* ends the sessions */
 
 /* Counts as one session: against its client's quota (NULL: unlimited) and its share. */
 struct session_place {
@@ -55,7 +55,7 @@ struct session {
     struct worker *worker;
     const struct revision *revision;
     const struct principal *principal; /* a reference: of the newest request */
-    struct session_place place;        /* that its client has given for it */
+    struct session_place place;        /* charged to its client */
     struct subscriber *subscriber;
     struct subscription_group *group; /* everything subscribed in this session */
     struct list requests;             /* requests under way */
@@ -65,11 +65,11 @@ struct session {
     unsigned stream_count, next_stream;
     uint64_t next_event;
     uint64_t active_ms;
-    struct session_migration *migration; /* NULL: it does not */
+    struct session_migration *migration; /* NULL: it does not move */
     struct client_requests
         *client_requests;    /* questions that its client can answer, and open ones; NULL: none */
     uint64_t delivered_upto; /* streams have carried everything up to this number */
-    uint64_t newest_from;    /* … when the newest stream came: from here on is its share */
+    uint64_t newest_from;    /* … when the newest stream came: its part starts here */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
@@ -97,7 +97,8 @@ struct session {
  * the client: `why` has the limit. Otherwise the error message is in `err`. */
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err);
-/* The same for what counts as one without being one: *ret is given back when it has gone. */
+/* Counts an import like a session, without one: the caller gives *ret back with session_left when
+ * it has gone. */
 bool session_enter(struct channel *channel, struct session_place *ret, struct refusal *why);
 void session_left(struct worker *worker, const struct session_place *place);
 /* Ends its streams and subscriptions. */
@@ -123,13 +124,13 @@ int session_log_level(const struct request *request);
 /* The questions that the client of a legacy request can answer, and open ones: those of its session
  * or its connection. NULL: none. */
 struct client_requests *session_client_requests(const struct request *request);
-/* Write a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
- * asked there. false: there is none. */
+/* Writes a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
+ * asked there. Returns false if there is no stream. */
 bool session_send(const struct request *request, const struct buf *message,
                   struct client_request *asked);
 /* Its client declared these capabilities (NULL: none). */
 void session_declare(struct session *session, unsigned can);
-/* End those that were idle too long. */
+/* Ends sessions that were idle too long. */
 void session_sweep(struct worker *worker);
 
 /* -------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ struct session_stream {
     unsigned no;
 };
 
-/* The one that messages go to; NULL: there is no stream. */
+/* The stream that messages go to; NULL: there is none. */
 static inline struct session_stream *session_newest_stream(struct session *session)
 {
     return list_empty(&session->streams)
@@ -179,14 +180,13 @@ bool session_read_event(struct worker *worker, const struct principal *principal
  * node: */
 
 /* The session was created (false: out of memory); it is about to go, and its last state is written;
- * it has gone.
- */
+ * it has gone. */
 bool session_migration_begin(struct session *session);
 void session_migration_last(struct session *session);
 void session_migration_end(struct session *session);
-/* When it goes, it goes everywhere. */
+/* The session ends on every node. */
 void session_migration_end_everywhere(struct session *session);
-/* It has got a stream. */
+/* It has a stream now. */
 void session_migration_streams(struct session *session);
 /* Returns true if the session has been on another node, whose event ids may arrive here. */
 bool session_is_imported(const struct session *session);
@@ -196,7 +196,7 @@ bool session_has_migrated(const struct session *session);
 bool session_was_written(const struct session *session, unsigned stream);
 /* Converts another node's cursor to this epoch; false: it has no meaning here. */
 bool session_migration_resume(const struct session *session, struct log_cursor *cursor);
-/* The worker ends; its sessions have. */
+/* The worker ends; its sessions have ended. */
 void sessions_unshare(struct worker *worker);
 
 #endif

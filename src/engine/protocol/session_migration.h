@@ -24,10 +24,10 @@
 struct session_store;
 
 #define SESSION_WRITE_MS 1000u /* between two writes of a session's position */
-#define SESSION_WRITES 128u    /* of these in a tick, of one worker; the rest has its turn later */
+#define SESSION_WRITES 128u    /* sessions written per tick by one worker; others wait */
 #define SESSION_HOLD_MS 250u   /* the previous node takes a lost session no earlier than this */
 #define SESSION_IMPORTS 1024u  /* under way on one worker */
-#define SESSION_AWAIT_MS 5000u /* a request waits for its session */
+#define SESSION_AWAIT_MS 5000u /* time that a request waits for its session */
 
 /* ---- of a worker ----------------------------------------------------------------------------- */
 
@@ -41,10 +41,9 @@ void session_migrated(struct worker *worker, struct tidings_str key);
 /* ---- of a session ---------------------------------------------------------------------------- */
 
 /* Part of the session's stored state changed; the answer to `request` (NULL: none) waits for the
- * write.
- */
+ * write. */
 void session_changed(struct session *session, struct request *request);
-/* The same of a subscription as `request` asked for it. */
+/* The same for a subscription with the options in `request`. */
 void session_subscribed(struct session *session, struct request *request,
                         struct tidings_str as_requested);
 
@@ -63,7 +62,7 @@ enum session_await_result {
     SESSION_READY,   /* continue: it is here, or nowhere */
     SESSION_AWAITED, /* `wait->done` is called later, not before this returns */
     SESSION_REFUSED, /* a limit (`why`) does not allow it here */
-    SESSION_BUSY,    /* not now: the server ends, or too much is under way */
+    SESSION_BUSY,    /* not now: the server ends, or too many are under way */
 };
 /* The session of a request, as the request describes it. */
 struct session_lookup {
@@ -102,7 +101,7 @@ void session_await_cancel(struct session_wait *wait);
 struct session_job;
 
 enum session_op {
-    SESSION_PUT,  /* write `state`, if the row is of that `generation` still; 0: or there is none */
+    SESSION_PUT,  /* writes `state`, if the row still has that `generation`; 0: or there is none */
     SESSION_TAKE, /* takes the row: `state` and `generation` are filled in */
     SESSION_DROP, /* deletes the row, if it is still of that `generation` */
     SESSION_END,  /* … of any node, which is notified as after a take */
@@ -111,8 +110,7 @@ enum session_op {
 struct session_store {
     size_t max_bytes; /* of a state */
     /* Takes the job; from any worker's thread. It is answered exactly once, by session_job_answer,
-     * not before this returns unless on another thread. Jobs of one worker are done in the order
-     * they came. */
+     * and on this thread only after this returns. Jobs of one worker run in the order they came. */
     void (*submit)(struct session_store *store, struct session_job *job);
 };
 
@@ -132,13 +130,13 @@ struct session_job {
     void *user; /* the requester may set it to NULL before the answer */
     /* private */
     struct thread_message message;
-    struct mailbox *reply_to; /* of the worker that asks; a reference */
+    struct mailbox *reply_to; /* of the requesting worker; a reference */
 };
 
-/* For what `worker` asks; NULL: out of memory. */
+/* A job for `worker`; NULL: out of memory. */
 struct session_job *session_job_create(struct worker *worker, enum session_op op,
                                        struct tidings_str key);
-/* Any thread: it is done, `code` (and `err`) say how. */
+/* Any thread: the job is done, with `code` (and `err`). */
 void session_job_answer(struct session_job *job);
 
 /* The key of the session with that id and owner. */
@@ -150,13 +148,13 @@ void session_make_key(struct tidings_str id, const struct principal *principal,
  * (session_migration_import.c), and answers wait for both.
  */
 
-#define SESSION_LOST 64u /* deleted sessions, remembered for a moment */
+#define SESSION_LOST 64u /* released sessions, remembered for a moment */
 
 /* The migrations of one worker. */
 struct session_migrations {
     struct worker *worker;
     struct session_store *store;
-    struct list all; /* struct session_migration; whose turn to be written comes first */
+    struct list all; /* struct session_migration; the next to be written comes first */
     size_t count;
     struct loop_timer *tick; /* runs while there are any */
     struct map imports;      /* struct session_import by key */
@@ -177,7 +175,7 @@ struct session_migration {
     uint64_t generation;        /* of the row, when it was last taken or made */
     uint64_t changes, written;  /* number of changes, and of those that are written */
     uint64_t under_way;         /* … and will be, when the job is done */
-    uint64_t cursor, stream_no; /* as they were written last */
+    uint64_t cursor, stream_no; /* as they were last written */
     uint64_t written_ms;
     struct session_job *job; /* one at a time; NULL: none */
     struct list deferred;    /* struct deferred_answer */
@@ -191,7 +189,7 @@ struct session_migration {
     bool is_arriving;   /* its subscriptions do not exist yet: the stored state stays as it is */
     bool is_incomplete; /* part of its stored state is unknown */
     bool is_unfit;      /* … or it is too large, which was logged */
-    bool is_unwritten;  /* there is no row of it */
+    bool is_unwritten;  /* it has no row */
     bool is_gone;       /* it belongs to another node */
     bool is_ended;      /* on every node */
 };
@@ -205,7 +203,7 @@ bool session_keep_options(struct session_migration *m, struct tidings_str as_req
 void session_confirm(struct session_import *a, int code);
 /* The time until this node may take the session. */
 uint64_t session_hold_ms(const struct session_migrations *movers, struct tidings_str key);
-/* Frees what is under way. */
+/* Frees the state of writes and imports under way. */
 void session_imports_end(struct session_migrations *movers);
 
 #endif

@@ -86,8 +86,7 @@ static void put_options(struct jw *w, const struct session_sub *sub)
     struct tidings_str key;
     struct json *member = NULL;
     if (sub->raw.len > 0 && jv_parse(sub->raw, SESSION_STATE_DEPTH, &given, NULL) < 0) {
-        w->out->failed =
-            w->out->failed ? w->out->failed : TIDINGS_E_NOMEM; /* it belonged to this node */
+        w->out->failed = w->out->failed ? w->out->failed : TIDINGS_E_NOMEM; /* this node wrote it */
     }
     struct json *options = given ? given : sub->options;
     if (!options && sub->baseline.len == 0) {
@@ -625,8 +624,7 @@ static void session_import_taken(struct session_job *job, struct worker *worker)
         code = TIDINGS_E_BUSY;
     } else if (code > 0) {
         session = session_import_make(a, job, &code);
-        code =
-            code == TIDINGS_E_NOMEM ? code : 0; /* a state that cannot be read counts as missing */
+        code = code == TIDINGS_E_NOMEM ? code : 0; /* counts as missing */
     }
     if (session) {
         session_import_subscribe(a, session);

@@ -37,8 +37,8 @@ struct session_state {
     struct tidings_str by; /* owner: the string that principal_write wrote */
     struct tidings_str revision;
     bool initialized;
-    bool has_listed;     /* it has asked for resources/list */
-    int level;           /* of log messages it wants */
+    bool has_listed;     /* its client has called resources/list */
+    int level;           /* of the wanted log messages */
     uint64_t generation; /* generation when this was written; 0: unknown. In the state `turn` */
     unsigned asks;       /* questions that its client can answer: ASK_… */
     unsigned stream;     /* the highest number of one … */
@@ -46,8 +46,7 @@ struct session_state {
     struct log_cursor cursor;
     struct session_rewind rewinds[SESSION_STATE_REWINDS];
     unsigned rewind_count;
-    struct tidings_str client_name,
-        client_version;  /* for writing: the client's own name and version */
+    struct tidings_str client_name, client_version; /* for writing: the client info */
     struct json *client; /* after reading: an object with these; NULL: none */
     /* After reading; private: */
     struct json *root, *subs;

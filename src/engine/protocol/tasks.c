@@ -351,9 +351,8 @@ static void task_on_state_stored(void *user, int code)
     tasks_lock(t->all);
     bool is_stale = t->is_stale;
     t->is_keeping = t->is_stale = false;
-    t->is_unkept =
-        t->is_unkept || (code < 0 && code != TIDINGS_E_CONFLICT &&
-                         code != TIDINGS_E_INVALID); /* an invalid state would fail again */
+    t->is_unkept = t->is_unkept || (code < 0 && code != TIDINGS_E_CONFLICT &&
+                                    code != TIDINGS_E_INVALID); /* would fail again */
     tasks_unlock(t->all);
     if (is_stale && code >= 0) {
         task_keep_state(t);

@@ -33,10 +33,10 @@
 #include "security/limits.h"
 
 #define TASK_KEPT_MS 60000u
-#define TASK_POLL_MS 1000 /* between two questions of a client how it is */
+#define TASK_POLL_MS 1000 /* pause between two polls of a client */
 #define TASK_MAX_MESSAGE 1024u
 #define TASKS_BYTES (64u << 20)
-#define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20)) /* bytes of one, written with all it has */
+#define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20)) /* bytes of one task, written completely */
 #define TASK_MAX_QUESTIONS 16u
 
 struct client_account;
@@ -54,12 +54,12 @@ enum task_status {
     TASK_CANCELLED,
 };
 const char *task_status_name(enum task_status status);
-/* The status of that name; -1: there is none. */
+/* The status of that name; -1: unknown. */
 int task_status_find(struct tidings_str name);
 
 /* The state of a task that outlives its server. */
 struct task_row {
-    struct tidings_str id, client; /* `client`: whose limits it counts against */
+    struct tidings_str id, client; /* the account whose limits it counts against */
     enum task_status status;
     int64_t created_ms, updated_ms; /* Unix time */
     uint64_t ttl_ms;
@@ -85,7 +85,7 @@ struct task_asking {
     struct tidings_error err;
 };
 
-/* Where rows are kept. All may be called on any thread and answer on any. */
+/* The store of rows. Its functions may be called on any thread and answer on any. */
 struct task_store {
     /* Other nodes query this node's tasks. The store reports by itself that a task changed or
      * went. */
@@ -127,8 +127,8 @@ bool tasks_runs(struct tasks *all, struct tidings_str id);
 /* Takes over the stored state of a task of this node: an end that another node wrote, answers given
  * there. Returns true if it accepted these. */
 bool tasks_follow(struct tasks *all, const struct task_row *row);
-/* A row of another node's, as a task to be written; in no table. NULL: it cannot be one, or out of
- * memory. */
+/* Makes a task from another node's row, to be written; it is in no table. NULL: invalid row, or out
+ * of memory. */
 struct task *task_of_row(struct tasks *all, const struct task_row *row);
 /* Merges those answers of `given` that `row` asks for and lacks with the ones it has, as an object;
  * TIDINGS_E_LIMIT: they are too long. Returns 1 if there are new ones, 0 if not. */
@@ -139,7 +139,7 @@ int task_merge_answers(const struct task_row *row, struct json *given, struct bu
 uint64_t tasks_due_ms(const struct tasks *all);
 void tasks_sweep(struct tasks *all);
 
-/* By status, of those that can be asked for. */
+/* The number of tasks by status. */
 void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1]);
 
 /* ---- those who ask --------------------------------------------------------------------------- */
@@ -160,8 +160,7 @@ int64_t task_updated_ms(struct task *t);
 /* The members of it: `is_detailed`: with result, error or questions. */
 void task_write(struct task *t, struct jw *w, bool is_detailed);
 /* Cancels the task. Later output of its handler is discarded. A task that has ended does not
- * change.
- */
+ * change. */
 void task_cancel(struct task *t);
 /* Adds answers, an object by key. Answers to questions that are not open are ignored. The last
  * answer resumes the handler. TIDINGS_E_LIMIT: they are too long; TIDINGS_E_NOMEM. */
@@ -174,11 +173,11 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
 
 struct task_spec {
     const struct principal *principal; /* the owner */
-    struct tidings_str client;         /* its name where limits count; empty: it has none */
+    struct tidings_str client;         /* its name for limits; empty: it has none */
     struct client_account *account;    /* whose shares it takes; NULL: only totals count */
     size_t max, max_client;            /* of worker_limits */
     uint64_t ttl_ms;
-    size_t bytes; /* of what the call was given */
+    size_t bytes; /* bytes of the call's input */
     struct mailbox *home;
     struct tidings_call *call;
 };
@@ -192,26 +191,26 @@ struct task_ops {
  * TIDINGS_E_LIMIT with `why`; TIDINGS_E_NOMEM; TIDINGS_E_IO. Any thread. */
 int tasks_open(struct tasks *all, const struct task_spec *spec, const struct task_ops *ops,
                struct task **ret, struct refusal *why);
-/* Keep it, then let it be found, then call `done` on any thread, maybe before this returns. */
+/* Keeps it, then makes it visible, then calls `done` on any thread, maybe before this returns. */
 void task_publish(struct task *t, void (*done)(void *user, int code), void *user);
 /* The limit exceeded, if `done` received TIDINGS_E_LIMIT. */
 const struct refusal *task_refusal(const struct task *t);
 /* Removes a task that no client will ask for, without a trace. */
 void task_discard(struct task *t);
-/* The same of one that is kept: its row goes too. */
+/* The same for a kept task: its row goes too. */
 void task_retract(struct task *t);
 /* On the home: the call is done with it. Takes the reference. */
 void task_detach(struct task *t);
 
-/* A word on how it is, for people; cut. */
+/* A short status for people; truncated. */
 void task_set_message(struct task *t, struct tidings_str message);
-/* It needs answers: `questions` is an object by name. The keys that clients see have `round` in
- * front, so that none is ever used twice. */
+/* It needs answers: `questions` is an object by name. The keys that clients see begin with `round`,
+ * so that none is used twice. */
 int task_ask(struct task *t, unsigned round, struct json *questions, struct tidings_error *err);
-/* It ends with that, which is copied. false: it had ended already. */
+/* Ends it with that outcome, which is copied. Returns false if it had ended already. */
 bool task_end(struct task *t, enum task_status status, struct tidings_str message,
               struct tidings_str payload);
-/* Monotonic: when its time to live has passed. */
+/* Monotonic: the end of its time to live. */
 uint64_t task_deadline_ms(struct task *t);
 uint64_t task_ttl_ms(struct task *t);
 
