@@ -251,7 +251,7 @@ static int credentials_put(void *to, const char *line)
     if (!colon || colon == line) {
         return TIDINGS_E_INVALID;
     }
-    for (const char *p = line; *p; p++) { /* nothing that would begin another header */
+    for (const char *p = line; *p; p++) { /* rejects bytes that could begin another header */
         if (*p > '~' || *p < ' ' || (p < colon && *p == ' ')) {
             return TIDINGS_E_INVALID;
         }

@@ -39,8 +39,8 @@ struct tidings_client;
 
 struct client_host {
     struct loop *loop; /* outlives the client, until on_closed */
-    /* The client has given up, for the reason that tidings_client_step would return, and does
-     * nothing until the program asks for something. NULL: not needed. */
+    /* The client has given up, for the reason that tidings_client_step would return, and is idle
+     * until the program makes a request. NULL: not needed. */
     void (*on_failed)(void *user, const struct tidings_error *why);
     /* A destroyed client is freed. Called when no callback is on the stack. NULL: likewise. */
     void (*on_closed)(void *user);

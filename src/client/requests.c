@@ -217,7 +217,7 @@ void requests_notify(struct tidings_client *c, const char *method)
     (void)requests_send_notification(c, method, STR_EMPTY, NULL);
 }
 
-/* A response to the server: {"jsonrpc":"2.0","id":…,NAME:…}. Modern servers have nothing to ask. */
+/* A response to the server: {"jsonrpc":"2.0","id":…,NAME:…}. Modern servers send no requests. */
 static void requests_respond(struct tidings_client *c, const struct json *id,
                              struct tidings_str name, struct tidings_str value)
 {
@@ -756,7 +756,7 @@ struct input_round {
     int64_t request;
     unsigned rounds;
     unsigned asked; /* questions in all rounds */
-    unsigned waits; /* rounds in a row that asked nothing */
+    unsigned waits; /* rounds in a row without questions */
     struct input_round_item items[QUESTIONS_OPEN];
     size_t count, open;
     struct json *state; /* a string, a reference; NULL: none */

@@ -28,7 +28,7 @@ struct request_options {
     const char *method;
     struct tidings_str params; /* a JSON object; empty: none */
     response_fn fn;
-    progress_fn on_progress; /* NULL: not asked for */
+    progress_fn on_progress; /* NULL: not requested */
     void *user;
     uint32_t timeout_ms; /* 0: the client's */
     bool is_stream;      /* no time limit */

@@ -37,7 +37,7 @@ static void open_options(struct jw *j)
     jw_begin_object(j);
 }
 
-/* Those for all, and per URI, as far as there are any. */
+/* The options for all URIs, and for each, if there are any. */
 static void modern_put_options(struct jw *j, const struct tidings_client *c)
 {
     bool is_open = c->info.has_bookmarks, is_first = true;

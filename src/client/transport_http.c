@@ -64,7 +64,7 @@ struct exchange {
     bool has_head, is_sse;
     bool is_standalone;
     bool is_tracked;
-    bool is_reply; /* or a notification: a message that nothing answers */
+    bool is_reply; /* or a notification: a message without an answer */
     bool had_session;
     unsigned session;             /* … the number of its session */
     unsigned refusals;            /* another token was shown, since one was refused */
@@ -372,9 +372,9 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define LINGER_MS 1000 /* for a stream that has brought its answer to end by itself */
+#define LINGER_MS 1000 /* for an answered stream to end by itself */
 #define LEAVE_MS 1000
-#define REPLIES_MAX 256u /* messages that nothing answers, under way: more are not sent */
+#define REPLIES_MAX 256u /* replies and notifications under way; others are not sent */
 
 static const struct transport_ops http_ops, sse_ops;
 

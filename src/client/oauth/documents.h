@@ -50,7 +50,7 @@ struct server_metadata {
     bool sends_issuer;      /* in its answers at the redirect (RFC 9207) */
     bool takes_client_urls; /* a URL of a document as client id */
     bool takes_proofs;      /* DPoP with ES256 */
-    bool lists_grants;      /* whether it says which grants it knows */
+    bool lists_grants;      /* whether it lists its supported grants */
     bool has_client_grant, has_assertion_grant;
 };
 

@@ -43,8 +43,8 @@ struct flow {
     struct buf body;
     flow_answer_fn on_answer;
 
-    /* known so far: the URL that the server named; NULL: none */
-    char *metadata_url;  /* that the server named; NULL: none */
+    /* Known so far: */
+    char *metadata_url;  /* named by the server; NULL: none */
     struct buf wanted;   /* scopes that the server named */
     bool wants_proof;    /* of a key (DPoP) */
     unsigned place;      /* index of the current address of a document */

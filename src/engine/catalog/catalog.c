@@ -382,7 +382,7 @@ bool catalog_may_ask(const struct catalog *c, const struct principal *principal,
     struct buf any;
     buf_init(&any, URI_MAX);
     buf_puts(&any, p->prefix);
-    buf_putc(&any, '{'); /* and whatever follows */
+    buf_putc(&any, '{'); /* any text may follow */
     bool may = !any.failed && access_reaches(principal, op, buf_str(&any));
     buf_deinit(&any);
     return may;

@@ -4,8 +4,8 @@
  * engine/catalog/job_read.h). A result that is ready on the worker's own thread is used at once;
  * from any other thread it is sent to the worker as a message.
  *
- * Rows and contents are written as JSON straight into the answer under construction, on whichever
- * thread the provider adds them; nothing is kept twice.
+ * Rows and contents are written as JSON directly into the answer, on the thread on which the
+ * provider adds them; no content is stored twice.
  */
 #ifndef ENGINE_CATALOG_JOB_H
 #define ENGINE_CATALOG_JOB_H

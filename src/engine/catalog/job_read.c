@@ -121,7 +121,7 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
         read->begun = *read->w;
         read->begun_len = read->w->out->len;
     }
-    /* A container's URI ends in '/' in a mount; elsewhere the registration says. */
+    /* In a mount, a container's URI ends in '/'; elsewhere the registration decides. */
     struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
     read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
     const struct worker *worker = read->base.worker;
@@ -498,7 +498,7 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
         code = job_read_conclude(read, &own);
         err = &own;
     } else if (code == TIDINGS_E_INVALID && read->options->has_range) {
-        read->reason = READ_OUT_OF_RANGE; /* nothing else in a read can be invalid there */
+        read->reason = READ_OUT_OF_RANGE; /* no other part of a read can be invalid there */
     }
     if (code == TIDINGS_E_LIMIT) {
         read->reason = READ_TOO_LARGE;

@@ -20,8 +20,7 @@
  *     read->max_bytes = worker->limits->max_read_bytes;
  *     job_read(read, &hit);                                              // done may come first
  *
- * The receiver is called on whichever thread the provider answers from; `done` on the worker's. In
- * `done`:
+ * The receiver is called on the provider's thread; `done` on the worker's. In `done`:
  *
  *     read->base.code < 0     read->base.err, and read->reason (below) where there is one
  *     read->unchanged         304: nothing was given; `read->held` is the etag
@@ -49,7 +48,7 @@ struct read_element {
      * NULL. */
     struct tidings_str bytes;
     bool is_text;
-    bool is_part;     /* a range was asked for: */
+    bool is_part;     /* the requested range: */
     int64_t from, to; /* its position in the whole, in bytes */
 };
 
@@ -62,7 +61,7 @@ struct read_receiver {
 
 struct tidings_read {
     struct job base;
-    /* Set by the caller; `w` is inside the array of contents, when `receiver` is NULL */
+    /* Set by the caller: */
     struct jw *w; /* inside the array of contents, when `receiver` is NULL */
     const struct read_receiver *receiver; /* NULL: JSON into `w` */
     const struct read_options *options;   /* NULL: everything */

@@ -166,7 +166,7 @@ static void payload_fetched(struct job *job)
     }
 }
 
-/* Reads the piece at `begin`, or begins to. */
+/* Reads the piece at `begin`, or starts to. */
 static void payload_fetch(struct payload *c, size_t begin)
 {
     struct job *job = &c->fetched.base;

@@ -57,7 +57,7 @@ struct payload {
 
 /* Takes `memory`, which contains `bytes`, even on failure. NULL: out of memory. */
 struct payload *payload_of_memory(char *memory, struct tidings_str bytes, bool is_text);
-/* Returns true if the client has gone. */
+/* Reports whether the client has gone. */
 struct payload_waiter {
     bool (*is_gone)(void *user);
     void *user;

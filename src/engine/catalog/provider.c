@@ -102,12 +102,12 @@ bool watch_hook_matches(const struct watch_hook *hook, enum pattern_kind kind,
                         struct tidings_str pattern)
 {
     if (kind == PATTERN_REGEX) {
-        return true; /* the check would take too long: each pattern would need compiling */
+        return true; /* too slow to check: the regex would be compiled for each hook */
     }
     if (hook->fixed == hook->text.len) {
         return pattern_matches(kind, pattern, hook->text);
     }
-    /* Whether two patterns meet is hard to say; whether they cannot is easy. */
+    /* It is hard to prove that two patterns meet, and easy to prove that they cannot. */
     struct tidings_str own = tidings_strn(hook->text.ptr, hook->fixed);
     struct tidings_str other = pattern_prefix(kind, pattern);
     return str_starts(own, other) || str_starts(other, own);

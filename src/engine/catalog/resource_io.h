@@ -29,8 +29,8 @@ enum resource_io_op {
 };
 
 struct resource_io {
-    /* The request. The principal is held from resource_io_start on */
-    const struct principal *principal; /* on whose behalf; held from resource_io_start on */
+    /* The request: */
+    const struct principal *principal; /* who asks; held from resource_io_start on */
     struct tidings_str as_requested;   /* the URI */
     struct tidings_str after;       /* RESOURCE_IO_READ with children but no content: see below */
     struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: the first one */

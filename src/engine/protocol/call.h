@@ -18,7 +18,7 @@
  * modern era that is another request and another call. In the legacy era the server sends requests
  * to the client (call_ask.c), and then restarts this call.
  *
- * A call may be a task (call_task.c): its request is answered with a handle, and what it gives goes
+ * A call may be a task (call_task.c): its request is answered with a handle, and its result goes
  * into the task (engine/protocol/tasks.h) instead of an answer.
  */
 #ifndef ENGINE_PROTOCOL_CALL_H
@@ -107,7 +107,7 @@ struct tidings_call {
     struct json *arguments;            /* in it; NULL: none */
     struct json *meta;                 /* in it: of a modern request; NULL in the legacy era */
     struct buf origin;                 /* the client's own name (principal_put_origin) */
-    struct trace trace;                /* its session; empty: none */
+    struct trace trace;                /* the trace it belongs to; empty: none */
     struct buf arguments_text, json_text;
     struct call_ask ask;
     struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */
@@ -124,7 +124,7 @@ struct tidings_call {
     int cancel_state; /* atomic: enum in call.c */
     tidings_call_fn on_cancel;
     void *cancel_user;
-    /* The handler's content: the array of blocks */
+    /* The handler's results. */
     struct buf content; /* of the array of blocks */
     struct jw w;
     size_t bytes, block_count;
@@ -133,8 +133,8 @@ struct tidings_call {
     bool is_checked;       /* it satisfies the output schema */
     bool is_error;
     bool is_assistant;
-    /* The handler's reports. The token is JSON; empty: the client wants no progress */
-    struct tidings_str progress_token; /* JSON; empty: the client does not want to know */
+    /* The handler's reports. */
+    struct tidings_str progress_token; /* JSON; empty: the client wants no progress */
     double progress;
     uint64_t progress_ms; /* when it was last sent; 0: never */
     int log_level;  /* less severe messages are dropped; LOG_ASK_SESSION: as the session says */

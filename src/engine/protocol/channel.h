@@ -216,7 +216,7 @@ struct channel_ops {
     /* The principal is about to change: gives back what is booked for the client until now. NULL:
      * nothing is. */
     void (*unbook)(struct channel *channel);
-    /* Fills what it knows of *ret, which is all zero. */
+    /* Fills the known members of *ret, which is all zero. */
     void (*facts)(const struct channel *channel, struct channel_facts *ret);
 };
 
@@ -308,8 +308,8 @@ struct client_infos {
 void client_infos_init(struct client_infos *all);
 void client_infos_deinit(struct client_infos *all);
 
-/* A reference to what `info` (the object; NULL or anything else: none) says, as a number. 0: it
- * says nothing, or there is no room. */
+/* Returns a reference to the name and version in `info` (the object; NULL or anything else: none),
+ * as a number. 0: it has none, or there is no room. */
 uint16_t client_info_intern(struct client_infos *all, const struct json *info);
 void client_info_release(struct client_infos *all, uint16_t number); /* 0 is fine */
 /* NULL: 0. */

@@ -6,9 +6,9 @@
  * (engine/protocol/method.c) knows the eras of each method.
  *
  * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a message
- * connection that remembers it. *Modern* (2026-07-28): every request says its version in `_meta`.
- * One endpoint serves both; the era is decided per message, the body deciding and headers
- * cross-checked.
+ * connection that remembers it. *Modern* (2026-07-28): every request contains its version in
+ * `_meta`. One endpoint serves both; the body of each message decides the era, and headers are
+ * checked against it.
  */
 #ifndef ENGINE_PROTOCOL_DIALECT_H
 #define ENGINE_PROTOCOL_DIALECT_H
@@ -80,10 +80,10 @@ struct dialect_context {
 struct dialect_verdict {
     enum era era;
     const struct revision *revision; /* modern: the current one; legacy: NULL, the session knows */
-    struct json *meta;   /* the client info sent with each request; NULL: sent at the start */
-    bool is_sessionful;  /* over HTTP it belongs to a session */
-    bool may_be_batched; /* it may be an element of an array */
-    bool repeats_params; /* over HTTP headers repeat some of its parameters */
+    struct json *meta;               /* `_meta` of a modern request; else NULL */
+    bool is_sessionful;              /* over HTTP it belongs to a session */
+    bool may_be_batched;             /* it may be an element of an array */
+    bool repeats_params;             /* over HTTP headers repeat some of its parameters */
     /* Refused: */
     int code;                  /* enum rpc_code; 0: accepted */
     int status;                /* HTTP */
@@ -137,7 +137,7 @@ unsigned dialect_askable(const struct json *capabilities);
 unsigned dialect_method_asks(struct tidings_str method);
 /* All capabilities that a client needs for this question. */
 unsigned dialect_question_needs(struct tidings_str method, const struct json *params);
-/* The capability that the first of these bits stands for. */
+/* The capability of the first of these bits. */
 const char *dialect_ask_name(unsigned bits);
 /* The object of capabilities that they stand for. */
 void dialect_put_required(struct buf *out, unsigned bits);
@@ -160,7 +160,7 @@ struct server_identity {
     bool list_changed;
     bool is_private;       /* answers may depend on the principal */
     bool no_subscriptions; /* resources cannot be subscribed to */
-    bool allow_write;      /* clients publish, and say what changed */
+    bool allow_write;      /* clients publish and announce changes */
     bool has_rate;         /* the configured rate applies, not the profile's */
     /* Clients that subscribed with an absolute URI receive absolute URIs: their beginning, quoted
      * without its end, and the prefix it is an alias of. Empty: there are none. */
@@ -276,7 +276,7 @@ struct dialect_failure {
     struct tidings_str method;
     struct tidings_str uri; /* the requested URI, even if the error does not mention it */
     bool is_malformed;      /* … is neither a URI nor a pattern */
-    bool is_unserved;       /* … has a scheme that nothing here has */
+    bool is_unserved;       /* … has a scheme without a source on this server */
 };
 /* The error's code, and further data by profile. `e` has message, uri and reason. */
 void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,

@@ -450,7 +450,7 @@ static int method_tools_check(struct tidings_call *h, struct tidings_error *err)
 static void method_tools_write_result(struct tidings_call *h, struct jw *w)
 {
     if (h->block_count == 0 && h->structured.len > 0) {
-        /* For clients that know no structured content. */
+        /* For clients that do not support structured content. */
         method_tools_put_text(w, buf_str(&h->structured));
     } else {
         jw_put_raw(w, STR("content"), h->block_count > 0 ? buf_str(&h->content) : STR("[]"));

@@ -32,8 +32,7 @@ void method_listen(struct request *request);
 /* resources/subscribe: answers the request with {} or an error. */
 void method_subscribe_one(struct request *request, struct subscription_group *group,
                           struct tidings_str as_requested);
-/* resources/unsubscribe: succeeds whether or not there was one, unless the profile says otherwise.
- */
+/* resources/unsubscribe: succeeds even without a subscription, unless the profile forbids that. */
 void method_unsubscribe_one(struct request *request, struct subscription_group *group,
                             struct tidings_str as_requested);
 /* Returns true if its client has subscribed too often in a short time; the request was answered

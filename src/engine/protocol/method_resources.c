@@ -442,7 +442,7 @@ void method_resources_children(struct request *request)
 
 /* -------------------------------------------------------------------------------------------------
  * completion/complete: values for an argument of a prompt or a variable of a template, from the
- * function the application registered for it or from the provider of the mount it lies in.
+ * function that the application registered, or from the provider of the mount.
  *
  * Unknown prompts, templates, arguments and variables are errors. Known ones without a completion
  * function have no suggestions.

@@ -269,7 +269,7 @@ static int skill_entry_add(struct skill_entry *e, const struct tidings_resource 
     return skill_entry_bound(e, e->announced);
 }
 
-/* On whichever thread lists. */
+/* Runs on the thread that lists. */
 static int skill_entry_on_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct skill_entry *e = list->base.user;
@@ -366,7 +366,7 @@ static void skill_entry_take_front(struct skill_entry *e, struct tidings_str byt
     jv_unref(front);
 }
 
-/* On whichever thread the provider answers from. */
+/* Runs on the provider's thread. */
 static int skill_entry_element(struct tidings_read *read, const struct read_element *element,
                                struct tidings_error *err)
 {
@@ -766,7 +766,7 @@ static void skills_described(struct skill_entry *e)
     if (e->code == 0) {
         jw_raw(&p->request->w, buf_str(&e->json));
     } else if (e->code == TIDINGS_E_BUSY || e->code == TIDINGS_E_NOMEM) {
-        /* Without it the list would say that it is gone. */
+        /* Without the entry, clients would believe that the skill is gone. */
         p->code = tidings_fail(&p->err, e->code, "%s", e->err.text);
     } else {
         skills_warn(p->request, e);

@@ -130,7 +130,7 @@ struct request {
     struct session *session; /* legacy over HTTP; NULL once it has ended */
     enum era era;
     const struct revision *revision;
-    struct json *meta; /* in `root`: the client info; NULL: sent at the start */
+    struct json *meta; /* in `root`: `_meta` of a modern request; else NULL */
     struct json *root; /* a reference: the message */
     struct rpc_message msg;
     const char *method;    /* static; NULL: unknown method */
@@ -178,7 +178,7 @@ void request_end(struct request *request, enum dialect_cache cache);
 /* The same with members of `_meta`, written through request->w between the two. */
 void request_begin_meta(struct request *request, enum dialect_cache cache);
 void request_end_meta(struct request *request);
-/* Begin and end with nothing in between. */
+/* Begins and ends the result with no members. */
 void request_empty(struct request *request);
 /* Data of an error with TIDINGS_E_BUSY: data.reason "unavailable", unless there is another reason,
  * and when to retry. */

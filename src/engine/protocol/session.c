@@ -61,7 +61,7 @@ static size_t session_event_id(struct subscriber *subscriber, const struct log_c
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
     char text[CURSOR_TEXT];
-    if (sealed.len == 0 && session->migration) { /* a number says nothing to another node */
+    if (sealed.len == 0 && session->migration) { /* a number has no meaning on another node */
         sealed = cursor_print(at, text);
     }
     if (sealed.len > 0) {

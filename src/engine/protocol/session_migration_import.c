@@ -399,7 +399,7 @@ static void restore_rewinds(struct session *session, const struct session_state 
     session->rewind_count = s->rewind_count;
 }
 
-/* The lists whose changes it was promised are those of every session here. */
+/* It was promised the changes of the same lists as every session here. */
 static void restore_lists(struct session *session, const struct session_state *s)
 {
     const struct server_identity *self = session->worker->self;
@@ -428,7 +428,7 @@ static struct session *session_import_make(struct session_import *a, const struc
     buf_init(&by, 4096);
     jw_init(&w, &by);
     principal_write(&w, a->principal);
-    bool is_theirs = str_eq(buf_str(&by), s->by); /* as its key says already */
+    bool is_theirs = str_eq(buf_str(&by), s->by); /* the key contains it */
     buf_deinit(&by);
     const struct revision *revision = dialect_assume(s->revision); /* another, if it is not known */
     if (!is_theirs || !str_eq(revision->name, s->revision)) {

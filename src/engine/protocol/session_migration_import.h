@@ -58,7 +58,7 @@ struct session_sub {
     struct json *options;    /* as it gave them, without `since` and `initial`; NULL: none */
     struct log_cursor since; /* where `has_since`: changes up to here do not concern it */
     bool has_since;          /* else it existed when the cursor of the session was made */
-    bool must_replay;        /* … and no stream has carried what is above, whatever ids say */
+    bool must_replay;        /* … and no stream has carried later changes, whatever the ids are */
     bool is_gap;             /* lost an unknown number of changes */
     bool is_initial;         /* its initial state is not sent yet */
     struct tidings_str raw;  /* to be written: the options as text, or empty */

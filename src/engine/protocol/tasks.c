@@ -61,7 +61,7 @@ struct task {
     uint64_t ttl_ms, due_ms;
     int64_t updated_ms, ended_ms; /* Unix time */
     size_t heap_at;               /* from 1; 0: not in the heap */
-    size_t held; /* bytes of what its call was given, which count like those of results */
+    size_t held;                  /* bytes of the call's input, which count like those of results */
     struct buf message, end_message, payload;
     struct task_question questions[TASK_MAX_QUESTIONS];
     unsigned question_count, open_count;
@@ -72,7 +72,7 @@ struct tasks {
     struct limit_counters *counters;
     struct map by_id;   /* struct task: each is a reference */
     struct map clients; /* struct task_client, by name */
-    struct task **heap; /* those that have ended, the one that goes first at 1 */
+    struct task **heap; /* ended tasks, the next to be removed at 1 */
     size_t heap_count, heap_room, count;
     size_t by_status[TASK_CANCELLED + 1];
     uint64_t due_ms; /* atomic: of the first in the heap; UINT64_MAX: none */
@@ -98,7 +98,7 @@ static void task_heap_notify_due(struct tasks *all)
     __atomic_store_n(&all->due_ms, due, __ATOMIC_RELEASE);
 }
 
-/* With the lock: there is room for one more task; it goes at its due_ms; the first that goes. */
+/* With the lock: adds a task, to be removed at its due_ms; the heap has room for it. */
 static void task_heap_add(struct tasks *all, struct task *t)
 {
     size_t at = ++all->heap_count;
@@ -765,7 +765,7 @@ static void task_set_end(struct task *t, enum task_status status, struct tidings
     t->end_status = status;
 }
 
-/* With the lock: it is ending, and goes at its time. */
+/* With the lock: it is ending, and will be removed at its time. */
 static void task_begin_end(struct task *t)
 {
     uint64_t age = clock_monotonic_ms() - t->begun_ms;
@@ -969,8 +969,7 @@ void tasks_sweep(struct tasks *all)
             task_uncount(t);
         }
         tasks_unlock(all);
-        bool is_notified =
-            all->store && all->store->is_shared; /* by the store, when its row goes */
+        bool is_notified = all->store && all->store->is_shared; /* by the store, with its row */
         if (t && all->changed && !is_notified) {
             all->changed(all->changed_user, task_uri(t), true);
         }

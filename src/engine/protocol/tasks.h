@@ -59,14 +59,14 @@ int task_status_find(struct tidings_str name);
 
 /* The state of a task that outlives its server. */
 struct task_row {
-    struct tidings_str id, client; /* the account whose limits it counts against */
+    struct tidings_str id, client; /* `client`: the account whose limits it counts against */
     enum task_status status;
     int64_t created_ms, updated_ms; /* Unix time */
     uint64_t ttl_ms;
     struct tidings_str message, payload;
-    /* In shared stores only: the open questions, an object; or empty */
-    struct tidings_str questions; /* an object of what is asked; or empty */
-    struct tidings_str answers;   /* an object: given at other nodes; or empty */
+    /* In shared stores only: */
+    struct tidings_str questions; /* the open questions, an object; or empty */
+    struct tidings_str answers;   /* an object: answers from other nodes; or empty */
     size_t max, max_client;       /* it is new: the limits on tasks are … */
     struct refusal *why; /* … and this receives the limit that was exceeded (TIDINGS_E_LIMIT); lives
                             until `done`. NULL: it is not new */
@@ -105,7 +105,7 @@ struct task_store {
 
 /* NULL: out of memory. `counters` outlive it. */
 struct tasks *tasks_create(struct limit_counters *counters);
-void tasks_destroy(struct tasks *all); /* no call of one is under way; NULL is fine */
+void tasks_destroy(struct tasks *all); /* no task may have a call under way; NULL is fine */
 /* Before threads start: sets the callback for tasks that changed or went, called on any thread, and
  * the store (NULL: none). */
 typedef void (*tasks_changed_fn)(void *user, struct tidings_str uri, bool is_gone);
