@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings store`: what can be done with the store of a server.
+ * `tidings store`: maintenance of a server's store.
  */
 #include <signal.h>
 #include <stddef.h>
@@ -15,9 +15,9 @@
 #include "cli/paths.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings token NAME`: make a token. The line for the file of tokens goes to standard output, so
- * that it can be appended there; the token itself to standard error, for whoever it is. With --json
- * both are in one object.
+ * `tidings token NAME`: creates a token. The line for the token file goes to standard output, so
+ * that it can be appended to the file; the token itself goes to standard error, for its user. With
+ * --json, both are in one object.
  */
 
 #define SCOPES_MAX 4096
@@ -27,7 +27,7 @@ struct token {
     struct words scopes;
 };
 
-/* Behind the others, with a blank. False: too long. */
+/* Append a scope after a blank; returns false if the result is too long. */
 static bool token_add_scope(char *scopes, const char *scope)
 {
     size_t len = strlen(scopes);
@@ -35,7 +35,7 @@ static bool token_add_scope(char *scopes, const char *scope)
     return n > 0 && (size_t)n < SCOPES_MAX - len;
 }
 
-/* Who cannot have the line must not have the token either. */
+/* If writing the line fails, the token must not be printed either. */
 static int put_both(const char *token, const char *line)
 {
     printf("%s\n", line);
@@ -116,14 +116,14 @@ const struct command command_token = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings config`: what `tidings serve` with the same arguments would go by, as a file it could
- * read, each value with where it came from.
+ * `tidings config`: the configuration that `tidings serve` would use with the same arguments, as a
+ * valid configuration file, with the source of each value.
  */
 
 static int config_run(int argc, char **argv)
 {
     struct tidings_error err = {0};
-    options_take(&argc, argv, "--print"); /* what it does anyway */
+    options_take(&argc, argv, "--print"); /* the default anyway */
     bool is_json = options_take(&argc, argv, "--json");
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
@@ -161,7 +161,7 @@ const struct command command_config = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings version`: the version, and which of the libraries are at hand.
+ * `tidings version`: the version, and which libraries are available.
  */
 
 static const char *const revisions[] = {TIDINGS_PROTOCOL_VERSIONS};
@@ -173,7 +173,7 @@ static void put_revisions(const char *quote, const char *separator)
     }
 }
 
-/* ,"name":"library", or null where it is not at hand. */
+/* ,"name":"library", or null if it is not available. */
 static void put_library(const char *name, const char *library)
 {
     printf(",\"%s\":", name);
@@ -184,7 +184,7 @@ static void put_library(const char *name, const char *library)
     }
 }
 
-/* What a server gives up when it starts, as far as this kernel can. */
+/* The permissions that a server drops at startup, as far as this kernel supports it. */
 static void put_sandbox(bool is_json)
 {
     struct tidings_sandbox s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Answers what a server asks, from the command line.
+ * Answers questions of a server from the command line.
  */
 #include "cli/answer.h"
 
@@ -19,8 +19,9 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Asks a person on the terminal what a server wants to know: field by field, with what is accepted;
- * an address with its host by itself, since that is what a person has to judge.
+ * Asks the user on the terminal for the answer to a server's question: field by field, with the
+ * accepted values. An address is shown with its host on a separate line, because users must judge
+ * the host.
  */
 
 #define LINE_MAX_BYTES 4096u
@@ -28,12 +29,13 @@
 struct terminal {
     const struct cli *cli;
     int fd;
-    bool is_over;          /* no more lines come: Ctrl-D, or a signal */
+    bool is_over;          /* end of input: Ctrl-D, or a signal */
     struct json_text form; /* {"name":value… */
     bool has_any;
 };
 
-/* A byte from the terminal; false: there is none. A signal ends a poll, whatever is restarted. */
+/* A byte from the terminal; returns false at the end of input. A signal interrupts poll even with
+ * SA_RESTART. */
 static bool terminal_read_byte(struct terminal *t, char *ret)
 {
     struct pollfd p = {.fd = t->fd, .events = POLLIN};
@@ -45,8 +47,9 @@ static bool terminal_read_byte(struct terminal *t, char *ret)
     return false;
 }
 
-/* A line from the terminal, whatever standard input is; false: there is none. What is longer than
- * `size` is read to its end, lest the rest answer what is asked next, and asked for again. */
+/* A line from the terminal, whatever standard input is; returns false at the end of input. A line
+ * longer than `size` is read to its end, so that its rest does not answer the next question, and
+ * the user is asked again. */
 static bool terminal_read(struct terminal *t, char *line, size_t size)
 {
     size_t len;
@@ -97,7 +100,7 @@ static void terminal_put_prompt(const struct terminal *t, const struct tidings_f
     fputs(": ", stderr);
 }
 
-/* One field, until it is filled in; not 0: no more. */
+/* Ask for one field until it is valid; not 0: stop. */
 static int terminal_ask_field(void *user, const struct tidings_field *f)
 {
     struct terminal *t = user;
@@ -115,7 +118,7 @@ static int terminal_ask_field(void *user, const struct tidings_field *f)
             return 1;
         }
         if (line[0] == '\0' && (f->preset.len > 0 || !f->is_required)) {
-            return 0; /* the preset, or nothing */
+            return 0; /* the preset value, or none */
         }
         if (line[0] == '\0') {
             fputs("    it has to be filled in; Ctrl-D leaves the form\n", stderr);
@@ -151,7 +154,7 @@ static char terminal_agree(struct terminal *t, const char *prompt)
     }
 }
 
-/* The host of an address, without whoever is named before it and without its port. */
+/* The host of an address, without user information and port. */
 static struct tidings_str terminal_host(struct tidings_str url)
 {
     const char *begin = strstr(url.ptr, "://") + 3;
@@ -217,7 +220,7 @@ static void terminal_fill_in(struct terminal *t, struct tidings_question *q)
     free(content);
 }
 
-/* Ask a person on the terminal, and answer. */
+/* Ask the user on the terminal, and send the answer. */
 static void answers_ask(const struct cli *cli, struct tidings_question *q)
 {
     struct terminal t = {.cli = cli, .fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)};
@@ -225,8 +228,8 @@ static void answers_ask(const struct cli *cli, struct tidings_question *q)
         tidings_question_cancel(q);
         return;
     }
-    tcflush(t.fd, TCIFLUSH);   /* what was typed before is no answer to this */
-    fputs("\r\x1b[K", stderr); /* the progress */
+    tcflush(t.fd, TCIFLUSH);   /* earlier input is not an answer to this question */
+    fputs("\r\x1b[K", stderr); /* clears the progress line */
     put_style(cli, stderr, STYLE_BOLD);
     fputs("The server asks: ", stderr);
     put_style(cli, stderr, STYLE_PLAIN);
@@ -241,7 +244,7 @@ static void answers_ask(const struct cli *cli, struct tidings_question *q)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads what is given to a command: arguments that are JSON, files, standard input.
+ * Reads command input: arguments that are JSON, files, standard input.
  */
 
 #define INPUT_MAX (16u << 20)
@@ -341,7 +344,7 @@ static int answers_check_one(void *user, struct tidings_str key, struct tidings_
     return value.ptr[0] == '{' || answers_is_word(value.ptr) ? 0 : 1;
 }
 
-/* --answer as JSON, before anybody is asked. A word needs no quotes. */
+/* Parse --answer as JSON, before the first question. A word needs no quotes. */
 static int answers_read(struct answers *a, struct tidings_error *err)
 {
     const char *given = a->cli->answer;
@@ -363,7 +366,7 @@ static int answers_read(struct answers *a, struct tidings_error *err)
                                  ANSWERS_ACCEPTED, a->json);
 }
 
-/* The next answer of --answer, JSON; tidings_free it. NULL: there is none left. */
+/* The next answer of --answer, JSON; tidings_free it. NULL: no more. */
 static char *answers_take(struct answers *a)
 {
     char pointer[32] = "";
@@ -373,7 +376,7 @@ static char *answers_take(struct answers *a)
     return a->json ? tidings_json_get(tidings_str(a->json), pointer) : NULL;
 }
 
-/* An object is filled in; "accept", "decline" and "cancel" are what they say. */
+/* An object fills in the form; "accept", "decline" and "cancel" are actions. */
 static int answers_give(struct tidings_question *q, const char *answer, struct tidings_error *err)
 {
     bool is_form = tidings_question_kind(q) == TIDINGS_QUESTION_FORM;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Answers of the command line to what a server asks while it works: those given with --answer, else
- * on the terminal, else none, and then it is told what was asked.
+ * Answers questions that a server asks during a command: from --answer, else on the terminal.
+ * Otherwise the question stays unanswered, and the command reports it.
  *
- * What the server says (messages, titles, addresses) is a stranger's text, and shown as such.
+ * Text from the server (messages, titles, addresses) is untrusted, and escaped for display.
  */
 #ifndef CLI_ANSWER_H
 #define CLI_ANSWER_H
@@ -18,19 +18,19 @@ struct answers {
     char *json;            /* of --answer, compact */
     size_t next;           /* of an array: the next one */
     bool has_sent_roots;
-    unsigned unanswered; /* questions that nobody could answer, … */
-    unsigned unfit;      /* … of them those that an answer was given to which does not fit */
+    unsigned unanswered; /* questions without an answer, … */
+    unsigned unfit;      /* … of which an answer was given but does not fit */
 };
 
-/* The client may be asked, and this answers, until the client is destroyed. `cli` is set. */
+/* Handle the client's questions until the client is destroyed. `cli` is set. */
 int answers_begin(struct answers *a, struct tidings_client *client, struct tidings_error *err);
-void answers_end(struct answers *a); /* behind that */
-/* 0, or that something was not answered, with what to do about it. */
+void answers_end(struct answers *a); /* call it after that */
+/* 0, or an error if a question was not answered, with a hint. */
 int answers_check(const struct answers *a, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * What is given to a command: JSON as an argument, or the name of a file or standard input that
- * holds it.
+ * Reads command input: JSON as an argument, or the name of a file or standard input that contains
+ * it.
  */
 
 /* JSON from the command line: the text itself, "-" for standard input, "@FILE" for a file. Compact,

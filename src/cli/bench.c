@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings bench`: how fast a server answers, and how soon it tells many of a change. What the
- * measuring costs itself is said, since it is often more than what is measured.
+ * `tidings bench`: measures how fast a server answers, and how soon it delivers a change to many
+ * clients. It also reports its own CPU cost, which often exceeds that of the server.
  */
 #include "cli/bench.h"
 
@@ -25,66 +25,64 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of `tidings bench` share: many clients of one server on one epoll loop.
- *
- *     bench.c          the command, and what it prints
- *     bench_load.c     the loop; requests; changes and those who hear of them
- *     histogram.c      how long they took
+ * The shared state of the parts of `tidings bench`: many clients of one server on one epoll loop.
  */
 
 struct bench;
 
-/* One client: of its requests, or of updates. */
+/* One client, for requests or for updates. */
 struct bench_client {
     struct bench *bench;
     struct tidings_client *client;
-    uint64_t asked_us;    /* when its request went out */
-    uint64_t last_change; /* the last change it heard of */
-    unsigned failures;    /* requests in a row that were not answered at all */
+    uint64_t asked_us;    /* when its request was sent */
+    uint64_t last_change; /* the last change it received */
+    unsigned failures;    /* consecutive requests without any answer */
     bool is_accepted;
-    bool is_lost; /* it hears nothing at present */
+    bool is_lost; /* it receives nothing at present */
     bool has_failed;
 };
 
-/* What was measured in one phase. Times in microseconds. */
+/* The results of one phase. Times in microseconds. */
 struct measured {
     struct histogram times;
-    /* While requests, or a change, were under way: the time, and what this process used of it. */
+    /* The elapsed time while requests, or a change, were in progress, and the CPU time of this
+     * process in it. */
     uint64_t elapsed, cpu;
-    uint64_t errors;  /* answers that are errors */
+    uint64_t errors;  /* error answers */
     uint64_t changes; /* made */
-    uint64_t missed;  /* updates that did not come within the time limit */
+    uint64_t missed;  /* updates that missed the time limit */
     bool was_done;
-    char ended[64]; /* before its time: why; "": it took as long as it was asked to */
-    char why[200];  /* not done: why; done: the first error */
+    char ended[64]; /* reason for an early end; "": ran to the end */
+    char why[200];  /* not run: the reason; run: the first error */
 };
 
 struct bench {
     struct cli cli;
     uint64_t connections, listens, duration_ms, requests;
     const char *change;
-    bool touches, wants_login, is_wanted; /* the fan-out is to be measured */
+    bool touches, wants_login, is_wanted; /* touches: the fan-out is measured */
     char *uri;
     char *read_params; /* of resources/read */
     struct bench_client *clients;
     size_t count;
     int epoll;
     struct measured asked, fanout; /* the two phases */
-    /* requests under way: */
+    /* requests in progress: */
     uint64_t sent, ends_us;
     size_t under_way;
-    /* the change under way: */
-    uint64_t change_us; /* when it began; 0: none */
+    /* the change in progress: */
+    uint64_t change_us; /* when it started; 0: none */
     size_t hearers, received, lost;
     pid_t child;
-    bool is_calling; /* the tool is */
+    bool is_calling; /* the tool call runs */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Adding values to a histogram, and finding the value below which a share of them lies.
+ * Adds values to a histogram, and finds the value below which a share of them lies.
  */
 
-/* Values below 64 have a bucket each; above, the six bits behind the highest one name it. */
+/* Values below 64 have a bucket each; larger ones are indexed by the six bits after the highest
+ * one. */
 static unsigned histogram_slot(uint64_t value)
 {
     if (value < HISTOGRAM_SUB) {
@@ -141,14 +139,14 @@ uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to
 
 /* -------------------------------------------------------------------------------------------------
  * The load that `tidings bench` puts on a server: many clients that send requests, or wait for
- * updates. Each client has a descriptor that is readable when it has something to do; all of them
- * are in one epoll instance.
+ * updates. Each client has a descriptor that is readable when the client has work; all of them are
+ * in one epoll instance.
  */
 
 #define BATCH 64
-#define LATE_US UINT64_C(5000000) /* an update that takes longer is missed */
-#define TRIES 2u                  /* requests in a row that nobody answers: it is not asked again */
-#define PAUSE_US UINT64_C(150000) /* between changes: servers gather what comes faster */
+#define LATE_US UINT64_C(5000000) /* a later update counts as missed */
+#define TRIES 2u                  /* consecutive unanswered requests before the client stops */
+#define PAUSE_US UINT64_C(150000) /* between changes: servers coalesce faster ones */
 
 extern char **environ;
 
@@ -175,7 +173,7 @@ static void bench_load_remember(struct measured *m, const char *why)
     }
 }
 
-/* It ends before its time. */
+/* Ends the phase early. */
 static void bench_load_end(struct measured *m, const char *why)
 {
     if (!m->ended[0]) {
@@ -185,7 +183,7 @@ static void bench_load_end(struct measured *m, const char *why)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-/* Open `count` clients and let the loop hear them. */
+/* Open `count` clients and add them to the loop. */
 static int bench_open(struct bench *b, size_t count, struct tidings_error *err)
 {
     b->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -230,7 +228,7 @@ static void bench_close(struct bench *b)
     b->epoll = -1;
 }
 
-/* Let all do what they have to do, waiting at most so long. */
+/* Let all clients do their work, waiting for at most `ms`. */
 static void bench_load_turn(struct bench *b, int ms)
 {
     struct epoll_event events[BATCH];
@@ -422,7 +420,7 @@ static int bench_load_run_command(struct bench *b, struct tidings_error *err)
     return 0;
 }
 
-/* Whatever makes the change has ended. */
+/* The command or tool call that makes the change has ended. */
 static bool is_made(struct bench *b)
 {
     int status = 0;
@@ -436,7 +434,7 @@ static bool is_made(struct bench *b)
     return b->child == 0 && !b->is_calling;
 }
 
-/* Is it no use to go on? Then it is said why. */
+/* Returns true if it is useless to continue; then records the reason. */
 static bool bench_load_is_over(struct bench *b)
 {
     if (remote_caught) {
@@ -466,7 +464,7 @@ static int one_change(struct bench *b, struct tidings_error *err)
     while (rc == 0 && !is_made(b) && !remote_caught && bench_now() < due) {
         bench_load_turn(b, 1);
     }
-    b->fanout.missed += remote_caught ? 0 : b->hearers - b->received; /* they had no time */
+    b->fanout.missed += remote_caught ? 0 : b->hearers - b->received; /* the rest had no time */
     b->change_us = 0;
     uint64_t quiet = bench_now() + PAUSE_US;
     while (bench_now() < quiet && !remote_caught) {
@@ -517,7 +515,7 @@ static int bench_fanout(struct bench *b, struct tidings_error *err)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BOUND 0.8 /* of one core: the client had no time left */
+#define BOUND 0.8 /* of one core: the client was CPU-bound */
 #define BAR 40u
 
 /* ---- what is printed ------------------------------------------------------------------------- */
@@ -656,7 +654,7 @@ static int bench_on_resource(void *user, struct tidings_str item)
     return *uri ? 1 : 0;
 }
 
-/* The resource, and the parameters that read it. */
+/* Choose the resource, and the parameters that read it. */
 static int bench_prepare(struct bench *b, struct tidings_error *err)
 {
     struct json_text t;
@@ -686,7 +684,7 @@ static int bench_prepare(struct bench *b, struct tidings_error *err)
     return b->read_params ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* A client takes a handful of descriptors. */
+/* A client needs several descriptors. */
 static void raise_limit(void)
 {
     struct rlimit limit;
@@ -712,7 +710,7 @@ static int measure(struct bench *b, struct tidings_error *err)
     } else if (b->asked.ended[0]) {
         snprintf(b->fanout.why, sizeof(b->fanout.why), "%s", b->asked.ended);
     } else if (bench_fanout(b, err) < 0 && b->fanout.changes == 0) {
-        /* What was measured before is told all the same. */
+        /* Earlier results are still reported. */
         snprintf(b->fanout.why, sizeof(b->fanout.why), "%.190s", err->text);
     } else if (b->fanout.changes == 0 && !b->fanout.why[0]) {
         snprintf(b->fanout.why, sizeof(b->fanout.why), "%s", b->fanout.ended);

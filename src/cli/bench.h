@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A histogram of durations: how often which value came, in buckets that grow with the value, 64 for
- * each doubling, so that every value is known to 1.6 % from 1 to 2^40 at the cost of 18 KB, however
- * many came.
+ * A histogram of durations, with 64 buckets for each doubling: values from 1 to 2^40 are known to
+ * 1.6 % and need 18 KB, however many are added.
  */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
@@ -18,11 +17,11 @@ struct histogram {
     uint64_t min, max; /* exact */
 };
 
-/* What is larger than can be told apart counts as the largest. */
+/* Values above the range count as the largest one. */
 void histogram_add(struct histogram *h, uint64_t value);
-/* The value that `share` (0 to 1) of all are at or below; 0 without any. */
+/* The value that a `share` (0 to 1) of all values do not exceed; 0 if empty. */
 uint64_t histogram_at(const struct histogram *h, double share);
-/* How many are from `from` to below `to`, as far as buckets tell. */
+/* The number of values from `from` to below `to`, to the precision of the buckets. */
 uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings call`, `prompt` and `complete`: call a tool, get a prompt, or ask what an argument can
- * be completed with.
+ * `tidings call`, `prompt` and `complete`: call a tool, get a prompt, or get completions for an
+ * argument.
  */
 #include "cli/call.h"
 
@@ -17,10 +17,10 @@
 #include "cli/remote.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings request`: ask a server anything, by the name of the method, and print what it answers.
+ * `tidings request`: sends any method to a server and prints the answer.
  */
 
-/* What the server said besides its sentence, for people: with --json the failure alone is told. */
+/* The `data` of the server's error, for people; with --json only the failure is printed. */
 static void put_error_data(const struct cli *cli, struct tidings_client *client)
 {
     const char *error = tidings_client_last_error(client);
@@ -32,7 +32,7 @@ static void put_error_data(const struct cli *cli, struct tidings_client *client)
     tidings_free(data);
 }
 
-/* Many methods of the older revisions are gone from the newest. */
+/* Many methods of the older revisions do not exist in the newest one. */
 static void request_hint_era(struct tidings_client *client, struct tidings_error *err)
 {
     const struct tidings_client_info *a = tidings_client_info(client);
@@ -89,7 +89,8 @@ const struct command command_request = {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* May the argument be something other than a string? `schema` is that of the whole input. */
+/* Returns false if the argument may be something other than a string. `schema` is that of the whole
+ * input. */
 static bool wants_string(struct tidings_str schema, const char *name, size_t len)
 {
     char pointer[256] = "/properties/";
@@ -137,9 +138,9 @@ static int tool_put_argument(FILE *out, const char *word, struct tidings_str sch
     return 0;
 }
 
-/* The JSON object of "name=value" words. A value is JSON where `schema` (of the tool's input; may
- * be empty) says that the argument is no string and it reads as such, else a string; "name:=value"
- * is JSON whatever the schema says. tidings_free it. NULL with `err`. */
+/* The JSON object of "name=value" words. A value is JSON if `schema` (of the tool's input; may be
+ * empty) allows a non-string and the value parses as JSON; otherwise it is a string. "name:=value"
+ * is always JSON. tidings_free it. NULL with `err`. */
 static char *tool_arguments(const char *const *words, size_t count, struct tidings_str schema,
                             struct tidings_error *err)
 {
@@ -157,7 +158,7 @@ static char *tool_arguments(const char *const *words, size_t count, struct tidin
     }
     fputc('}', t.out);
     char *text = json_text_take(&t);
-    /* This also finds names that come twice. */
+    /* This also rejects duplicate names. */
     char *compact = rc == 0 && text ? tidings_json_compact(tidings_str(text), &why) : NULL;
     if (!text) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -184,7 +185,8 @@ static void tool_on_progress(void *user, double progress, double total, struct t
     fflush(stderr);
 }
 
-/* Call it, with how far it is on a terminal: the result, tidings_free it. NULL with `err`. */
+/* Call the tool, showing its progress on a terminal: the result, tidings_free it. NULL with
+ * `err`. */
 static char *tool_call(const struct cli *cli, struct tidings_client *client, const char *tool,
                        const char *arguments, struct tidings_error *err)
 {
@@ -204,7 +206,7 @@ struct showing {
     bool is_guarded;
 };
 
-/* Something that is no text, in a line. */
+/* Print a summary of non-text content, on one line. */
 static void put_other(FILE *out, struct tidings_str content)
 {
     char *type = text_at(content, "/type"), *mime = text_at(content, "/mimeType");
@@ -244,8 +246,8 @@ static int tool_put_content(void *user, struct tidings_str key, struct tidings_s
     return 0;
 }
 
-/* Print a `content` array: texts as they are (made harmless on a terminal), a line about the
- * rest. */
+/* Print a `content` array: text is printed (escaped on a terminal), other content is summarized on
+ * a line. */
 static void put_contents(FILE *out, struct tidings_str result, const char *pointer)
 {
     struct showing s = {out, is_terminal(out)};
@@ -276,7 +278,8 @@ static int tool_code_of(const char *reason)
     return 0;
 }
 
-/* The text of a failed call is a JSON object with a sentence and a reason, or a sentence. */
+/* The text of a failed call is an error message, or a JSON object with an error message and a
+ * reason. */
 static int tool_explain(const struct cli *cli, struct tidings_str result, struct tidings_error *err)
 {
     char *text = text_at(result, "/content/0/text");
@@ -294,7 +297,7 @@ static int tool_explain(const struct cli *cli, struct tidings_str result, struct
     return code;
 }
 
-/* Older revisions know no structured content: the text is the same. */
+/* Older revisions lack structured content: the text is equivalent. */
 static char *structured(struct tidings_str result)
 {
     char *answer = tidings_json_get(result, "/structuredContent");
@@ -306,7 +309,7 @@ static char *structured(struct tidings_str result)
     return answer ? answer : tidings_json_get(TIDINGS_STR("{}"), "");
 }
 
-/* What a server of ours is started with to have the tool. */
+/* The options that make a tidings server offer the tool. */
 static const char *options_that_offer(const char *tool)
 {
     bool is_publishing = strcmp(tool, "publish") == 0 || strcmp(tool, "unpublish") == 0;
@@ -344,8 +347,8 @@ int tool_ask(const struct cli *cli, struct tidings_client *client, const char *t
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Converts the object of a tool. The schema of its arguments is left as it is, except that it gets
- * `properties` and `required` if it lacks them, because those systems insist on both.
+ * Converts the object of a tool. The schema of its arguments is unchanged, except that missing
+ * `properties` and `required` are added, because those systems require both.
  */
 
 #define OPENAI_NAME_MAX 64u
@@ -360,7 +363,7 @@ static void put_member(const char *name, struct tidings_str tool, const char *po
     tidings_free(text);
 }
 
-/* Is it there? */
+/* Returns true if the member exists. */
 static bool has_at(struct tidings_str json, const char *pointer)
 {
     char *text = tidings_json_get(json, pointer);
@@ -414,7 +417,7 @@ void put_tool(enum tool_format format, struct tidings_str tool)
 struct call {
     struct cli cli;
     const char *arguments; /* --args */
-    char *schema;          /* of the tool, as far as known */
+    char *schema;          /* of the tool, if known */
 };
 
 /* ---- call ------------------------------------------------------------------------------------ */
@@ -429,7 +432,7 @@ static int find_schema(void *user, struct tidings_str item)
         tidings_free(c->schema);
         c->schema = tidings_json_get(item, "/inputSchema");
     }
-    return 0; /* the whole list: the client need not ask for it again */
+    return 0; /* the whole list: the client need not request it again */
 }
 
 static char *call_make_arguments(struct call *c, struct tidings_client *client,
@@ -446,7 +449,7 @@ static char *call_make_arguments(struct call *c, struct tidings_client *client,
         return given;
     }
     if (c->cli.arg_count > 1) {
-        /* Without its schema everything is a string. */
+        /* Without a schema, all values are strings. */
         (void)tidings_client_list(client, TIDINGS_LISTING_TOOLS, find_schema, c, NULL);
     }
     return tool_arguments(c->cli.args + 1, c->cli.arg_count - 1, tidings_str(c->schema), err);
@@ -518,7 +521,7 @@ static int call_put_message(void *user, struct tidings_str key, struct tidings_s
 
 struct prompt_search {
     const char *name;
-    char *arguments; /* JSON array of what it takes; NULL: it was not found */
+    char *arguments; /* JSON array of its arguments; NULL: no such prompt */
 };
 
 static int find_prompt(void *user, struct tidings_str item)
@@ -537,7 +540,7 @@ static int find_prompt(void *user, struct tidings_str item)
 struct argument_search {
     struct tidings_str name;
     bool is_found;
-    char known[160]; /* all there are, as far as they fit */
+    char known[160]; /* known names, as many as fit */
 };
 
 static int find_argument(void *user, struct tidings_str key, struct tidings_str value)
@@ -554,8 +557,8 @@ static int find_argument(void *user, struct tidings_str key, struct tidings_str 
     return 0;
 }
 
-/* Servers may pass over what they do not know, which a misspelt name then is. Where the prompt is
- * not listed they say so themselves. */
+/* Servers may ignore unknown names, such as a misspelt one. If the prompt is not listed, the server
+ * reports the error itself. */
 static int prompt_check_names(const struct cli *cli, struct tidings_client *client,
                               struct tidings_error *err)
 {
@@ -579,7 +582,7 @@ static int prompt_check_names(const struct cli *cli, struct tidings_client *clie
 
 static int prompt(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    struct tidings_str strings = tidings_str(NULL); /* a prompt takes nothing else */
+    struct tidings_str strings = tidings_str(NULL); /* prompts take only strings */
     int known = prompt_check_names(cli, client, err);
     if (known < 0) {
         return known;

@@ -12,9 +12,9 @@
 
 #include "cli/remote.h"
 
-/* Call a tool of ours: 0 with the structured answer (tidings_free it), or a negative code with
- * `err`; a reason that is known becomes such a code, another failure of the tool is told and is 1.
- * A server without the tool is TIDINGS_E_UNSUPPORTED. */
+/* Call a tool of a tidings server: 0 with the structured answer (tidings_free it), or a negative
+ * code with `err`. A known error reason becomes such a code; for any other failure of the tool the
+ * function prints it and returns 1. A server without the tool: TIDINGS_E_UNSUPPORTED. */
 int tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
              const char *arguments, char **ret, struct tidings_error *err);
 
@@ -23,15 +23,15 @@ int tool_ask(const struct cli *cli, struct tidings_client *client, const char *t
  */
 
 enum tool_format {
-    TOOL_FORMAT_MCP = 0, /* as the server has them */
+    TOOL_FORMAT_MCP = 0, /* as the server sends them */
     TOOL_FORMAT_OPENAI,
     TOOL_FORMAT_OLLAMA,
     TOOL_FORMAT_MS_AGENT,
 };
 extern const char *const tool_format_names[]; /* NULL at the end */
 
-/* One element of the array, to standard output. `tool` is the object of the server. Says on
- * standard error if that system does not take the name of the tool. */
+/* Print one element of the array to standard output. `tool` is the object from the server. Warns on
+ * standard error if the other system rejects the name of the tool. */
 void put_tool(enum tool_format format, struct tidings_str tool);
 
 #endif

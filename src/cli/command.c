@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options that commands share, and finding commands and options in their tables.
+ * The options that commands share, and the lookup of commands and options in their tables.
  */
 #include "cli/command.h"
 
@@ -13,7 +13,7 @@
 #include "cli/output.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finds the nearest word by edits (Levenshtein). Words longer than any command are not measured.
+ * Finds the nearest word by edits (Levenshtein). Words longer than any command are skipped.
  */
 
 #define WORD_MAX 32u
@@ -47,7 +47,7 @@ const char *suggest(const char *word, const char *const *candidates)
 {
     const char *best = NULL;
     size_t len = strlen(word);
-    unsigned best_distance = len < 3 ? (unsigned)len : 3; /* something of the word must be left */
+    unsigned best_distance = len < 3 ? (unsigned)len : 3; /* part of the word must remain */
     if (len > WORD_MAX) {
         return NULL;
     }
@@ -188,7 +188,7 @@ static const struct option target_options[] = {
     {0},
 };
 
-/* Is there a row of the command's own with that name? */
+/* Returns true if the command has its own row of that name. */
 static bool is_hidden(const struct command *c, const char *name)
 {
     const struct option *o = c->options;
@@ -245,7 +245,7 @@ bool command_is_in(const struct command *c, const struct command *group)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What is said of a command that does not exist.
+ * Reports a command that does not exist.
  */
 
 int command_unknown(const char *name)
@@ -272,8 +272,8 @@ int command_unknown(const char *name)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Parsing the arguments of a command. Options may stand anywhere before "--"; behind it is the
- * command line of a server to launch.
+ * Parses the arguments of a command. Options may appear anywhere before "--"; the command line of a
+ * server to launch follows it.
  */
 
 struct parsing {
@@ -302,7 +302,7 @@ static const struct option *find_letter(const struct command *c, char letter)
     return o;
 }
 
-/* What an option that other programs have is called here, or NULL. */
+/* Our name for an option of other programs, or NULL. */
 static const char *option_elsewhere(const struct command *c, const char *word)
 {
     static const struct {
@@ -359,7 +359,8 @@ static bool to_number(const char *text, uint64_t *ret, char **ret_end)
     return errno == 0;
 }
 
-/* Digits after a point, at least one and at most nine, as billionths; false: something else. */
+/* Digits after a decimal point, at least one and at most nine, in billionths; returns false for
+ * anything else. */
 static bool to_fraction(const char **at, uint64_t *ret)
 {
     uint64_t scale = 1000000000;
@@ -375,7 +376,7 @@ static bool to_fraction(const char **at, uint64_t *ret)
     return *at > first;
 }
 
-/* Rounded up to milliseconds, so that no time becomes none. */
+/* Rounded up to milliseconds, so that no positive time becomes 0. */
 static bool to_time(const char *text, uint64_t *ret)
 {
     static const struct {
@@ -401,7 +402,7 @@ static bool to_time(const char *text, uint64_t *ret)
     return false;
 }
 
-/* As one would write it: 24h, 500ms. */
+/* In the usual form: 24h, 500ms. */
 static const char *time_text(uint64_t ms, char out[32])
 {
     static const struct {
@@ -479,7 +480,7 @@ static int take_choice(const struct command *c, const struct option *o, unsigned
     return options_refuse(c, o, value);
 }
 
-/* Parse the value into the command's struct: 0, or the exit status of a misuse. */
+/* Parse the value into the command's struct: 0, or the exit status of a usage error. */
 static int options_store(struct cli *cli, const struct option *o, const char *value)
 {
     const struct command *c = cli->command;
@@ -489,7 +490,7 @@ static int options_store(struct cli *cli, const struct option *o, const char *va
     bool is_good = true;
     bool is_text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE || o->kind == OPTION_LIST;
     if (is_text && value[0] == '\0') {
-        return options_refuse(c, o, value); /* a variable that is not set, most likely */
+        return options_refuse(c, o, value); /* most likely an unset variable */
     }
     switch (o->kind) {
     case OPTION_FLAG:
@@ -600,7 +601,8 @@ int options_check(const struct cli *cli, const char *server)
     return 0;
 }
 
-/* What --help names as default is what holds: it is parsed like a value on the line. */
+/* The default that --help shows is the effective one: it is parsed like a value on the command
+ * line. */
 static int put_defaults(struct cli *cli)
 {
     struct option_walk walk = {.command = cli->command};

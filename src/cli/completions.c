@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings completions`: scripts for shells, made of the tables. They complete commands, options,
- * their values, names of servers, files, and what a server has.
+ * `tidings completions`: shell scripts, generated from the tables. They complete commands, options,
+ * their values, names of servers, files, and names that a server offers.
  *
- * Names of servers come from files of strangers too (target.h), and what a server has from the
- * server: `tidings servers --quiet` and `tidings completions --names` print plain names only, and
- * the scripts look again, since a shell runs what it expands.
+ * Some names of servers come from untrusted files (target.h), and other names come from the server.
+ * Because a shell runs what it expands, `tidings servers --quiet` and `tidings completions --names`
+ * print only plain names, and the scripts check them again.
  */
 #include "cli/completions.h"
 
@@ -33,20 +33,24 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings completions --names`: what a server has that could stand at the end of a line which
- * somebody is typing: URIs of resources, names of tools or prompts.
+ * `tidings completions --names`: the names of a server that may complete the line the user is
+ * typing: URIs of resources, names of tools or prompts.
  *
- * Nobody gave a command yet. So nothing is launched, nobody is asked, no server of a project is
- * reached that was never agreed to (trust.h), no address that stands in the line is shown
- * TIDINGS_TOKEN (a server that has a name is, and one of TIDINGS_SERVER), nothing is said, and it
- * ends with status 0 after 200 ms at most, with the names that have come by then. They are a
- * stranger's, and what a shell makes of a line it runs: those of plain characters alone are printed
- *.
+ * The user has not submitted a command yet. Therefore:
+ *
+ * - No server is launched, and the user is not asked anything.
+ * - A project's server is contacted only if the user approved it before (trust.h).
+ * - TIDINGS_TOKEN is sent to a named server and to the one in TIDINGS_SERVER, but not to an address
+ *   in the line.
+ * - No message is printed. The command ends with status 0 after at most 200 ms, with the names
+ *   received by then.
+ * - Names are untrusted, and a shell runs the completed line: only names of plain characters are
+ *   printed.
  */
 
 /* -------------------------------------------------------------------------------------------------
- * The files of names that servers gave lately. One is written beside its place and renamed, so that
- * whoever reads it finds it whole.
+ * The files with cached names of servers. Each is written to a temporary file and renamed, so
+ * readers never see a partial file.
  */
 
 #define HEAD "tidings-names 1 "
@@ -71,7 +75,7 @@ bool name_is_offered(struct tidings_str name)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Each line of the text, if all are names. */
+/* Each line of the text, if every line is a valid name. */
 static bool names_cache_each(struct tidings_str text, names_fn fn, void *user)
 {
     while (text.len > 0) {
@@ -131,7 +135,7 @@ bool names_cache_find(const char key[TIDINGS_DIGEST_MAX], int64_t now_s, names_f
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Remove what is too old: is there room for one more? */
+/* Remove expired files; returns true if there is room for one more. */
 static bool names_cache_make_room(const char *directory, int64_t now_s)
 {
     DIR *dir = opendir(directory);
@@ -188,7 +192,7 @@ void names_cache_save(const char key[TIDINGS_DIGEST_MAX], int64_t now_s, struct 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks the server of a line that is being typed for names, within a time that nobody notices.
+ * Queries the server of the line being typed for names, within an imperceptible time.
  */
 
 #define TIME_MS 200u
@@ -198,11 +202,11 @@ void names_cache_save(const char key[TIDINGS_DIGEST_MAX], int64_t now_s, struct 
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* What is printed: whole lines, fewer bytes than a pipe takes without waiting. */
+/* The output: whole lines, fewer bytes than a pipe accepts without blocking. */
 static char offered[OFFERED_MAX * (NAME_MAX_BYTES + 1)];
 static atomic_size_t offered_len;
 
-/* Once, from the program or when its time is over. */
+/* Once, from the program or when the time limit expires. */
 static void print_offered(void)
 {
     size_t len = atomic_exchange(&offered_len, 0);
@@ -217,7 +221,7 @@ static void on_time_over(int number)
     _exit(0);
 }
 
-/* TIDINGS_COMPLETE: how many ms it may take; 0: nothing is asked. */
+/* TIDINGS_COMPLETE: the time limit in ms; 0: no query. */
 static uint64_t time_limit(void)
 {
     const char *text = getenv("TIDINGS_COMPLETE");
@@ -240,11 +244,11 @@ static void end_after(uint64_t ms)
     sigaction(SIGALRM, &act, NULL);
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);
-    sigprocmask(SIG_UNBLOCK, &alarm, NULL); /* whoever started us may have blocked it */
+    sigprocmask(SIG_UNBLOCK, &alarm, NULL); /* the parent may have blocked it */
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* From now on nothing reaches whoever reads that stream. */
+/* From now on the reader of that stream receives nothing. */
 static bool discard_stream(int fd)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -260,9 +264,9 @@ static bool discard_stream(int fd)
 struct offering {
     const char *prefix, *pointer;
     size_t count;
-    char *all; /* every name, to be remembered: NAMES_CACHE_MAX bytes */
+    char *all; /* all names to cache: NAMES_CACHE_MAX bytes */
     size_t all_len;
-    bool is_too_much; /* more than can be remembered */
+    bool is_too_much; /* more than the cache takes */
 };
 
 static void offer(void *user, struct tidings_str name)
@@ -304,7 +308,7 @@ static void ask_server(const struct cli *cli, enum tidings_listing list, const c
     if (client) {
         int rc = tidings_client_list(client, list, completion_on_item, o, &err);
         print_offered();
-        discard_stream(STDOUT_FILENO); /* the shell need not wait for what follows */
+        discard_stream(STDOUT_FILENO); /* the shell need not wait for the rest */
         if (rc == 0 && !o->is_too_much) {
             names_cache_save(key, now_s, tidings_strn(o->all, o->all_len));
         }
@@ -328,14 +332,14 @@ static enum tidings_listing listing_of(const struct command *c)
                                        : TIDINGS_LISTING_RESOURCES;
 }
 
-/* The words come as they were typed, perhaps cut at blanks: one that a shell would make something
- * else of may name another server than is meant. */
+/* The words come exactly as typed, perhaps cut at blanks. If a shell would expand a word, it may
+ * name another server than the user means. */
 static bool is_as_typed(const char *word)
 {
     return strpbrk(word, "\"'\\$`(){}<>|;&*!# \t\r\n") == NULL;
 }
 
-/* What the answer depends on: who is asked for what, and as whom. */
+/* The cache key: the server, the kind of names, and the client's credentials. */
 static bool key_of(const struct cli *cli, const char *address, char key[TIDINGS_DIGEST_MAX])
 {
     const char *parts[] = {cli->target,     address,      cli->token,     getenv("TIDINGS_TOKEN"),
@@ -400,8 +404,8 @@ static void read_line(const struct command *c, const char **words, size_t count,
     free(cli);
 }
 
-/* Print those that fit the line: a command, what was typed behind it as it was typed, and what the
- * name begins with, which may be empty. The exit status, 0. */
+/* Print the names that fit the line: a command, the words typed after it, and the start of the
+ * name, which may be empty. Returns the exit status, 0. */
 static int completion_names(const char **line, size_t count)
 {
     uint64_t ms = time_limit();
@@ -421,7 +425,7 @@ static int completion_names(const char **line, size_t count)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static FILE *out; /* where the script goes */
+static FILE *out; /* the stream of the script */
 
 static void completions_put_line(const char *text)
 {
@@ -429,7 +433,7 @@ static void completions_put_line(const char *text)
     fputc('\n', out);
 }
 
-/* An option, whichever table it comes from. */
+/* An option, from any table. */
 struct flag {
     const char *name; /* without dashes */
     char letter;
@@ -460,7 +464,7 @@ static void each_flag(const struct command *c, flag_fn fn)
     }
 }
 
-/* Names of commands: all of a group, or those that stand alone. */
+/* Names of commands: all of a group, or those without a group. */
 static void put_names(const struct command *group, const char *separator)
 {
     for (size_t i = 0; commands[i]; i++) {
@@ -478,7 +482,7 @@ static void put_words(const char *const *words)
     }
 }
 
-/* The groups as a pattern of a case. */
+/* The groups as a pattern of a case statement. */
 static void put_groups(void)
 {
     bool is_first = true;
@@ -780,7 +784,7 @@ static void put_single_quoted(const char *text)
     fputc('\'', out);
 }
 
-/* complete … -n 'the command line is of that command' */
+/* complete … -n 'the command line has that command' */
 static void fish_begin(const char *name)
 {
     const char *blank = strchr(name, ' ');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings entity …`: typed entities of a tidings server and their history, by its resources and
- * tools. An entity is written as its URI, or as what stands behind entity:///, "User@1.0/ann".
+ * `tidings entity …`: typed entities of a tidings server and their history, through its resources
+ * and tools. An entity is given by its URI, or by the part after entity:///, "User@1.0/ann".
  */
 #include <ctype.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ struct entity {
 
 static const char root[] = "entity:///";
 
-/* The URI of an entity, with something behind it; free it. NULL: no memory. */
+/* The URI of an entity with a suffix; free it. NULL: no memory. */
 static char *entity_uri_of(const char *entity, const char *behind)
 {
     bool is_whole = strncmp(entity, "entity:", 7) == 0 || entity[0] == '/';
@@ -41,7 +41,7 @@ static char *entity_uri_of(const char *entity, const char *behind)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The JSON that is the resource's content; tidings_free it. NULL with `err`. */
+/* The JSON content of the resource; tidings_free it. NULL with `err`. */
 static char *read_json(struct tidings_client *client, const char *uri, struct tidings_error *err)
 {
     char *result = tidings_client_read(client, uri, err);
@@ -55,7 +55,7 @@ static char *read_json(struct tidings_client *client, const char *uri, struct ti
     return json;
 }
 
-/* Its value or patch for people and pipes, all of it with --json. */
+/* Prints its value or patch, or the whole object with --json. */
 static int entity_show(struct cli *cli, struct tidings_client *client, const char *behind,
                        struct tidings_error *err)
 {
@@ -242,7 +242,7 @@ static void entity_put_member(FILE *out, const char *name, const char *value)
     }
 }
 
-/* What is the same for all writes; `more` is put behind it. */
+/* The common part of all writes, with `more` appended. */
 static int write_entity(struct cli *cli, struct tidings_client *client, const char *tool,
                         const char *more, struct tidings_error *err)
 {

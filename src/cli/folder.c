@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* -------------------------------------------------------------------------------------------------
- * Makes paths of files from URIs, and refuses those that cannot be one.
+ * Converts URIs to file paths, and rejects URIs that have no valid path.
  */
 
 static int digit(char c)
@@ -28,7 +28,7 @@ static int digit(char c)
                                   : -1;
 }
 
-/* One segment, decoded, behind `*len` bytes of `out`. */
+/* Append one decoded segment to the `*len` bytes in `out`. */
 static const char *add_segment(struct tidings_str s, char out[LOCAL_NAME_MAX], size_t *len)
 {
     size_t begin = *len;
@@ -96,17 +96,17 @@ const char *local_name(struct tidings_str base, struct tidings_str uri, char out
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The list of names that other tools follow without being asked, by who follows them. A mirror may
- * lie on a file system that takes several spellings for one name, or be copied to one later, so a
- * name is compared in the form that the laxest of them gives it.
+ * The names that other tools follow automatically, listed by tool. A mirror may be on a file system
+ * that treats several spellings as one name, or may be copied to one later, so names are compared
+ * in the form of the laxest file system.
  */
 
 #define FOLDED_MAX 64u /* longer than every name of the list */
 
 #define FOLLOW(who) who " follow files of that name unasked; --control-files writes them too"
 
-/* In lower case, a blank between names. A '*' at the end stands for any text. "head": with objects
- * and refs beside it a directory is a repository, which has a config. */
+/* In lower case, a blank between names. A trailing '*' matches any rest. "head": a directory with
+ * that file, objects and refs is a repository, which has a config. */
 static const struct {
     const char *who, *names;
 } lists[] = {
@@ -144,7 +144,7 @@ static const struct {
 
 /* ---- one form of a name ---------------------------------------------------------------------- */
 
-/* The next character; bytes that are no UTF-8 stand for themselves. */
+/* The next character; a byte that is not valid UTF-8 is returned unchanged. */
 static uint32_t next_character(const unsigned char **at, const unsigned char *end)
 {
     const unsigned char *p = *at;
@@ -164,7 +164,7 @@ static uint32_t next_character(const unsigned char **at, const unsigned char *en
     return more > 0 ? c : p[0];
 }
 
-/* Characters that file systems leave out when they compare (HFS+, ext4 with casefold). */
+/* Characters that file systems ignore when they compare names (HFS+, ext4 with casefold). */
 static bool is_ignored(uint32_t c)
 {
     static const struct {
@@ -181,7 +181,7 @@ static bool is_ignored(uint32_t c)
     return false;
 }
 
-/* What becomes ASCII when case is folded (Unicode, CaseFolding.txt, status C and F). */
+/* Characters that case folding maps to ASCII (Unicode, CaseFolding.txt, status C and F). */
 static const char *folded(uint32_t c)
 {
     static const struct {
@@ -198,8 +198,8 @@ static const char *folded(uint32_t c)
     return NULL;
 }
 
-/* Lower case, without what is not seen, what is behind a colon (a stream of NTFS), and dots and
- * blanks at the end (which Windows leaves off). Cut when it is longer than all of the list. */
+/* Fold to lower case. Drop ignorable characters, everything from a colon on (an NTFS stream), and
+ * trailing dots and blanks (which Windows drops). Truncate beyond the longest name of the list. */
 static void control_file_fold(const char *name, size_t len, char out[FOLDED_MAX])
 {
     const unsigned char *at = (const unsigned char *)name, *end = at + len;
@@ -255,7 +255,7 @@ const char *control_file(const char *path)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define TEMPORARY LOCAL_RESERVED "tmp" /* one is enough: the directory is held */
+#define TEMPORARY LOCAL_RESERVED "tmp" /* one is enough, because the directory is locked */
 
 int folder_open(const char *dir, int *ret_fd)
 {
@@ -325,7 +325,7 @@ int folder_stat(int root, const char *path, struct stat *ret)
 
 int folder_begin(int root, int *ret_fd)
 {
-    unlinkat(root, TEMPORARY, 0); /* of one that was killed */
+    unlinkat(root, TEMPORARY, 0); /* left by a killed process */
     *ret_fd = openat(root, TEMPORARY, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     return *ret_fd < 0 ? errno : 0;
 }
@@ -343,7 +343,7 @@ int folder_add(int fd, struct tidings_str bytes)
     return 0;
 }
 
-/* Up to `len` bytes from the beginning of which `at` were read; 0 also when they cannot be. */
+/* Read up to `len` bytes from the start of the last `at` bytes; 0 also if they are unreadable. */
 static size_t read_at(int fd, char *range, size_t len, off_t at)
 {
     size_t done = 0;
@@ -384,7 +384,7 @@ bool folder_holds(int root, const char *path, int fd)
     return holds;
 }
 
-/* Is it still what was seen? */
+/* Returns true if the file is still the one in `seen`. */
 static bool is_still(int at, const char *name, const struct stat *seen)
 {
     struct stat st;
@@ -393,7 +393,7 @@ static bool is_still(int at, const char *name, const struct stat *seen)
            st.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
 }
 
-/* Renames, unless something has that name. musl before 1.2.5 has no function for it. */
+/* Renames, but never replaces a file. musl before 1.2.5 has no function for it. */
 static int folder_rename_new(int root, int at, const char *name)
 {
 #ifdef RENAME_NOREPLACE
@@ -403,7 +403,7 @@ static int folder_rename_new(int root, int at, const char *name)
 #endif
 }
 
-/* Where nothing is; 0 or an errno. */
+/* Put the file at an unused path; 0 or an errno. */
 static int put_new(int root, int at, const char *name)
 {
     struct stat st;
@@ -413,7 +413,7 @@ static int put_new(int root, int at, const char *name)
     if (errno != EINVAL && errno != ENOSYS) {
         return errno;
     }
-    /* The file system does not know how. */
+    /* The file system does not support it. */
     return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? EEXIST
            : renameat(root, TEMPORARY, at, name) < 0        ? errno
                                                             : 0;

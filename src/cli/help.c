@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings help`, and what `--help` prints: made of the tables of options.
+ * `tidings help`, and the text of `--help`: generated from the tables of options.
  */
 #include "cli/help.h"
 
@@ -14,7 +14,7 @@
 #include "cli/output.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The table of all commands, in the order in which the help shows them.
+ * The table of all commands, in the order of the help.
  */
 
 extern const struct command command_serve, command_config, command_token, command_read,
@@ -87,7 +87,7 @@ const struct command *const commands[] = {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define COLUMN 24u /* where explanations begin */
+#define COLUMN 24u /* the column of the descriptions */
 
 static void help_put_row(const char *left, const char *help)
 {
@@ -303,7 +303,7 @@ const struct command command_help = {
  * `tidings help --json`: the tables of all commands for programs that wrap them.
  */
 
-/* ,"name":"text"; nothing without a text. */
+/* ,"name":"text"; nothing if the text is NULL. */
 static void help_json_put_member(const char *name, const char *text)
 {
     if (text) {
@@ -356,7 +356,7 @@ static void help_json_put_option(const struct option *o, bool is_first)
     putchar('}');
 }
 
-/* An option of the server's configuration. What it takes is said by its metavar. */
+/* An option of the server's configuration. Its metavar names its value. */
 static void put_setting(const struct tidings_config_option *o, bool is_first)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings login`, `tidings logout`: get a token for a server that wants one, by OAuth, and give it
- * back. A person agrees in a browser; what comes of it is kept for all commands
- * (cli/remote.h). No token is ever printed.
+ * `tidings login`, `tidings logout`: get a token for a server by OAuth, and revoke it. The user
+ * approves in a browser; the token is stored for all commands (cli/remote.h). Tokens are never
+ * printed.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static bool login_join_scopes(const struct words *scopes, char out[SCOPE_TEXT_MA
     return true;
 }
 
-/* The address of the server that is meant; tidings_free it. */
+/* The address of the selected server; tidings_free it. */
 static char *login_server(const struct cli *cli, struct tidings_error *err)
 {
     char *url = cli->launch ? NULL : target_address(cli, err);

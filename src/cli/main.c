@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * main() of the program `tidings`: find the command that the first words name, parse the rest by
- * its tables, run it.
+ * main() of the program `tidings`: finds the command that the first words name, parses the rest by
+ * its tables, and runs it.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "cli/remote.h"
 #include "cli/target.h"
 
-/* --json: known before anything is parsed, since a mistake may come first. */
+/* --json: known before parsing starts, because an error may come first. */
 static bool is_json;
 
 static bool wants_help(int argc, char **argv)
@@ -65,7 +65,7 @@ static int main_run(const struct command *c, int argc, char **argv)
     return status;
 }
 
-/* Options come behind the command: says so if one follows; 0: none does. */
+/* Options come after the command: reports an error if one follows; 0: none. */
 static int main_misplaced(const char *group, int argc, char **argv)
 {
     char name[64], problem[256];
@@ -100,8 +100,8 @@ static int run_group(const struct command *group, int argc, char **argv)
     return c ? main_run(c, argc - 1, argv + 1) : command_unknown(name);
 }
 
-/* A standard descriptor that is closed would be given to the next socket, and our output with it.
- * Opened the wrong way round, so that using it fails. */
+/* If a standard descriptor is closed, the next socket would get its number, and our output. Fill it
+ * with a descriptor opened in the wrong direction, so that using it fails. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
         int misplaced = name[0] == '-' ? main_misplaced("", argc - 1, argv + 1) : 0;
         return misplaced ? misplaced : command_unknown(name);
     }
-    /* Whoever reads our output may stop to: then writing fails, and we end in order. */
+    /* The reader of our output may exit: then writes fail, and we exit cleanly. */
     signal(SIGPIPE, SIG_IGN);
     if (command_is_group(c)) {
         return run_group(c, argc - 2, argv + 2);

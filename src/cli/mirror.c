@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Brings the local directory of `tidings sync` up to what the server has.
+ * Updates the local directory of `tidings sync` to the state of the server.
  */
 #include "cli/mirror.h"
 
@@ -21,13 +21,13 @@
 #include "cli/range.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reads a resource into a file, part by part where the server gives parts.
+ * Reads a resource into a file, in ranges if the server supports them.
  */
 
 #define TRIES 8u
 #define PAUSE_MS 500 /* a file that changed less than two seconds ago may change unseen */
 
-/* 1: it is of another state than the first. */
+/* 1: the range belongs to another state than the first one. */
 static int fetch_take_range(struct fetch *f, const struct range *p, int64_t at,
                             struct tidings_error *err)
 {
@@ -56,7 +56,7 @@ static int fetch_take_range(struct fetch *f, const struct range *p, int64_t at,
     return f->errnum ? tidings_fail(err, TIDINGS_E_IO, "%s", strerror(f->errnum)) : 0;
 }
 
-/* 1: it changed meanwhile. */
+/* 1: the resource changed during the read. */
 static int fetch_once(struct fetch *f, struct tidings_error *err)
 {
     int64_t at = 0;
@@ -65,7 +65,7 @@ static int fetch_once(struct fetch *f, struct tidings_error *err)
         struct range p;
         int rc = range_get(f->client, f->uri, at, &f->piece, &p, err);
         if (rc == TIDINGS_E_INVALID && at > 0) {
-            rc = 1; /* it ends before */
+            rc = 1; /* the resource is shorter */
         }
         rc = rc == 0 ? fetch_take_range(f, &p, at, err) : rc;
         at = p.to;
@@ -78,7 +78,7 @@ static int fetch_once(struct fetch *f, struct tidings_error *err)
     return 0;
 }
 
-/* A signal ends it. */
+/* Returns false on a signal. */
 static bool begin_again(struct fetch *f)
 {
     struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
@@ -86,8 +86,8 @@ static bool begin_again(struct fetch *f)
     return ftruncate(f->fd, 0) == 0 && lseek(f->fd, 0, SEEK_SET) == 0;
 }
 
-/* TIDINGS_E_BUSY: it changes faster than it can be read; TIDINGS_E_LIMIT: it is too large for the
- * client, and the server gives no parts. */
+/* TIDINGS_E_BUSY: the resource changes faster than it can be read; TIDINGS_E_LIMIT: it is too large
+ * for the client, and the server does not support ranges. */
 static int fetch_run(struct fetch *f, struct tidings_error *err)
 {
     int rc = 1;
@@ -108,18 +108,18 @@ static int fetch_run(struct fetch *f, struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads and writes the file `.tidings-sync`. The file is a stranger's when it is
- * read: somebody may have cut or edited it, or put another in its place. A line that is not exactly
- * what is written here counts for nothing, and no line can name a path outside the directory.
+ * Reads and writes the file `.tidings-sync`. The file is untrusted input: a user may have
+ * truncated, edited or replaced it. The reader ignores every line that the writer would not produce
+ * exactly, and no line can name a path outside the directory.
  */
 
 #define STATE_NEW MIRROR_STATE "-new"
 #define LINE_MAX_BYTES (128u << 10) /* a URI of the longest path, each byte escaped twice */
-#define SPARE_LINES 1000u           /* that are over, before it is worth while to write it anew */
+#define SPARE_LINES 1000u           /* obsolete lines that justify a rewrite */
 
 /* ---- in memory ------------------------------------------------------------------------------- */
 
-/* A server that chooses its names cannot make the lists long: it does not know the seed. */
+/* A server that chooses its names cannot make the lists long, because it does not know the seed. */
 static struct mirrored **mirror_state_bucket_of(struct mirror_state *s, const char *path)
 {
     uint32_t hash = 2166136261u ^ s->seed; /* FNV-1a */
@@ -151,7 +151,7 @@ static bool has_shape(struct shape a, const struct stat *st)
     return S_ISREG(st->st_mode) && a.size == b.size && a.mtime_ns == b.mtime_ns;
 }
 
-/* … and made last? Its etag counts then. */
+/* Returns true if the file also matches the latest recorded state, so that its etag applies. */
 static bool mirror_is_latest(const struct mirrored *m, const struct stat *st)
 {
     return m->is_directory ? S_ISDIR(st->st_mode) : has_shape(m->now, st);
@@ -181,7 +181,7 @@ static void mirror_state_forget(struct mirror_state *s, struct mirrored *m)
     mirror_state_release(m);
 }
 
-/* In memory alone, in place of what is known of the path. */
+/* Replaces the entry of the path, in memory only. */
 static int mirror_state_remember(struct mirror_state *s, const char *path,
                                  const struct mirrored *it)
 {
@@ -231,7 +231,7 @@ static void mirror_state_put_entry(FILE *out, const struct mirrored *m, bool is_
     fputs("}\n", out);
 }
 
-/* Whole or not at all, so that the next line does not end up behind half of one. */
+/* Writes the whole line or nothing, so that the next line does not follow a partial one. */
 static int mirror_state_append(struct mirror_state *s, const struct mirrored *m, bool is_gone)
 {
     struct json_text t;
@@ -248,7 +248,7 @@ static int mirror_state_append(struct mirror_state *s, const struct mirrored *m,
     free(line);
     if (errnum) {
         int cut = ftruncate(s->journal, (off_t)s->length);
-        (void)cut; /* half a line is told when it is read */
+        (void)cut; /* the reader reports a partial line */
         errno = errnum;
         return TIDINGS_E_IO;
     }
@@ -275,7 +275,7 @@ static bool write_all(struct mirror_state *s, FILE *out)
 int mirror_state_compact(struct mirror_state *s, struct tidings_error *err)
 {
     int64_t length = s->length;
-    unlinkat(s->root, STATE_NEW, 0); /* of one that was killed, or whatever somebody put there */
+    unlinkat(s->root, STATE_NEW, 0); /* left by a killed process or created by another program */
     int fd = openat(s->root, STATE_NEW,
                     O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     int journal = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -312,12 +312,12 @@ bool mirror_state_is_long(const struct mirror_state *s)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What a line says. */
+/* The content of a line. */
 struct parsed_line {
-    struct tidings_str base; /* that its URI has to be below */
+    struct tidings_str base; /* its URI must be below this one */
     char *uri, *etag, *mirror;
     struct shape now, before;
-    unsigned numbers; /* how many of them there are */
+    unsigned numbers; /* the number of numeric members */
     bool is_gone, is_directory, is_bad;
 };
 
@@ -384,7 +384,7 @@ static void mirror_state_read_line(struct parsed_line *w, struct tidings_str lin
                 tidings_json_each(line, "", on_member, w) < 0 || w->is_bad;
 }
 
-/* Numbers come in pairs, and a line says one thing. */
+/* Numbers come in pairs, and a line contains one entry. */
 static bool mirror_state_is_whole(const struct parsed_line *w)
 {
     if (w->is_bad || !w->uri || w->mirror) {
@@ -421,7 +421,7 @@ static bool take_line(struct mirror_state *s, struct tidings_str line)
     return is_good;
 }
 
-/* The next line without its end; 1: there is one, 0: none, -1: it is too long or has no end. */
+/* The next line without its line feed; 1: a line, 0: end of file, -1: too long, or no line feed. */
 static int mirror_state_next_line(FILE *in, char *line, size_t *ret_len)
 {
     size_t len = 0;
@@ -434,7 +434,7 @@ static int mirror_state_next_line(FILE *in, char *line, size_t *ret_len)
     return c == EOF && len == 0 ? 0 : c == '\n' && len < LINE_MAX_BYTES ? 1 : -1;
 }
 
-/* Does the first line say that it is of this URI? */
+/* Fails unless the first line belongs to this base URI. */
 static int check_base(struct mirror_state *s, struct tidings_str line, struct tidings_error *err)
 {
     struct parsed_line w;
@@ -534,7 +534,7 @@ static int mirror_state_begin(struct mirror_state *s, const struct mirror_pendin
     return rc;
 }
 
-/* It is there now. */
+/* The file is in place. */
 static void mirror_state_done(struct mirror_state *s, const char *path)
 {
     struct mirrored *m = mirror_state_find(s, path);
@@ -545,7 +545,7 @@ static void mirror_state_done(struct mirror_state *s, const char *path)
 
 static void mirror_state_remove(struct mirror_state *s, struct mirrored *m)
 {
-    mirror_state_append(s, m, true); /* if it cannot be: nothing is there that it could tell of */
+    mirror_state_append(s, m, true); /* if that fails, the directory has no file of the entry */
     mirror_state_forget(s, m);
 }
 
@@ -563,8 +563,8 @@ static const char *mirror_path_of(struct mirror *m, struct tidings_str uri,
     return local_name(tidings_str(m->state.base), uri, path);
 }
 
-/* A glob without a slash matches a name at any depth, with one the path from the top; what is below
- * a match is left out with it. */
+/* A glob without a slash matches a name at any depth; a glob with a slash matches the path from the
+ * top. Everything below a match is excluded with it. */
 static bool mirror_is_excluded(const struct mirror *m, const char *path)
 {
     for (size_t i = 0; i < m->excluded_count; i++) {
@@ -600,8 +600,8 @@ static void remove_one(struct mirror *m, struct mirrored *it)
             mirror_report(m, MIRROR_REMOVED, uri, NULL);
         }
     }
-    /* Not there, or not ours any more: somebody's link or file is where it was, or his files are in
-     * it. */
+    /* The file is missing or is not ours: a user's link or file has replaced it, or the directory
+     * contains a user's files. */
     bool is_over = errnum == 0 || errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP ||
                    (it->is_directory && (errnum == ENOTEMPTY || errnum == EEXIST));
     if (is_over && !m->is_dry) {
@@ -611,7 +611,7 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     }
 }
 
-/* What is inside comes before what it is in. */
+/* Contents come before their directory. */
 static int deeper_first(const void *a, const void *b)
 {
     struct mirrored *const *x = a, *const *y = b;
@@ -629,7 +629,7 @@ static int mirror_by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Is it at or below one of those that are held? They are in order. */
+/* Returns true if the path is at or below a held one. Held paths are sorted. */
 static bool is_held(const struct mirror *m, const char *path)
 {
     char name[LOCAL_NAME_MAX];
@@ -677,7 +677,7 @@ void mirror_remove(struct mirror *m, struct tidings_str uri)
     }
     struct mirrored *it = mirror_state_find(&m->state, path);
     if (it && !tidings_str_eq(tidings_str(it->uri), uri)) {
-        m->needs_pass = true; /* something else has its name by now */
+        m->needs_pass = true; /* another resource has its name by now */
     } else if (it && !it->is_directory && !mirror_is_excluded(m, path)) {
         remove_one(m, it);
     } else {
@@ -719,7 +719,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
     char path[LOCAL_NAME_MAX];
     char reason[sizeof(((struct tidings_error *)0)->text) + 80];
     if (mirror_path_of(m, uri, path)) {
-        return; /* nothing of it is here */
+        return; /* this directory contains none of it */
     }
     char **more = realloc(m->held, (m->held_count + 1) * sizeof(*m->held));
     m->held = more ? more : m->held;
@@ -736,7 +736,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* It, and the directories that it is in. */
+/* Marks the path and its parent directories. */
 static void mirror_mark_present(struct mirror *m, const char *path)
 {
     char name[LOCAL_NAME_MAX];
@@ -754,11 +754,11 @@ static void mirror_mark_present(struct mirror *m, const char *path)
 enum name_claim {
     CLAIM_GOOD,
     CLAIM_TAKEN,
-    CLAIM_LATER, /* a look at everything has to tell */
+    CLAIM_LATER, /* undecided until the next full pass */
 };
 
-/* May the name that `it` has go to this resource? A file may become a directory and the reverse,
- * but not while both are there. */
+/* Decides whether the resource may take the name of `it`. A file may become a directory and the
+ * reverse, but only after the old one is gone. */
 static enum name_claim mirror_check_claim(struct mirror *m, const struct mirrored *it,
                                           const struct mirror_item *item)
 {
@@ -785,8 +785,8 @@ static const char *note_failure(int rc)
                                  : "out of memory";
 }
 
-/* Where nothing is; why it cannot be, or NULL. It is noted first: one that nobody notes would never
- * be removed. */
+/* Creates the file at an unused path; returns the error message, or NULL. The entry is recorded
+ * first, because an unrecorded file would never be removed. */
 static const char *make_new(struct mirror *m, const char *path, struct tidings_str uri)
 {
     struct mirror_pending making = {.path = path, .uri = uri, .etag = ""};
@@ -807,7 +807,7 @@ static const char *make_new(struct mirror *m, const char *path, struct tidings_s
     return rc < 0 ? note_failure(rc) : strerror(errnum);
 }
 
-/* False: it cannot be, which was told. */
+/* Returns false if the directory cannot be created; the error was reported. */
 static bool make_directory(struct mirror *m, struct tidings_str uri)
 {
     char path[LOCAL_NAME_MAX];
@@ -841,7 +841,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     return is_there;
 }
 
-/* Those a file is in. */
+/* The parent directories of a file. */
 static bool make_parents(struct mirror *m, struct tidings_str uri)
 {
     size_t from = strlen(m->state.base);
@@ -853,14 +853,14 @@ static bool make_parents(struct mirror *m, struct tidings_str uri)
     return true;
 }
 
-/* What has come, and is not in its place yet. */
+/* Fetched content that is not in its place yet. */
 struct draft {
     int fd;
     const char *path, *etag;
     struct tidings_str uri;
 };
 
-/* Take it over as it is: it has the same bytes. */
+/* Adopt the existing file: it has the same bytes. */
 static void mirror_adopt(struct mirror *m, const struct draft *d, const struct stat *local)
 {
     struct mirror_pending making = {d->path, d->uri, d->etag, local, NULL};
@@ -871,7 +871,7 @@ static void mirror_adopt(struct mirror *m, const struct draft *d, const struct s
     folder_drop(m->root, d->fd);
 }
 
-/* Put it in the place of `local`, NULL: where nothing is. */
+/* Put it in place of `local`; NULL: at an unused path. */
 static void mirror_replace(struct mirror *m, const struct draft *d, const struct stat *local,
                            bool is_ours)
 {
@@ -898,7 +898,7 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
                   errnum == EEXIST ? "it was changed here" : strerror(errnum));
 }
 
-/* Put the content where it belongs. What is there is looked at now: reading took its time. */
+/* Put the content in place. The path is checked again now, because the read took time. */
 static void mirror_put_content(struct mirror *m, const struct draft *d)
 {
     struct stat local;
@@ -918,8 +918,8 @@ static void mirror_put_content(struct mirror *m, const struct draft *d)
     }
 }
 
-/* Would the next one fail as well? Where nobody speaks MCP any more, HTTP's "not found" and
- * "denied" say nothing of the resource. */
+/* Returns true if the next read would fail as well. If the server no longer speaks MCP, the HTTP
+ * statuses "not found" and "denied" say nothing about the resource. */
 static bool is_of_connection(struct tidings_client *client, int code)
 {
     bool is_status = (code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED) &&
@@ -928,8 +928,9 @@ static bool is_of_connection(struct tidings_client *client, int code)
            code == TIDINGS_E_CANCELLED || code == TIDINGS_E_NOMEM;
 }
 
-/* Is what cannot be read really not there? A server may say "not found" of what it may not read
- * itself, or does not show; one that can still describe it has it. */
+/* Returns true if an unreadable resource really does not exist. A server may answer "not found" if
+ * it cannot read the resource itself, or hides it; if it can still describe the resource, the
+ * resource exists. */
 static bool is_gone(struct mirror *m, const char *uri, const struct tidings_error *why)
 {
     if (why->code != TIDINGS_E_NOTFOUND || !tidings_client_last_error(m->client)) {
@@ -941,7 +942,8 @@ static bool is_gone(struct mirror *m, const char *uri, const struct tidings_erro
     return !item && (err.code == TIDINGS_E_NOTFOUND || err.code == TIDINGS_E_GONE);
 }
 
-/* Too large for a message, of a server that gives no parts: asking would break the connection. */
+/* The resource is too large for a message, and the server does not support ranges: a request would
+ * break the connection. */
 static void report_too_large(struct mirror *m, const struct mirror_item *item)
 {
     char size[48] = "";
@@ -957,7 +959,7 @@ static void report_too_large(struct mirror *m, const struct mirror_item *item)
     mirror_report(m, MIRROR_FAILED, item->uri, reason);
 }
 
-/* It did not come. */
+/* Handles a failed read. */
 static int mirror_content_failed(struct mirror *m, const struct fetch *f,
                                  const struct mirror_item *item, struct tidings_error *err)
 {
@@ -979,7 +981,7 @@ static int mirror_content_failed(struct mirror *m, const struct fetch *f,
     return 0;
 }
 
-/* Read it and put it there. */
+/* Read the resource and put its content in place. */
 static int mirror_update_content(struct mirror *m, const char *path, const struct mirror_item *item,
                                  struct tidings_error *err)
 {
@@ -1006,7 +1008,7 @@ static int mirror_update_content(struct mirror *m, const char *path, const struc
     return rc;
 }
 
-/* What reading it would bring, as far as can be told without. */
+/* Predicts the result of a read, as far as possible without reading. */
 static void mirror_foretell(struct mirror *m, const struct mirrored *it,
                             const struct mirror_item *item, const struct stat *local)
 {
@@ -1020,7 +1022,7 @@ static void mirror_foretell(struct mirror *m, const struct mirrored *it,
     }
 }
 
-/* May it be read, as far as can be told before? */
+/* Returns false if the resource is certainly not readable. */
 static bool is_readable(struct mirror *m, const struct mirror_item *item)
 {
     return item->size < 0 || (uint64_t)item->size <= m->max_message || range_is_offered(m->client);
@@ -1036,7 +1038,7 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
         return 0;
     }
     if (!why && !m->takes_control_files && (why = control_file(path)) != NULL) {
-        mirror_mark_present(m, path); /* one that was let in before stays as it is */
+        mirror_mark_present(m, path); /* an earlier accepted file stays */
     }
     struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
     enum name_claim c = mirror_check_claim(m, it, item);
@@ -1059,7 +1061,7 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     if (is_blocked && !m->is_dry && !make_parents(m, item->uri)) {
         return 0;
     }
-    /* A weak etag may be that of two states, one right after the other. */
+    /* Two states in quick succession may have the same weak etag. */
     bool is_known = it && errnum == 0 && item->etag[0] && strncmp(item->etag, "W/", 2) != 0 &&
                     strcmp(item->etag, it->etag) == 0 && mirror_is_latest(it, &st);
     int rc = 0;

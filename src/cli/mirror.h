@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The local directory of `tidings sync`, made like what is below a URI. Only what it made itself is
- * replaced or removed, and only while nobody else touched it; the rest is left alone and told,
- * unless it is forced.
+ * The local directory of `tidings sync`, a mirror of the resources below a URI. The mirror replaces
+ * or removes only files that it created itself and that no user changed since. It keeps all other
+ * files and reports them, unless it is forced.
  */
 #ifndef CLI_MIRROR_H
 #define CLI_MIRROR_H
@@ -13,9 +13,9 @@
 #include <tidings/types.h>
 
 /* -------------------------------------------------------------------------------------------------
- * Reads the content of a resource into a file. Servers that can give parts are asked for one after
- * the other, so that neither the size of a message nor memory bounds it; all parts are of one state
- * of the resource, or it is begun again.
+ * Reads the content of a resource into a file. If the server supports ranges, they are requested
+ * one after the other, so that neither the message size nor memory limits the content. All ranges
+ * belong to one state of the resource; if it changes, the read restarts.
  */
 
 #define FETCH_ETAG_MAX 256u /* longer ones are not kept */
@@ -24,36 +24,36 @@ struct fetch {
     struct tidings_client *client;
     const char *uri;
     int fd; /* of an empty file */
-    /* filled: */
-    char etag[FETCH_ETAG_MAX]; /* "": not known */
-    int errnum; /* not 0: the file cannot be written, which is no error of the server */
+    /* results: */
+    char etag[FETCH_ETAG_MAX]; /* "": unknown */
+    int errnum;                /* not 0: the file cannot be written; the server is not at fault */
     /* state: */
     char *state; /* the etag of the first part */
     int64_t total, piece;
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Remembers which files `tidings sync` made, in the file `.tidings-sync` of its directory, a line
- * for each file before it appears, so that one that is killed at any moment goes on where it was.
- * At most MIRROR_MAX files and directories.
+ * Remembers which files `tidings sync` created, in the file `.tidings-sync` of its directory. A
+ * line for each file is written before the file appears, so a sync that is killed at any moment
+ * resumes there. At most MIRROR_MAX files and directories.
  */
 
 #define MIRROR_STATE ".tidings-sync"
 #define MIRROR_MAX 100000u
 #define MIRROR_BUCKETS 4096u
 
-/* A file, as far as it can be known by looking at it from outside. */
+/* The size and time of a file, as stat reports them. */
 struct shape {
-    int64_t size, mtime_ns; /* size -1: none */
+    int64_t size, mtime_ns; /* size -1: no file */
 };
 
 struct mirrored {
     struct mirrored *next;
     char *path, *uri;
-    char *etag;               /* of `now`; "": not known */
-    struct shape now, before; /* which of them is there is not known when it was killed */
+    char *etag;               /* of `now`; "": unknown */
+    struct shape now, before; /* after a kill, either state may be on disk */
     bool is_directory;
-    unsigned pass; /* in which it was met last */
+    unsigned pass; /* the last pass that met it */
 };
 
 struct mirror_state {
@@ -65,30 +65,30 @@ struct mirror_state {
     int journal;    /* -1: none */
     int64_t length; /* of the file */
     size_t lines;   /* in it */
-    size_t damaged; /* lines that could not be understood when it was opened */
+    size_t damaged; /* invalid lines when the file was opened */
 };
 
-/* What the directory has of `base` (borrowed; ends with a slash). TIDINGS_E_EXISTS: it mirrors
- * something else; TIDINGS_E_PARSE: what it mirrors cannot be known any more. Other lines that are
- * damaged are counted: what they told of counts as not made by us. Close it in any case. */
+/* Opens the state of `base` (borrowed; ends with a slash). TIDINGS_E_EXISTS: the directory mirrors
+ * another URI; TIDINGS_E_PARSE: the base is unreadable. Other damaged lines are counted; their
+ * files count as not created by sync. Close it in any case. */
 int mirror_state_open(struct mirror_state *s, int root, const char *base,
                       struct tidings_error *err);
-/* The same to look only: nothing is written, and nothing may be changed. */
+/* The same, read-only: no file is written, and no entry may be changed. */
 int mirror_state_read(struct mirror_state *s, int root, const char *base,
                       struct tidings_error *err);
 void mirror_state_close(struct mirror_state *s);
-/* Write it anew, without what is over. When that fails, the old one stays in use. */
+/* Rewrite the file without obsolete lines. On failure, the old file stays in use. */
 int mirror_state_compact(struct mirror_state *s, struct tidings_error *err);
-/* Is most of it over? */
+/* Returns true if most lines are obsolete. */
 bool mirror_state_is_long(const struct mirror_state *s);
 
 struct mirrored *mirror_state_find(struct mirror_state *s, const char *path);
-/* Is the file as it was made? */
+/* Returns true if the file is as sync created it. */
 bool mirror_is_untouched(const struct mirrored *m, const struct stat *st);
 
-/* It is about to be made so. NULL `st`: a directory. `before` is what is there (NULL: nothing of
- * ours), which counts as made by us until mirror_state_done. TIDINGS_E_LIMIT: there are too many;
- * TIDINGS_E_IO: it cannot be written down, and nothing changed. */
+/* Records a file that is about to be written. NULL `st`: a directory. `before` is the existing file
+ * (NULL: none that sync created), which counts as created by sync until mirror_state_done.
+ * TIDINGS_E_LIMIT: too many files; TIDINGS_E_IO: it cannot be recorded, and nothing changed. */
 struct mirror_pending {
     const char *path;
     struct tidings_str uri;
@@ -100,12 +100,12 @@ enum mirror_result {
     MIRROR_CREATED,
     MIRROR_UPDATED,
     MIRROR_REMOVED,
-    /* and what was not done: */
-    MIRROR_KEPT,    /* a file of somebody else's, or one that was changed here */
-    MIRROR_REFUSED, /* no name for a file, or one that other tools follow */
-    MIRROR_FAILED,  /* cannot be read, or written */
+    /* and skipped work: */
+    MIRROR_KEPT,    /* a user's file, or a file that was changed locally */
+    MIRROR_REFUSED, /* an invalid file name, or one that other tools execute */
+    MIRROR_FAILED,  /* cannot be read or written */
 };
-/* `reason` is NULL for what was done. */
+/* `reason` is NULL for completed work. */
 typedef void (*mirror_report_fn)(void *user, enum mirror_result deed, struct tidings_str uri,
                                  const char *reason);
 
@@ -113,9 +113,9 @@ struct mirror {
     struct tidings_client *client;
     int root;
     bool forces;
-    bool takes_control_files;    /* also those of folder.h */
-    bool is_dry;                 /* tell what would be done, and do nothing */
-    const char *const *excluded; /* globs: what matches is neither made nor removed */
+    bool takes_control_files;    /* accept names from control_file */
+    bool is_dry;                 /* report the work without doing it */
+    const char *const *excluded; /* globs: matching paths are neither created nor removed */
     size_t excluded_count;
     uint64_t max_message; /* bytes */
     mirror_report_fn report;
@@ -123,33 +123,33 @@ struct mirror {
     /* state: */
     struct mirror_state state;
     unsigned pass;
-    bool is_passing; /* everything is gone over: what was met since then is there now */
-    char **held;     /* paths below which nothing is known */
+    bool is_passing; /* a full pass runs: entries met since its start exist on the server */
+    char **held;     /* paths whose contents are unknown */
     size_t held_count;
     bool holds_all;
-    /* for whoever goes over everything: */
-    bool needs_pass; /* what was told does not fit what is known */
+    /* for the caller that runs full passes: */
+    bool needs_pass; /* an update contradicts the known state */
     bool is_broken;  /* an answer was too large, which may have ended the connection */
 };
 
-/* Go over everything: begin, take and hold, then end it, which removes what was neither taken nor
- * held; or give it up. */
+/* A full pass: begin it, take and hold resources, then end it, which removes every file that was
+ * neither taken nor held; or abandon it. */
 void mirror_begin(struct mirror *m);
 void mirror_end(struct mirror *m);
 void mirror_give_up(struct mirror *m);
 
 struct mirror_item {
     struct tidings_str uri;
-    const char *etag; /* "": not known */
-    int64_t size;     /* -1: not known */
+    const char *etag; /* "": unknown */
+    int64_t size;     /* -1: unknown */
     bool is_directory;
 };
-/* Make it like the resource, reading it unless the etag says that it is the same. Fails only when
- * the server cannot be asked any more; everything else is told. */
+/* Update the file to the resource; the content is read unless the etag is unchanged. Fails only if
+ * the server is unusable; other errors are reported. */
 int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings_error *err);
-/* What is below the resource is not known: it stays as it was, which is told as a failure. */
+/* The contents below the resource are unknown: its files stay, and a failure is reported. */
 void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why);
-/* The resource, and what is below it, is gone. */
+/* The resource, and everything below it, was deleted. */
 void mirror_remove(struct mirror *m, struct tidings_str uri);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes the overview: who it is and whether it is ready, what moves, what waits, what it uses.
+ * Writes the overview: identity and readiness, activity, queues, memory and CPU.
  */
 #include "cli/monitor.h"
 
@@ -123,14 +123,14 @@ static const char *span_text(double ms, char out[SPAN_TEXT_MAX])
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Rows of peers: read, sorted, laid out in columns.
+ * Rows of peers: read, sorted, formatted in columns.
  */
 
 const char *const peer_orders[] = {"lag", "waiting", "bytes", "subscriptions", "since", NULL};
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* "a/b", or the one that is there. */
+/* "a/b", or the one that is set. */
 static char *peer_table_join(char *a, char *b)
 {
     size_t len = strlen(a ? a : "") + strlen(b ? b : "") + 2;
@@ -254,7 +254,7 @@ void put_cell(FILE *out, const char *text, size_t width, bool fills)
     free(shown);
 }
 
-#define PEER_TABLE_WIDE 120u /* columns that all of a row is worth showing in */
+#define PEER_TABLE_WIDE 120u /* width that shows rows in full */
 
 enum {
     COLUMN_PEER = 13,
@@ -264,7 +264,7 @@ enum {
     COLUMN_VIA = 14
 };
 
-/* On a screen of 80 columns: who it is and how far behind, without what else is known. */
+/* For a screen of 80 columns: the name and the lag only. */
 static void peer_table_put_narrow(FILE *out, const struct peer_row *row)
 {
     char lag[SPAN_TEXT_MAX];
@@ -333,7 +333,7 @@ void peer_table_put(const struct cli *cli, FILE *out, const struct peer_table *t
 }
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings subscriptions`: who is subscribed to what, or who would be told of a resource.
+ * `tidings subscriptions`: which clients subscribe to which URIs, or receive changes of a resource.
  */
 
 static int subscriptions_put(void *user, struct tidings_str key, struct tidings_str row)
@@ -441,7 +441,7 @@ const struct command command_subscriptions = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings nodes`: the servers that share a store, and how far each is behind.
+ * `tidings nodes`: the servers that share a store, and how far each lags.
  */
 
 enum { COLUMN_NODE = 22, COLUMN_VERSION = 12, COLUMN_NODE_ADDRESS = 28 };
@@ -495,7 +495,7 @@ static int nodes_put(void *user, struct tidings_str key, struct tidings_str row)
     return 0;
 }
 
-/* A server that shares its store with nobody: one row, from its status. */
+/* A server that does not share its store: one row, from its status. */
 static char *nodes_of_one(struct tidings_client *client, struct tidings_error *err)
 {
     char *status = self_state_read(client, "status", err);
@@ -565,7 +565,8 @@ const struct command command_nodes = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings kick`: ends a client of a server, or all of a principal, by the server's tool.
+ * `tidings kick`: disconnects a client of a server, or all clients of a principal, by the server's
+ * tool.
  */
 
 struct kick {
@@ -670,7 +671,7 @@ static void overview_line(struct overview_lines *l, const char *label, const cha
     l->count++;
 }
 
-/* "", or " (12.5/s)" since the last look. */
+/* "", or " (12.5/s)" since the last sample. */
 static const char *overview_rate(double now, double *before, double seconds, char out[40])
 {
     if (seconds > 0) {
@@ -722,7 +723,7 @@ static void overview_put_moving(struct overview_lines *l, struct tidings_str s,
     b->now_ms = now;
 }
 
-/* What waits now, and how long what was written lately had waited. */
+/* The current queues, and the recent delays in them. */
 static void overview_put_lag(struct overview_lines *l, struct tidings_str s)
 {
     char now[SPAN_TEXT_MAX], p50[SPAN_TEXT_MAX], p99[SPAN_TEXT_MAX], max[SPAN_TEXT_MAX];
@@ -740,7 +741,7 @@ static void overview_put_lag(struct overview_lines *l, struct tidings_str s)
                   self_state_number(s, "/waiting"), self_state_number(s, "/behind"), written);
 }
 
-/* Why the last request failed, and whose it was. */
+/* The reason of the last failed request, and its client. */
 static void overview_put_failure(struct overview_lines *l, struct tidings_str s)
 {
     char age[SPAN_TEXT_MAX];
@@ -795,10 +796,10 @@ size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings status`, `tidings peers`, `tidings limits`: what a server says of itself, once.
+ * `tidings status`, `tidings peers`, `tidings limits`: the state of a server, printed once.
  */
 
-#define LINE_WIDTH 400u /* nothing is cut where it is not a screen */
+#define LINE_WIDTH 400u /* nothing is truncated unless it is a screen */
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
@@ -900,7 +901,7 @@ const struct command command_peers = {
 #define LIMITS_COUNT 9
 #define LIMITS_SHORT 8
 #define LIMITS_AT (LIMITS_NAME + 3 * (LIMITS_COUNT + 1) + LIMITS_SHORT + 1 + LIMITS_SHORT + 2)
-#define LIMITS_ABOUT 20u /* a narrower terminal shows no texts */
+#define LIMITS_ABOUT 20u /* a narrower terminal shows no descriptions */
 
 /* A limit that clients do not share has no use, share or reserve. */
 static void limits_put_count(struct tidings_str row, const char *pointer, int width)

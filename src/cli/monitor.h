@@ -10,19 +10,19 @@
 #include "cli/command.h"
 #include "cli/remote.h"
 
-/* What was counted at a moment, so that the next look can tell rates. Zeroed: never looked. */
+/* Counters at one moment, so that the next sample can compute rates. Zeroed: no sample yet. */
 struct overview_before {
     double now_ms, changes, deliveries, requests, bytes_out, cpu_ms;
 };
 
-/* The lines, each cut to `width` columns and ended by `end`; how many there were. `before` (may be
- * NULL) is brought up to date. */
+/* The lines, each truncated to `width` columns and ended by `end`; returns their number. `before`
+ * (may be NULL) is updated. */
 size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str status,
                     struct overview_before *before, size_t width, const char *end);
 
 /* -------------------------------------------------------------------------------------------------
- * The clients of a server (tidings://self/peers) as a table for people, sorted. What clients call
- * themselves is a stranger's: it is cut to its column and cannot drive the terminal.
+ * The clients of a server (tidings://self/peers) as a sorted table for people. Client names are
+ * untrusted: they are truncated to their column and escaped for the terminal.
  */
 
 enum peer_order {
@@ -47,30 +47,31 @@ struct peer_table {
 /* From the array of rows. TIDINGS_E_NOMEM. */
 int peer_table_read(struct peer_table *t, struct tidings_str json, struct tidings_error *err);
 void peer_table_deinit(struct peer_table *t);
-/* The most of it first (since: the newest first). */
+/* Largest first (since: newest first). */
 void peer_table_sort(struct peer_table *t, enum peer_order order);
-/* A head and at most `max` rows from `first` on, each cut to `width` columns and ended by `end`. */
+/* A head and at most `max` rows from `first` on, each truncated to `width` columns and ended by
+ * `end`. */
 void peer_table_put(const struct cli *cli, FILE *out, const struct peer_table *t, size_t first,
                     size_t max, size_t width, double now_ms, const char *end);
 
-/* The text in at most `width` columns, escaped like all text of strangers; and blanks up to the
- * width when `fills`. */
+/* The text in at most `width` columns, escaped as untrusted text; padded with blanks to the width
+ * if `fills`. */
 void put_cell(FILE *out, const char *text, size_t width, bool fills);
 
 /* -------------------------------------------------------------------------------------------------
- * What a server of ours says of itself below tidings://self/ (serve --self), read by the commands
- * of whoever looks after it.
+ * The state that a tidings server publishes below tidings://self/ (serve --self), for the commands
+ * of operators.
  */
 
-/* The JSON text of tidings://self/NAME; tidings_free it. NULL with `err`, whose sentence says how
- * to serve it when it is not there. */
+/* The JSON text of tidings://self/NAME; tidings_free it. NULL with `err`, whose message says how to
+ * serve it if it is missing. */
 char *self_state_read(struct tidings_client *client, const char *name, struct tidings_error *err);
-/* The same of one that comes in pages: one array of all rows, at most SELF_STATE_PAGES pages. */
+/* The same for a paged resource: one array of all rows, at most SELF_STATE_PAGES pages. */
 #define SELF_STATE_PAGES 200u
 char *self_state_read_all(struct tidings_client *client, const char *name,
                           struct tidings_error *err);
 
-/* The number at `pointer`, 0 where there is none. */
+/* The number at `pointer`, 0 if there is none. */
 double self_state_number(struct tidings_str json, const char *pointer);
 
 /* "350 ms", "2.5 s", "4 min", "3 h", "12 d". */

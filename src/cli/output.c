@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Printing text with its control characters escaped, JSON, times and sizes.
+ * Prints text with its control characters escaped, JSON, times and sizes.
  */
 #include "cli/output.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- a stranger's text ----------------------------------------------------------------------- */
 
-/* The character at the front and its length; 0: no UTF-8. */
+/* The first character and its length; 0: not UTF-8. */
 static size_t output_decode(struct tidings_str s, uint32_t *ret)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -80,7 +80,7 @@ static size_t character_columns(uint32_t c)
                                                                              : 1;
 }
 
-/* How much of the text fits into so many columns, and how many it takes. */
+/* The number of bytes that fit into `width` columns, and the columns they take. */
 static size_t output_fit(struct tidings_str s, size_t width, size_t *ret_columns)
 {
     size_t len = 0;
@@ -112,16 +112,16 @@ size_t put_columns(FILE *out, struct tidings_str text, size_t width)
     return columns;
 }
 
-/* Controls, line and paragraph separators, and what turns the direction of writing. */
+/* Controls, line and paragraph separators, and characters that change the direction of writing. */
 static bool is_unsafe(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f || c == 0x61c ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* Returns the columns. With `keeps_lines` line feeds and tabs go through. What needs no escape is
- * written in one piece: standard error has no buffer, and a launched server that shares it may have
- * made it one that refuses what it has no room for, which many small pieces soon use up. */
+/* Returns the columns. With `keeps_lines`, line feeds and tabs pass through. Text without escapes
+ * is written in one piece: standard error is unbuffered, and a launched server that shares it may
+ * have made it nonblocking, so that many small writes soon fail. */
 static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
 {
     size_t columns = 0, plain = 0; /* bytes before `s` that are not written yet */
@@ -180,7 +180,7 @@ bool is_text(struct tidings_str s)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Such characters stand in strings alone, where \u may stand for them. */
+/* Such characters occur only in JSON strings, where \u can replace them. */
 void put_json_text(FILE *out, struct tidings_str json)
 {
     size_t plain = 0; /* as with put_safe */
@@ -289,7 +289,7 @@ size_t output_width(FILE *out)
     return size.ws_col < WIDTH_MIN ? WIDTH_MIN : size.ws_col > WIDTH_MAX ? WIDTH_MAX : size.ws_col;
 }
 
-/* At a line feed that stays one: how many of them. */
+/* At a line feed that is kept: the number of line feeds. */
 static size_t kept_feeds(const char *text)
 {
     size_t feeds = strspn(text, "\n");
@@ -350,7 +350,7 @@ void put_style(const struct cli *cli, FILE *out, enum style style)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Exit statuses of failures, and the messages that say them on standard error.
+ * Exit statuses of failures, and the error messages on standard error.
  */
 
 static bool is_json;
@@ -370,10 +370,10 @@ static void exit_status_put_member(const char *name, const char *text)
 static void exit_status_put_line(FILE *out, const char *blank, const char *name, const char *text)
 {
     fprintf(out, "tidings%s%s: ", blank, name);
-    put_text(out, tidings_str(text)); /* a server may have said it */
+    put_text(out, tidings_str(text)); /* the text may come from a server */
 }
 
-/* On one line; a terminal is too narrow for most, so there it is broken at blanks. */
+/* On one line, but wrapped at blanks on a terminal, because most are too narrow for it. */
 static void exit_status_put_sentence(const char *blank, const char *name, const char *text)
 {
     struct json_text shown;
@@ -430,7 +430,7 @@ int command_misuse(const char *command, const char *problem, const char *argumen
     return exit_status_report(command, TIDINGS_E_INVALID, message, hint);
 }
 
-/* Has whoever read a pipe gone? */
+/* Returns true if the reader of a pipe has gone. */
 static bool is_abandoned(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};

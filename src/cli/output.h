@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Printing text, JSON, times and sizes. Text of a server is a stranger's: control characters, and
- * characters that turn the direction of writing, are shown as escapes, so that it can neither drive
- * a terminal nor look like another line.
+ * Prints text, JSON, times and sizes. Text from a server is untrusted: control characters, and
+ * characters that change the direction of writing, are escaped, so that the text can neither
+ * control a terminal nor imitate another line.
  */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
@@ -15,22 +15,22 @@ struct cli;
 
 /* The columns of text on a terminal: wide characters take two, combining ones none. */
 size_t text_columns(struct tidings_str text);
-/* Write what fits into so many columns; returns how many it took. */
+/* Write as much as fits into `width` columns; returns the columns written. */
 size_t put_columns(FILE *out, struct tidings_str text, size_t width);
-/* Of one line: line feeds and tabs are escaped too. Returns the columns it took. */
+/* On one line: line feeds and tabs are escaped too. Returns the columns written. */
 size_t put_text(FILE *out, struct tidings_str text);
-/* Of several lines: line feeds and tabs are left. */
+/* On several lines: line feeds and tabs are kept. */
 void put_lines(FILE *out, struct tidings_str text);
-/* JSON text, on one line, and a line feed. It stays the same JSON. */
+/* JSON text, on one line, and a line feed. The JSON value is unchanged. */
 void put_json(FILE *out, struct tidings_str json);
 /* The same without the line feed, as part of a larger JSON text. */
 void put_json_text(FILE *out, struct tidings_str json);
-/* Over several lines. */
+/* Pretty-printed over several lines. */
 void put_pretty(FILE *out, struct tidings_str json);
 /* A JSON string of this text. */
 void put_quoted(FILE *out, struct tidings_str text);
-/* A JSON text that is put together with put_quoted and the like: begin, write to the stream, take
- * the text (free it). NULL: no memory. */
+/* A JSON text under construction, for put_quoted and the like: begin, write to the stream, take the
+ * text (free it). NULL: no memory. */
 struct json_text {
     FILE *out;
     char *text;
@@ -41,13 +41,14 @@ char *json_text_take(struct json_text *t);
 
 /* Unix time as 2026-07-28T10:00:00.012Z. */
 void put_time(FILE *out, int64_t ms);
-/* Columns of a line: the terminal's, from 40 to 100; 80 where the stream is none. */
+/* The line width: the terminal's, from 40 to 100; 80 if the stream is not a terminal. */
 size_t output_width(FILE *out);
-/* Text broken at blanks to the width of the stream, from column `at` on, where the cursor is. Lines
- * of a paragraph are joined; an empty line, and one that begins with a blank, stay lines. */
+/* Wraps text at blanks to the width of the stream, starting at column `at`, the position of the
+ * cursor. Lines of a paragraph are joined; an empty line, and a line that starts with a blank, are
+ * kept. */
 void put_wrapped(FILE *out, const char *text, size_t at);
-/* The same of a stranger's text, as put_text shows it; line feeds are left. Where the stream is no
- * terminal it is one line. */
+/* The same for untrusted text, as put_text shows it; line feeds are kept. If the stream is not a
+ * terminal, the text is not wrapped. */
 void put_text_wrapped(FILE *out, struct tidings_str text, size_t at);
 /* Blanks up to a column, at least one. */
 void put_gap(FILE *out, size_t used, size_t column);
@@ -56,7 +57,7 @@ void put_gap(FILE *out, size_t used, size_t column);
 #define SIZE_TEXT_MAX 24u
 const char *size_text(uint64_t bytes, char out[SIZE_TEXT_MAX]);
 
-/* Can these bytes be told as text: UTF-8 without NUL? */
+/* Returns true if the bytes are printable as text: UTF-8 without NUL. */
 bool is_text(struct tidings_str bytes);
 
 enum style {
@@ -67,29 +68,29 @@ enum style {
     STYLE_BAD,
     STYLE_NAME,
 };
-/* Switch, where colours are wanted on that stream; STYLE_PLAIN switches back. */
+/* Switch the style if the stream shows colours; STYLE_PLAIN switches back. */
 void put_style(const struct cli *cli, FILE *out, enum style style);
 
 bool is_terminal(FILE *out);
 
 /* -------------------------------------------------------------------------------------------------
- * How a command ends: what failed is said on standard error, always in the same form, and gives the
- * exit status.
+ * The end of a command: reports failures on standard error, always in the same form, and returns
+ * the exit status.
  */
 
-/* Of `tidings probe`: nothing failed, and nothing was proved. */
+/* For `tidings probe`: no check failed, but the result proves nothing. */
 #define EXIT_INCONCLUSIVE 2
 
-/* Say what failed and what to do next on standard error, with --json as an object; returns the exit
- * status. `command` (none was found) and `hint` may be NULL. */
+/* Report the failure and a hint on standard error, with --json as an object; returns the exit
+ * status. `command` (not found) and `hint` may be NULL. */
 int command_fail(const char *command, const struct tidings_error *err, const char *hint);
-/* The same for misuse of the command line (exit 64). `argument` may be NULL. */
+/* The same for incorrect usage (exit 64). `argument` may be NULL. */
 int command_misuse(const char *command, const char *problem, const char *argument);
-/* Failures are objects from now on. */
+/* Print failures as JSON objects from now on. */
 void command_fails_in_json(bool is_wanted);
 
-/* Standard output to its end: 0, or the exit status of the failure, which is told unless nobody
- * reads any more. */
+/* Flush standard output: 0, or the exit status of the failure, which is reported unless the reader
+ * has gone. */
 int command_finish(const char *command);
 
 #endif

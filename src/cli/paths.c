@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths on the command line as URIs, in the spelling `tidings serve` gives to the same files: the
- * name the user typed, made absolute; symbolic links are not resolved, except in what stands before
- * a "..".
+ * Converts paths on the command line to URIs, spelled as `tidings serve` spells the same files: the
+ * name as typed, made absolute; symbolic links are not resolved, except before a "..".
  */
 #include "cli/paths.h"
 
@@ -17,7 +16,7 @@
 #include <unistd.h>
 
 /* -------------------------------------------------------------------------------------------------
- * Makes the path of a file of the user's own, and its directories.
+ * Makes the path of a user's own file, and its directories.
  */
 
 int user_file_path(char path[PATH_MAX], const char *variable, const char *below_home,
@@ -50,10 +49,9 @@ int user_file_make_directories(char path[PATH_MAX], struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Secrets: this process is made undumpable (PR_SET_DUMPABLE), and nothing else: not being dumpable
- * includes core files, whatever the limit and wherever they would go; a limit of 0 would be handed
- * on to the programs we start. The list of processes shows the memory that the arguments came in,
- * to everybody, also then.
+ * Secrets: only makes this process undumpable (PR_SET_DUMPABLE). That prevents core files of any
+ * size and destination; a core limit of 0 would be inherited by child processes. The process list
+ * still shows the memory of the arguments to all users.
  */
 
 void process_has_secrets(void)
@@ -61,7 +59,7 @@ void process_has_secrets(void)
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-/* Where what is not shown begins, or NULL: all of a URL after its scheme. */
+/* The start of the hidden part, or NULL: all of a URL after its scheme. */
 static char *process_secret_in(char *argument)
 {
     char *url = strstr(argument, "://");
@@ -78,7 +76,7 @@ void process_hide_passwords(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         char *secret = process_secret_in(argv[i]);
         char *copy = secret ? strdup(argv[i]) : NULL;
-        if (copy) { /* ours until the end */
+        if (copy) { /* kept until exit */
             memset(secret, '*', strlen(secret));
             argv[i] = copy;
         }
@@ -98,7 +96,7 @@ static bool path_uri_has_scheme(const char *s)
     return *s == ':';
 }
 
-/* Append `path` to `out` without empty and "." segments. False: it does not fit. */
+/* Append `path` to `out` without empty and "." segments. Returns false if it does not fit. */
 static bool path_uri_append(char *out, size_t size, const char *path, bool *ret_up)
 {
     size_t len = strlen(out);
@@ -121,8 +119,8 @@ static bool path_uri_append(char *out, size_t size, const char *path, bool *ret_
     return true;
 }
 
-/* Let the system resolve "..". The last segment stays as it is, a link or missing: it can be
- * watched for. */
+/* Let the kernel resolve "..". The last segment stays unchanged, even if it is a link or missing,
+ * because it can be watched. */
 static bool path_uri_resolve(char path[PATH_MAX])
 {
     char real[PATH_MAX], last[PATH_MAX];
@@ -163,7 +161,8 @@ static bool stays_raw(unsigned char c)
     return (c < 0x80 && isalnum(c)) || (c != '\0' && strchr("/-._~!$&'()+,;=:@", c));
 }
 
-/* Append it at `*n`, with what is in neither a path nor `kept` as %XX; there is room. */
+/* Append the path at `*n`, escaping as %XX all characters except path characters and `kept`; there
+ * is room. */
 static void path_uri_encode(char *uri, size_t *n, const char *path, const char *kept)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -186,7 +185,7 @@ static char *path_uri_no_memory(struct tidings_error *err)
     return NULL;
 }
 
-/* A text of its own. */
+/* A separate copy. */
 static char *path_uri_copy(const char *text, struct tidings_error *err)
 {
     char *copy = strdup(text);
@@ -223,7 +222,7 @@ char *uri_of_argument(const char *argument, struct tidings_error *err)
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Segments with wildcards and what is behind them, as the path of a URI. */
+/* The segments with wildcards and the rest of the path, as the path of a URI. */
 static bool path_uri_append_pattern(char out[PATH_MAX], const char *pattern)
 {
     bool up = false;
@@ -238,7 +237,7 @@ static bool path_uri_append_pattern(char out[PATH_MAX], const char *pattern)
         out[end] = '/';
         out[end + 1] = '\0';
     }
-    /* The class of what is not in it: a URI has no '^'. */
+    /* A negated class: a URI cannot contain '^'. */
     for (char *at = strstr(out, "[^"); at; at = strstr(at, "[^")) {
         at[1] = '!';
     }

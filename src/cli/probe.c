@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings probe`: does this server really notify? It is used as a client would, in each era that
- * it speaks, and every finding says what was expected and what came.
+ * `tidings probe`: checks that a server sends notifications. The probe uses the server like a
+ * client, in each era that the server supports. Each finding gives the expected and the received
+ * result.
  */
 #include "cli/probe.h"
 
@@ -19,15 +20,15 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings probe`: how a change of the resource is brought about, by a command of the user's, or a
- * tool of the server's; and whether there was one.
+ * `tidings probe`: makes a change of the resource, by a command of the user or a tool of the
+ * server, and checks that the resource changed.
  */
 
-/* Of @modelcontextprotocol/server-everything: from then on the session is told of updates every few
- * seconds; called once more, it ends. */
+/* Of @modelcontextprotocol/server-everything: the first call starts updates to the session every
+ * few seconds; the second call stops them. */
 #define TOGGLE "toggle-subscriber-updates"
 #define NAME_BYTES 128u
-#define ADDED "-tidings-probe" /* behind the URI: what is added to a list */
+#define ADDED "-tidings-probe" /* appended to the URI for a new list entry */
 
 bool probe_can_change(const struct run *r)
 {
@@ -76,7 +77,7 @@ static int call(struct tidings_client *by, const char *tool, const char *argumen
     return rc;
 }
 
-/* A tool of ours, about the resource, or with `added` about one beside it. */
+/* Call a tidings tool for the resource, or with `added` for a new one beside it. */
 static int call_about(struct run *r, struct tidings_client *by, const char *tool, const char *added,
                       struct tidings_error *err)
 {
@@ -121,7 +122,8 @@ static int probe_change_touch(struct run *r, struct tidings_client *by, struct t
     return call(by, TOGGLE, "{}", err);
 }
 
-/* The arguments of --call, with the number of the change for each {n}; free it. NULL: no memory. */
+/* The arguments of --call, with the number of the change in place of each {n}; free it. NULL: no
+ * memory. */
 static char *number_in(const char *text, unsigned number)
 {
     struct json_text t;
@@ -139,7 +141,7 @@ static char *number_in(const char *text, unsigned number)
     return json_text_take(&t);
 }
 
-/* What --call says: its tool, and arguments (free them). */
+/* The tool of --call, and its arguments (free them). */
 static int probe_change_read_call(const struct probe *p, char tool[NAME_BYTES], char **ret,
                                   struct tidings_error *err)
 {
@@ -169,7 +171,7 @@ static int probe_change_read_call(const struct probe *p, char tool[NAME_BYTES], 
     return 0;
 }
 
-/* Is --call, if there is one, a name and perhaps a JSON object? */
+/* Checks that --call, if given, is a name and an optional JSON object. */
 static int probe_check_call(const struct probe *p, struct tidings_error *err)
 {
     char tool[NAME_BYTES], *arguments = NULL;
@@ -198,14 +200,14 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
         return call_given(p, by, err);
     }
     if (!p->touches || by == r->toggled) {
-        return 0; /* it changes by itself, or not at all */
+        return 0; /* it changes periodically, or not at all */
     }
     return probe_change_touch(r, by, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* By the tools of --touch, when those are of the kind that can add something. */
+/* Returns true if the tools of --touch can add a resource. */
 static bool can_add_by_touch(const struct run *r)
 {
     return !r->probe->change_list && r->probe->touches && !r->toggled && r->is_notified;
@@ -273,11 +275,11 @@ uint64_t probe_list(struct run *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What `tidings probe` is doing, for a person at a terminal: one line of standard error that is
- * written over, and a line that stays when it is the person's turn. Nothing anywhere else.
+ * The progress of `tidings probe`, for a user at a terminal: one line on standard error that is
+ * overwritten, and a permanent line if the user must act. Prints nothing elsewhere.
  */
 
-/* The line as it is shown; there is one terminal. */
+/* The current line; there is one terminal. */
 static struct {
     char text[160];
     uint64_t seconds;
@@ -466,7 +468,7 @@ static void probe_report_put_member(const char *before, const char *name, const 
     put_quoted(stdout, tidings_str(value));
 }
 
-/* Was it seen in each era that changes are told? Without that nothing has been proved. */
+/* Returns true if changes were delivered in every era. Otherwise the result proves nothing. */
 static bool has_evidence(const struct probe *p)
 {
     size_t told = 0;
@@ -509,7 +511,7 @@ static void put_report(const struct probe *p, const char *verdict, const size_t 
     fputs("]}\n", stdout);
 }
 
-/* The end: the exit status. */
+/* Finishes the output; returns the exit status. */
 static int probe_finish(const struct probe *p)
 {
     size_t counts[4] = {0};
@@ -534,7 +536,7 @@ static int probe_finish(const struct probe *p)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Of struct cli, see help.c. */
+/* For struct cli, see help.c. */
 enum {
     ERA_AUTO = 0,
     ERA_MODERN = 1,
@@ -614,7 +616,8 @@ static void probe_record_spoken(struct run *r)
                 r->has_resources ? "" : "; " PROBE_NO_RESOURCES);
 }
 
-/* The newest revision of the era that it speaks: 1, or 0, or a negative code: it cannot be asked.
+/* The newest revision of the era that the server supports: 1, or 0, or a negative code: the server
+ * is unusable.
  */
 static int probe_connect(struct run *r, struct tidings_error *err)
 {
@@ -625,8 +628,8 @@ static int probe_connect(struct run *r, struct tidings_error *err)
     }
     for (unsigned era = first; era <= last && !r->client; era++) {
         r->cli.era = era;
-        /* Modern: one who asks for resources alone. Legacy: the stream stays when nothing is
-         * subscribed to any more, and what still comes is heard. */
+        /* Modern: the client requests only resource updates. Legacy: the stream stays open after
+         * the last unsubscription, so later updates are still received. */
         r->client = probe_open(r, !r->is_modern, err);
         if (!r->client && err->code != TIDINGS_E_UNSUPPORTED) {
             return err->code;
@@ -692,7 +695,7 @@ static void choose(struct run *r)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* 1: spoken, 0: not, or a negative code. */
+/* 1: supported, 0: not, or a negative code. */
 static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
 {
     bool is_modern = era == ERA_MODERN || era == ERA_2026;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of `tidings probe` share: the findings, and one server in one era.
+ * The shared state of the parts of `tidings probe`: the findings, and one server in one era.
  *
  *     probe.c           the command; which eras are spoken, what is advertised
  *     probe_report.c    findings: the table of checks, how they are printed
@@ -20,9 +20,9 @@
 
 enum verdict {
     VERDICT_PASS,
-    VERDICT_FAIL, /* violates a MUST, or does not notify (docs/how-to/test-a-server.md) */
-    VERDICT_WARN, /* allowed, but clients will feel it */
-    VERDICT_SKIP, /* could not be found out, and why */
+    VERDICT_FAIL, /* violates a MUST, or sends no notifications (docs/how-to/test-a-server.md) */
+    VERDICT_WARN, /* allowed, but inconvenient for clients */
+    VERDICT_SKIP, /* could not be checked; the text gives the reason */
 };
 
 #define PROBE_MAX_FINDINGS 64u
@@ -54,28 +54,28 @@ struct probe {
     struct negotiated spoken[PROBE_MAX_ERAS];
     size_t spoken_count;
     unsigned changes; /* made so far */
-    bool wants_login; /* the server, when it refused */
+    bool wants_login; /* the server asked for a login */
 };
 
-/* What a client has heard since it was last looked at. */
+/* The messages a client received since the last check. */
 struct received_messages {
-    unsigned updates;      /* of what it subscribed to */
-    unsigned foreign;      /* of something else … */
-    char foreign_uri[120]; /* … such as */
-    unsigned bare;         /* updates that do not say which subscription they belong to */
-    unsigned wrong;        /* … that name one which is not ours … */
-    char wrong_id[64];     /* … such as */
+    unsigned updates;      /* for its subscription */
+    unsigned foreign;      /* for another resource … */
+    char foreign_uri[120]; /* … for example */
+    unsigned bare;         /* updates without a subscription id */
+    unsigned wrong;        /* … with an unknown subscription id … */
+    char wrong_id[64];     /* … for example */
     unsigned early;        /* … that came before the acknowledgement */
-    unsigned lists;        /* that the list of resources changed */
-    unsigned losses;       /* of the connection */
+    unsigned lists;        /* resources/list_changed */
+    unsigned losses;       /* lost connections */
     bool is_watching, is_refused, is_acknowledged;
-    int refused_code;     /* TIDINGS_E_*, as the server said; 0: it did not */
-    enum verdict verdict; /* when it could not be subscribed to */
-    char id[64];          /* of the subscription, JSON, as acknowledged; "": it was not said */
+    int refused_code;     /* TIDINGS_E_*, as the server sent it; 0: not refused */
+    enum verdict verdict; /* if the subscription failed */
+    char id[64];          /* of the subscription, JSON, as acknowledged; "": none sent */
     char reason[PROBE_TEXT];
-    uint64_t last_ms;             /* when the last update came, monotonic */
-    uint64_t watched_ms, lost_ms; /* when it was accepted; when the connection was lost first */
-    uint64_t reopened;            /* streams before */
+    uint64_t last_ms;             /* time of the last update, monotonic */
+    uint64_t watched_ms, lost_ms; /* times of acceptance and of the first connection loss */
+    uint64_t reopened;            /* earlier streams */
 };
 
 #define PROBE_NO_RESOURCES "the server offers no resources"
@@ -87,59 +87,60 @@ struct run {
     bool is_modern, has_resources;
     bool declares_subscribe; /* resources.subscribe */
     struct cli cli;          /* with that era */
-    char *uri;               /* what is subscribed to; NULL: there is nothing; tidings_free */
+    char *uri;               /* the subscribed URI; NULL: none; tidings_free */
     struct tidings_client *client;
-    const struct tidings_client *toggled; /* whose session changes by itself now */
+    const struct tidings_client *toggled; /* whose session changes periodically now */
     struct received_messages received;
     bool is_http;
     char version[16], session[512]; /* of the client */
-    uint64_t delay_ms;              /* the longest that an update took to come; 0: not known */
+    uint64_t delay_ms;              /* the longest delay of an update; 0: unknown */
     bool is_notified;               /* at least one update came */
-    bool has_cursor;                /* updates say how to come back */
-    uint64_t watched_ms;            /* how long the stream was listened to, all in all */
+    bool has_cursor;                /* updates have a cursor to resume from */
+    uint64_t watched_ms;            /* total time the stream was open */
 };
 
-/* A second client: it does not subscribe, and wants to hear of lists. */
+/* A second client: it does not subscribe to resources, but wants list changes. */
 struct other {
     struct tidings_client *client;   /* NULL: there is none */
     unsigned updates, lists, losses; /* … of the connection */
-    unsigned bare;                   /* lists that do not say whom they are for */
+    unsigned bare;                   /* list changes without a subscription id */
     char uri[120];                   /* of an update */
     bool is_acknowledged;
 };
 
-/* Record and, for people, print it. `id` is one of the table's. */
+/* Record a finding and, for people, print it. `id` is an id of the table. */
 void probe_found(struct run *r, const char *id, enum verdict verdict, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Show on a terminal what is done now, until the next finding. */
+/* Show the current step on a terminal, until the next finding. */
 void probe_doing(const struct probe *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* … and how long that may still take. */
+/* … and how long it may still take. */
 void probe_waits(uint64_t left_ms);
-/* It needs a change, and nothing is there to make one: say so on a terminal. */
+/* The check needs a change that the probe cannot make: ask the user on a terminal. */
 void probe_ask_person(const struct run *r, const char *why);
 
-/* Is there a way to change something? Else changes are waited for. */
+/* Returns true if the probe can make a change; otherwise it waits for changes. */
 bool probe_can_change(const struct run *r);
-/* Change the resource, `by` means of its tools where they are to do it (a session that is made to
- * change by itself is that of `by`). */
+/* Change the resource, with the tools of `by` if tools are to be used (a session that changes
+ * periodically is the session of `by`). */
 int probe_change(struct run *r, struct tidings_client *by, struct tidings_error *err);
-/* Change the list of resources: 1; 0: there is no way to. */
+/* Change the list of resources. 1: changed; 0: impossible. */
 int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_error *err);
-/* Take back what that left behind. */
+/* Undo the change of the list. */
 void probe_restore_list(struct run *r, struct tidings_client *by);
-/* Something that differs when the content of the resource does, or the list. 0: it cannot be known.
+/* A value that differs if the content of the resource, or the list, differs. 0: unknown.
  */
 uint64_t probe_content(struct run *r);
 uint64_t probe_list(struct run *r);
 
 /* ---- probe_checks.c ------------------------------------------------------------------------- */
 
-/* Another client in the run's era. NULL with `err`. `receives`: it wants to be told when lists
- * change, and so opens a stream by itself. */
+/* Another client in the run's era. NULL with `err`. `receives`: it wants list changes, so it opens
+ * a stream itself. */
 struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err);
-/* Of an update that nobody asked for: the modern era forbids it, the legacy era advises against it.
+/* Checks updates without a subscription: the modern era forbids them, the legacy era advises
+ * against them.
  */
 void probe_updates(struct run *r);
 
@@ -151,7 +152,8 @@ void probe_updates(struct run *r);
 void probe_errors(struct run *r);
 void probe_streams(struct run *r);
 
-/* One raw request: its status (0: none), and the beginning of what came. `lines` ends with NULL. */
+/* One raw request: the status of the answer (0: none), and the start of its body. `lines` ends with
+ * NULL. */
 struct raw_answer {
     long status;
     int code; /* of a JSON-RPC error in it; 0: none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings probe`: is a subscriber told of changes of its resource, of nothing else, and only as
- * long as it is subscribed?
+ * `tidings probe`: checks that a subscriber receives changes of its resource, no other changes, and
+ * none after it unsubscribes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings probe`: does the server answer wrong requests with the errors of the specification?
+ * `tidings probe`: checks that the server answers invalid requests with the errors of the
+ * specification.
  */
 
 #define NO_METHOD "tidings-probe/nothing"
@@ -27,7 +28,7 @@
 
 /* ---- through the client ---------------------------------------------------------------------- */
 
-/* The code of the error it is answered with; 0: a result, or nothing. */
+/* The error code of the answer; 0: a result, or no answer. */
 static int probe_errors_code_of(struct run *r, const char *method, const char *params,
                                 char **ret_result, struct tidings_error *err)
 {
@@ -42,7 +43,7 @@ static int probe_errors_code_of(struct run *r, const char *method, const char *p
 struct wrong {
     const char *id, *method, *params;
     int code;
-    enum verdict otherwise; /* another code, or a result */
+    enum verdict otherwise; /* for another code, or a result */
 };
 
 static void check_code(struct run *r, const struct wrong *w)
@@ -93,7 +94,7 @@ static struct raw_answer probe_post(struct run *r, const char *const *lines, con
                                           .on_bytes = probe_errors_on_bytes,
                                           .user = &taken};
     (void)tidings_client_http(r->client, &request, &answer, &err);
-    /* JSON as it is, or the first event of a stream. */
+    /* JSON is used unchanged; of an SSE stream the first event is used. */
     taken.text[taken.len] = '\0';
     const char *brace = strchr(taken.text, '{');
     size_t n = brace ? strcspn(brace, "\r\n") : 0;
@@ -107,7 +108,7 @@ static struct raw_answer probe_post(struct run *r, const char *const *lines, con
 #define ACCEPT "Accept: application/json, text/event-stream"
 #define LINE_MAX_BYTES 640u
 
-/* `status` and `code` (0: any) are expected; another refusal is `lesser`, none `worse`. */
+/* `status` and `code` (0: any) are expected. Another error is `lesser`; no error is `worse`. */
 struct expected {
     const char *id;
     long status;
@@ -131,7 +132,7 @@ static void probe_errors_check(struct run *r, const struct expected *e, struct r
     }
 }
 
-/* A request that is fine in itself. */
+/* A valid request. */
 static void put_request(const struct run *r, const char *method, const char *version, char *out,
                         size_t room)
 {
@@ -158,7 +159,7 @@ static void check_raw(struct run *r)
                        probe_post(r, fine, "{\"jsonrpc\":\"2.0\",\"id\":1,"));
     const char *foreign[] = {
         "Origin: https://tidings-probe.invalid", TYPE, ACCEPT, version, last, NULL};
-    /* Older revisions ask for the check and name no status. */
+    /* Older revisions require the check but do not specify a status. */
     bool has_status = strcmp(r->version, "2025-11-25") >= 0;
     probe_errors_check(r,
                        &(struct expected){"origin", 403, 0,
@@ -210,7 +211,7 @@ static void probe_errors_resources(struct run *r)
 
 void probe_errors(struct run *r)
 {
-    if (!r->is_http || !r->is_modern) { /* else its status counts too */
+    if (!r->is_http || !r->is_modern) { /* else the status counts too */
         check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601,
                                       r->is_modern ? VERDICT_FAIL : VERDICT_WARN});
     }
@@ -225,8 +226,8 @@ void probe_errors(struct run *r)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define CHANGES 3u       /* how many are made */
-#define SILENCE_MS 1000u /* at least, before nothing counts as nothing */
+#define CHANGES 3u       /* changes per check */
+#define SILENCE_MS 1000u /* minimum, before silence counts as no update */
 #define SLOW_MS 1000u
 
 struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err)
@@ -244,7 +245,8 @@ struct tidings_client *probe_open(const struct run *r, bool receives, struct tid
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
-/* Is an update of `uri` one of what was subscribed to? What is below a container is. */
+/* Returns true if an update of `uri` belongs to the subscription. Resources below a container
+ * do. */
 static bool probe_updates_is_ours(const struct run *r, const char *uri)
 {
     size_t n = strlen(r->uri);
@@ -252,7 +254,7 @@ static bool probe_updates_is_ours(const struct run *r, const char *uri)
     return strcmp(uri, r->uri) == 0 || (is_container && strncmp(uri, r->uri, n) == 0);
 }
 
-/* Whose it is, in the modern era. */
+/* The subscription id, in the modern era. */
 static void take_id(struct received_messages *h, const char *id)
 {
     h->early += !h->is_acknowledged ? 1 : 0;
@@ -330,7 +332,7 @@ static void probe_updates_on_state(void *user, const struct tidings_state_event 
     }
 }
 
-/* Let `client` do what there is to do for so long, or until `*enough` is not 0 (NULL: no). */
+/* Run `client` for this time, or until `*enough` is not 0 (NULL: no condition). */
 static int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enough,
                       struct tidings_error *err)
 {
@@ -347,7 +349,7 @@ static int probe_step(struct tidings_client *client, uint64_t ms, const unsigned
     return rc;
 }
 
-/* Let it hear, into r->received, for so long, or until an update came. */
+/* Receive into r->received for this time, or until an update arrives. */
 static void probe_listen(struct run *r, uint64_t ms, bool until_update)
 {
     struct tidings_error err = {0};
@@ -357,7 +359,7 @@ static void probe_listen(struct run *r, uint64_t ms, bool until_update)
     }
 }
 
-/* How long nothing must come before it counts as nothing. */
+/* How long no update must arrive before that counts as none. */
 static uint64_t probe_silence(const struct run *r)
 {
     uint64_t ms = 2 * r->delay_ms + PROBE_LATE_MS;
@@ -372,7 +374,7 @@ static enum verdict probe_stray_verdict(const struct run *r)
 
 /* ---- the checks ------------------------------------------------------------------------------ */
 
-/* The acknowledgement of something else is not waited beyond. */
+/* Stop waiting after an acknowledgement for something else. */
 static bool is_wrong_acknowledgement(const struct received_messages *h, uint64_t *since)
 {
     if (h->is_acknowledged && *since == 0) {
@@ -387,14 +389,14 @@ static uint64_t reopened(const struct run *r)
     return info ? info->reopened : 0;
 }
 
-/* How often its stream ended in order and was taken up again since. */
+/* How often the stream ended cleanly and was reopened. */
 static unsigned probe_reopened(const struct run *r)
 {
     return (unsigned)(reopened(r) - r->received.reopened);
 }
 
-/* A server may refuse any URI, have no stream, or fail; it must not declare what it does not know,
- * and in the modern era it must acknowledge first. `rc`: what ended the waiting. */
+/* A server may refuse any URI, have no stream, or fail. It must not declare an unsupported
+ * capability, and in the modern era it must acknowledge first. `rc`: what ended the wait. */
 static enum verdict subscribe_verdict(const struct run *r, int rc)
 {
     const struct received_messages *h = &r->received;
@@ -408,8 +410,8 @@ static enum verdict subscribe_verdict(const struct run *r, int rc)
     return is_unknown || lacks_acknowledgement ? VERDICT_FAIL : VERDICT_WARN;
 }
 
-/* Subscribe the run's client and see what the server says to it: r->received. NULL: not subscribed,
- * and r->received.reason says why. */
+/* Subscribe the run's client and record the server's answer in r->received. NULL: not subscribed,
+ * and r->received.reason gives the reason. */
 static struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
@@ -447,11 +449,11 @@ static struct tidings_subscription *probe_subscribe(struct run *r)
 struct update_delays {
     unsigned made, received;
     uint64_t best, worst; /* ms */
-    bool is_changed;      /* what was not told: it reads differently … */
-    bool is_same;         /* … or not; neither: it cannot be read */
+    bool is_changed;      /* a change without an update: the content differs … */
+    bool is_same;         /* … or is equal; neither: it is unreadable */
 };
 
-/* Make changes and see them told. */
+/* Make changes and check that updates arrive. */
 static int change_and_receive(struct run *r, struct update_delays *t, struct tidings_error *err)
 {
     bool is_made = probe_can_change(r);
@@ -464,7 +466,7 @@ static int change_and_receive(struct run *r, struct update_delays *t, struct tid
             return rc;
         }
         if (r->probe->change) {
-            begun = now_ms(); /* it has happened by then */
+            begun = now_ms(); /* the change is made by now */
         }
         t->made++;
         probe_doing(r->probe, "change %u of %u: waiting for the update", t->made, CHANGES);
@@ -564,7 +566,7 @@ static void report_acknowledged(struct run *r)
     }
 }
 
-/* How the connection did meanwhile. */
+/* The state of the connection during the check. */
 static void report_stream(struct run *r)
 {
     const struct received_messages *h = &r->received;
@@ -582,14 +584,14 @@ static void report_stream(struct run *r)
     r->watched_ms += (uint64_t)(lived * 1000);
 }
 
-/* Ending it, and what is heard then. */
+/* Unsubscribe, and record what still arrives. */
 static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
 {
     struct tidings_error err = {0};
     tidings_subscription_end(sub);
     probe_listen(r, PROBE_LATE_MS, false);
     char *answer = tidings_client_request(r->client, "resources/list", "{}", &err);
-    tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
+    tidings_free(answer); /* any answer: earlier messages have been handled */
     probe_listen(r, PROBE_LATE_MS, false);
     if (!r->is_notified) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "no notification before it");
@@ -651,26 +653,26 @@ void probe_updates(struct run *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings probe`: checks of the stream itself, whether it lives through silence, what is lost when
- * it is cut, and the end of a session.
+ * `tidings probe`: checks the stream itself: whether it survives silence, which changes are lost if
+ * it is cut, and how a session ends.
  */
 
 #define LINE_BYTES 4096u
 #define HEADER_BYTES 640u
-#define PATIENT_MS 60000u /* what stands between closes silent streams about then */
+#define PATIENT_MS 60000u /* proxies close idle streams after about this time */
 
-/* A stream of events as it comes. */
+/* A stream of events as it arrives. */
 struct stream {
     struct run *run;
-    struct tidings_client *by; /* whose session it is */
+    struct tidings_client *by; /* the client that owns the session */
     char line[LINE_BYTES];
     size_t len;
     char last_id[512], cursor[128];
     unsigned updates;
-    bool changes; /* as soon as it is open, something is changed */
+    bool changes; /* make a change once the stream is open */
 };
 
-/* How ours says up to where everything was told. */
+/* The cursor in the form that tidings servers send it. */
 static void probe_stream_take_cursor(struct stream *s)
 {
     static const char name[] = "\"dev.tidings/cursor\":\"";
@@ -745,7 +747,8 @@ static char *listen_body(const struct run *r, const char *since)
     return json_text_take(&t);
 }
 
-/* Hear the server until `s` has enough, at most so long: what tidings_client_http returns. */
+/* Read from the server until `s` has enough, for at most this time; returns the result of
+ * tidings_client_http. */
 static int probe_stream_receive(struct stream *s, const char *after, uint64_t ms,
                                 struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
@@ -774,7 +777,7 @@ static int probe_stream_receive(struct stream *s, const char *after, uint64_t ms
     return rc;
 }
 
-/* A client whose stream is still to be opened; legacy: it has subscribed. */
+/* A client that has not opened its stream yet; legacy: it has subscribed. */
 static struct tidings_client *open_subscribed(struct run *r, struct tidings_error *err)
 {
     struct json_text t;
@@ -804,7 +807,7 @@ static void pause_for(uint64_t ms)
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
-/* Cut the stream, change something, come back. */
+/* Cut the stream, make a change, resume. */
 static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
 {
     struct tidings_client_http_answer answer;
@@ -820,7 +823,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
         probe_found(r, "resume", VERDICT_SKIP, "%.150s", err.text);
         return;
     }
-    pause_for(probe_silence(r)); /* so that it happens while nobody listens */
+    pause_for(probe_silence(r)); /* so that it happens while no stream is open */
     struct stream second = {.run = r, .by = by};
     const char *after = r->is_modern ? first.cursor : first.last_id;
     after = after[0] ? after : NULL;
@@ -864,7 +867,7 @@ static void check_resume(struct run *r)
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
-/* Listen, and after so long change something. */
+/* Keep the stream open, and make a change after this time. */
 static void probe_stream_through_silence(struct run *r)
 {
     const struct received_messages *h = &r->received;
@@ -974,9 +977,9 @@ void probe_streams(struct run *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings probe` with a second client, which does not subscribe to the resource and wants to be
- * told when lists change; the first does the opposite. So each must hear of one thing, and not of
- * the other.
+ * `tidings probe` with a second client, which does not subscribe to the resource but wants list
+ * changes; the first client does the opposite. So each must receive one kind of message and not the
+ * other.
  */
 
 #define STEP_MS 50u
@@ -1006,7 +1009,7 @@ static void probe_others_on_state(void *user, const struct tidings_state_event *
     o->losses += e->state == TIDINGS_STATE_DISCONNECTED ? 1 : 0;
 }
 
-/* Is it a process of its own, which knows nothing of what others are told? */
+/* Returns true if the clients are served by separate processes, which share no subscriptions. */
 static bool is_apart(const struct run *r)
 {
     return r->cli.launch && !r->probe->change_list;
@@ -1030,7 +1033,8 @@ static void probe_other_open(struct run *r, struct other *o)
         rc = tidings_client_step(o->client, STEP_MS, NULL);
     }
     if (!r->is_modern) {
-        (void)probe_step(o->client, PROBE_LATE_MS, NULL, NULL); /* nobody says when it is heard */
+        (void)probe_step(o->client, PROBE_LATE_MS, NULL,
+                         NULL); /* the server does not acknowledge it */
     }
 }
 
@@ -1056,13 +1060,15 @@ static void probe_other_report(struct run *r, const struct other *o)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Those who are to be told of it: whoever asked; legacy, where nobody can ask: everybody. */
+/* The number of clients that must receive the list change. Modern: the clients that requested it;
+ * legacy, where clients cannot request it: all. */
 static unsigned probe_others_expected(const struct run *r, const struct other *o)
 {
     return o->lists + (r->is_modern ? 0 : r->received.lists);
 }
 
-/* Change the list and see it told: 1, or 0: there is no way to, or a negative code. */
+/* Change the list and check the notification: 1, or 0: the list cannot be changed, or a negative
+ * code. */
 static int change_list_and_receive(struct run *r, struct other *o, uint64_t *took, bool *ret_same)
 {
     struct tidings_error err = {0};
@@ -1086,7 +1092,7 @@ static int change_list_and_receive(struct run *r, struct other *o, uint64_t *too
     *took = now_ms() - begun;
     uint64_t after = probe_list(r);
     *ret_same = list != 0 && list == after;
-    probe_listen(r, PROBE_LATE_MS, false); /* for what must not come */
+    probe_listen(r, PROBE_LATE_MS, false); /* for unexpected updates */
     probe_restore_list(r, by);
     return 1;
 }
@@ -1122,7 +1128,7 @@ static void report_lists(struct run *r, const struct other *o, int provoked, boo
     }
 }
 
-/* to wait for late messages about the change before */
+/* to wait for late messages about the previous change */
 static void probe_lists(struct run *r, struct other *o)
 {
     uint64_t took = 0;

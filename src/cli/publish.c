@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings publish`: content for a URI of a tidings server that lets its clients publish, by the
- * server's tools, so that it works over every transport.
+ * `tidings publish`: publishes content for a URI on a tidings server that lets clients publish. It
+ * uses the server's tools, so it works over every transport.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,11 +15,11 @@
 #include "cli/paths.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings notify`: tells a tidings server that lets its clients write that resources changed,
- * without new content, by the server's tool, so that it works over every transport.
+ * `tidings notify`: reports changes of resources without new content to a tidings server that lets
+ * clients write. It uses the server's tool, so it works over every transport.
  */
 
-#define URIS_MAX 1000u /* the server's */
+#define URIS_MAX 1000u /* the server's limit */
 
 struct notifying {
     struct cli cli;
@@ -202,7 +202,7 @@ static void publish_put_member(FILE *out, const char *name, const char *value)
     }
 }
 
-/* The content as a member: what was given, that of the file, or of standard input. */
+/* The content as a member: from the argument, the file, or standard input. */
 static int publish_put_content(FILE *out, const struct publishing *p, struct tidings_error *err)
 {
     size_t len = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asks for a part of a resource and reads what the answer says of it.
+ * Requests a part of a resource and parses the range data of the answer.
  */
 #include "cli/range.h"
 
@@ -14,7 +14,7 @@
 #include "cli/output.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Counts the pages of an answer, and ends one that goes on too long or in a circle.
+ * Counts the pages of an answer, and stops an endless or circular one.
  */
 
 #define PAGES_MAX 10000u
@@ -52,7 +52,7 @@ void pages_deinit(struct pages *p)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* Digits at the front, which are passed over. */
+/* Parses and skips the leading digits. */
 static bool take_number(const char **text, int64_t *ret)
 {
     char *end;
@@ -93,7 +93,7 @@ bool range_spec_parse(const char *text, bool is_lines, struct range_spec *ret)
     return is_good;
 }
 
-/* Where the line of that number begins; the length: there are fewer. */
+/* The start of the line of that number; the length if there are fewer lines. */
 static size_t line_start(const char *bytes, size_t len, int64_t number, int64_t *ret_lines)
 {
     size_t at = 0;

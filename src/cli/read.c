@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings read`: the content of resources. Bytes go out as they are, except to a terminal: there
- * text is made harmless, and what is no text is not shown.
+ * `tidings read`: prints the content of resources. Bytes are printed unchanged, except on a
+ * terminal: there text is escaped, and binary content is not shown.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -25,11 +25,11 @@ struct reading {
     bool is_ranged;
     FILE *out;
     bool is_guarded;          /* a terminal, and not --raw */
-    size_t index;             /* of the content at hand */
+    size_t index;             /* of the current content */
     struct tidings_error why; /* the file cannot be written */
 };
 
-/* What the server says of a content, on standard error. */
+/* The server's metadata of a content, on standard error. */
 static void put_meta(struct tidings_str content)
 {
     char *about = tidings_json_merge(content, TIDINGS_STR("{\"text\":null,\"blob\":null}"), NULL);
@@ -37,7 +37,7 @@ static void put_meta(struct tidings_str content)
     tidings_free(about);
 }
 
-/* Opens the file when there is something to write: a read that fails leaves it as it was. */
+/* Opens the file when there is data to write: a failed read leaves the file unchanged. */
 static bool open_output(struct reading *r)
 {
     if (!r->out && !r->why.code) {
@@ -88,7 +88,7 @@ static int read_put_content(void *user, struct tidings_str key, struct tidings_s
     return ferror(r->out) ? 1 : 0;
 }
 
-/* The result with the URI that was asked for beside it. */
+/* The result with the requested URI beside it. */
 static void put_result(struct tidings_str result, const char *uri)
 {
     char *quoted = tidings_json_quote(tidings_str(uri));
@@ -113,7 +113,7 @@ struct cutting {
     struct tidings_error *err;
 };
 
-/* One that is no part yet becomes one; those that the range lies behind are left out. */
+/* Cuts a content that is not a range yet; drops contents that end before the range. */
 static int cut_content(void *user, struct tidings_str key, struct tidings_str content)
 {
     struct cutting *c = user;
@@ -146,7 +146,7 @@ static int cut_content(void *user, struct tidings_str key, struct tidings_str co
     return 0;
 }
 
-/* The result with its contents cut to the range, where the server gave the whole. */
+/* The result with its contents cut to the range, if the server sent the whole resource. */
 static char *cut_result(struct reading *r, struct tidings_str result, struct tidings_error *err)
 {
     struct json_text t;
@@ -186,7 +186,7 @@ static char *read_range(struct reading *r, struct tidings_client *client, const 
     return cut;
 }
 
-/* What was asked for by the options; several at once are a mistake. */
+/* The range from the options; more than one is an error. */
 static int take_range(struct reading *r)
 {
     const struct {
@@ -237,7 +237,7 @@ static int read_resource(struct reading *r, struct tidings_client *client, const
     return rc;
 }
 
-/* Nothing more is asked for once it cannot be written. */
+/* Requests nothing more after a write error. */
 static int read_next(struct cli *cli, struct tidings_client *client, size_t index,
                      struct tidings_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connects a command to its server, runs it, and ends it by a signal or a time limit.
+ * Connects a command to its server, runs it, and stops it on a signal or a time limit.
  */
 #include "cli/remote.h"
 
@@ -24,10 +24,10 @@
 #include "cli/target.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Prints messages as they go over the wire, for -v, and lines of the server's log.
+ * Prints messages on the wire, for -v, and lines of the server's log.
  */
 
-/* Not inside a character. */
+/* Never within a character. */
 static size_t verbose_cut(struct tidings_str text)
 {
     size_t at = VERBOSE_MAX;
@@ -78,20 +78,21 @@ void verbose_log(void *user, enum tidings_log_level level, struct tidings_str lo
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Prints the address of a login and starts a browser.
+ * Prints the address of a login page and starts a browser.
  */
 
-/* A program with one argument, which no shell sees; what it says is of no interest. */
+/* Starts a program with one argument, without a shell; its output is discarded. */
 static void browser_launch(const char *program, const char *url)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        pid_t child = fork(); /* nobody waits for a browser */
+        pid_t child = fork(); /* the browser is never waited for */
         if (child == 0) {
             const char *const argv[] = {program, url, NULL};
-            (void)setsid(); /* Ctrl-C is for us */
+            (void)setsid(); /* Ctrl-C must not reach it */
             (void)signal(SIGPIPE, SIG_DFL);
-            (void)unsetenv("TIDINGS_TOKEN"); /* secrets of ours, which it would have for its life */
+            (void)unsetenv(
+                "TIDINGS_TOKEN"); /* our secrets, which the browser would keep for its lifetime */
             (void)unsetenv("TIDINGS_CLIENT_SECRET");
             if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) {
                 _exit(127);
@@ -235,7 +236,7 @@ const char *login_tokens_hint(const struct cli *cli)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What to do about what the server said. */
+/* A hint about an error answer of the server. */
 static const char *hint_to_answer(const struct cli *cli, int code)
 {
     switch (code) {
@@ -252,7 +253,7 @@ static const char *hint_to_answer(const struct cli *cli, int code)
     }
 }
 
-/* What to do about a server that needs something of its client (-32021); NULL: it does not. */
+/* A hint about a missing client capability (-32021); NULL: another error. */
 static const char *hint_to_capability(struct tidings_client *client,
                                       const struct tidings_error *err)
 {
@@ -272,7 +273,7 @@ static const char *hint_to_capability(struct tidings_client *client,
     return ret;
 }
 
-/* What to do about a failure of something that was asked. */
+/* A hint about a failed request. */
 static const char *hint(const struct cli *cli, struct tidings_client *client,
                         const struct tidings_error *err)
 {
@@ -295,7 +296,7 @@ static const char *hint(const struct cli *cli, struct tidings_client *client,
     }
 }
 
-/* Tell a failure without ending: its exit status. */
+/* Report a failure without exiting; returns the exit status. */
 static int remote_tell(const struct cli *cli, struct tidings_client *client,
                        const struct tidings_error *err)
 {
@@ -326,7 +327,8 @@ void remote_interruptible(struct tidings_client *client)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* no nohup */
+    if (sigaction(SIGHUP, NULL, &before) == 0 &&
+        before.sa_handler != SIG_IGN) { /* unless started by nohup */
         sigaction(SIGHUP, &act, NULL);
     }
 }
@@ -401,12 +403,12 @@ static void remote_warn(void *user, struct tidings_str text)
     }
 }
 
-#define ROOTS_MS 500u /* for a server to ask for roots by itself */
+#define ROOTS_MS 500u /* time for a server to request the roots */
 #define ROOTS_PINGS 5
 
-/* Legacy servers ask for roots when they have begun, and what is asked of them before they know is
- * done without. A ping is answered behind what came before it; several, since a server looks at
- * the directories before it believes in them. */
+/* Legacy servers request the roots after initialization, and handle earlier requests without them.
+ * The server answers a ping after everything received before it. Several pings are needed, because
+ * a server checks the directories before it accepts them. */
 static void remote_send_roots(const struct answers *answers, struct tidings_client *client)
 {
     if (answers->cli->roots.count == 0 || tidings_client_connect(client, NULL) < 0 ||
@@ -424,7 +426,7 @@ static void remote_send_roots(const struct answers *answers, struct tidings_clie
     }
 }
 
-/* What was done without an answer that the server wanted is not what was asked for. */
+/* If the server did not get an answer it needed, the command did not do its work. */
 static int remote_work(struct answers *answers, struct tidings_client *client, struct cli *cli,
                        remote_fn fn, struct tidings_error *err)
 {
@@ -466,7 +468,7 @@ int remote_about(struct tidings_client *client, const char *uri, struct tidings_
 {
     struct tidings_error why = *err;
     if (!tidings_client_last_error(client) || strstr(why.text, uri)) {
-        return err->code; /* it is named once */
+        return err->code; /* the URI appears once only */
     }
     return tidings_fail(err, why.code, "'%.80s': %s", uri, why.text);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings ls`, `templates`, `tools` and `prompts`: what a server has, a line for each as it comes.
+ * `tidings ls`, `templates`, `tools` and `prompts`: list what a server offers, one line per item,
+ * as the items arrive.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "cli/remote.h"
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings stat`: what a server says of resources, without their content.
+ * `tidings stat`: metadata of resources, without their content.
  */
 
 static int stat_put_member(void *user, struct tidings_str key, struct tidings_str value)
@@ -76,8 +77,8 @@ const struct command command_stat = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings tree`: resources as a drawing. Below a URI the server is asked for children of children
- * (no resource is entered twice); without one its list is drawn by the segments of the URIs.
+ * `tidings tree`: draws resources as a tree. Below a URI, the command lists children of children,
+ * each resource once; without a URI, it draws the server's list by the segments of the URIs.
  */
 
 #define DEPTH_MAX 64u
@@ -85,21 +86,21 @@ const struct command command_stat = {
 
 struct node {
     char *label;
-    const char *note; /* behind it; NULL: none */
+    const char *note; /* printed after the label; NULL: none */
     uint32_t depth;   /* from 1 on */
     bool is_last;     /* of its siblings */
 };
 
 struct tree {
     struct cli cli;
-    uint64_t max_depth; /* 0: as deep as it goes */
+    uint64_t max_depth; /* 0: unlimited */
     struct node *nodes;
     size_t count, room;
-    char **uris; /* without a URI: all, to be sorted */
+    char **uris; /* without a URI: all URIs, to be sorted */
     size_t uri_count, uri_room;
 };
 
-/* Room for one more; false: no memory. */
+/* Make room for one more; returns false if out of memory. */
 static bool tree_grow(void **items, size_t size, size_t count, size_t *room)
 {
     if (count < *room) {
@@ -120,7 +121,7 @@ static int tree_no_memory(struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* False: there are too many, or no memory. */
+/* Returns false if there are too many nodes, or no memory. */
 static bool tree_add_node(struct tree *t, struct tidings_str label, uint32_t depth,
                           const char *note)
 {
@@ -256,7 +257,7 @@ static size_t segment(const char *uri, bool is_first)
     return slash ? (size_t)(slash - uri) + 1 : strlen(uri);
 }
 
-/* The segments that the URI before it did not have. */
+/* Add the segments that differ from the previous URI. */
 static bool add_uri(struct tree *t, const char *before, const char *uri)
 {
     size_t at = 0;
@@ -342,10 +343,10 @@ const struct command command_tree = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * `tidings info`: who a server is, how it speaks, what it offers, and how much of it.
+ * `tidings info`: the identity of a server, its protocol, and what it offers, with counts.
  */
 
-#define COUNT_MAX 1000u /* elements of a list that are counted */
+#define COUNT_MAX 1000u /* list elements that are counted */
 #define COLUMN 14u
 
 /* ---- who it is ------------------------------------------------------------------------------- */
@@ -405,7 +406,7 @@ static int info_put_capability(void *user, struct tidings_str key, struct tiding
     return 0;
 }
 
-/* The names in `json` on a line of their own, or several. */
+/* The names in `json`, on one or more separate lines. */
 static void info_put_names(const struct cli *cli, const char *key, const char *json,
                            int (*put)(void *, struct tidings_str, struct tidings_str))
 {
@@ -480,7 +481,7 @@ static int info_count_one(void *user, struct tidings_str item)
 
 static const struct info_list {
     const char *name;
-    const char *capability; /* where a server says that it has such */
+    const char *capability; /* capability that a server must declare */
     enum tidings_listing list;
 } lists[] = {
     {"resources", "/resources", TIDINGS_LISTING_RESOURCES},
@@ -507,7 +508,7 @@ static void info_put_count(const struct cli *cli, const struct info_list *l,
         return;
     }
     if (!c->is_offered && l->list == TIDINGS_LISTING_SKILLS) {
-        return; /* an extension that few have */
+        return; /* a rare extension */
     }
     info_put_key(cli, l->name);
     if (why->code) {
@@ -539,7 +540,7 @@ static void info_put_counts(const struct cli *cli, struct tidings_client *client
     }
 }
 
-/* Line by line, because a terminal breaks each at blanks. */
+/* Line by line, because a terminal wraps each at blanks. */
 static void info_put_instructions(const char *text)
 {
     for (const char *end = strchr(text, '\n'); end; end = strchr(text, '\n')) {
@@ -557,7 +558,7 @@ static int info_print(struct cli *cli, struct tidings_client *client, struct tid
 {
     int rc = tidings_client_connect(client, err);
     const struct tidings_client_info *a = rc < 0 ? NULL : tidings_client_info(client);
-    /* What it points to goes with the next question. */
+    /* The next request invalidates these strings. */
     char *capabilities = a ? strdup(a->capabilities) : NULL;
     char *instructions = a ? strdup(a->instructions) : NULL;
     if (a && (!capabilities || !instructions)) {
@@ -596,7 +597,7 @@ const struct command command_info = {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What is told of a tool, prompt or template in a line. */
+/* A tool, prompt or template on one line of a list. */
 struct list_row {
     char *name, *text;
 };
@@ -608,9 +609,9 @@ struct listing {
     size_t row_count;
     bool is_long, is_recursive;
     unsigned format;    /* of tools: enum tool_format */
-    size_t count;       /* of tools that were printed in another format */
-    const char *prefix; /* only what is below it; NULL: all */
-    int status;         /* of the last one that could not be listed on the way */
+    size_t count;       /* tools printed in another format */
+    const char *prefix; /* only URIs below it; NULL: all */
+    int status;         /* of the last resource that could not be listed */
 };
 
 static int go_on(void)
@@ -704,7 +705,7 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
     int rc = l->is_recursive ? tidings_client_walk(client, uri, NULL, list_on_entry, l, err)
                              : tidings_client_children(client, uri, list_on_resource, l, err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
-        /* Its list is all that such a server can say. */
+        /* Such a server offers only its list. */
         l->prefix = uri;
         rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, list_on_resource, l, err);
     }
@@ -717,7 +718,7 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-/* The first line of a text. */
+/* The first line of a string. */
 static struct tidings_str first_line(const char *text)
 {
     return tidings_strn(text, strcspn(text, "\n"));
@@ -765,7 +766,7 @@ static void list_put_row(const struct listing *l, const struct list_row *row, si
     size_t used = put_text(stdout, tidings_str(row->name));
     put_style(&l->cli, stdout, STYLE_PLAIN);
     if (used >= column && is_terminal(stdout)) {
-        used = column = 4; /* a line of its own */
+        used = column = 4; /* continue on a new line */
         fputs("\n    ", stdout);
     } else {
         put_gap(stdout, used, column);
@@ -855,7 +856,7 @@ static int list_templates(struct cli *cli, struct tidings_client *client, struct
     return list_items(cli, client, TIDINGS_LISTING_TEMPLATES, err);
 }
 
-/* Those systems take an array. */
+/* Those systems expect an array. */
 static int list_on_tool(void *user, struct tidings_str item)
 {
     struct listing *l = user;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings serve`: a server from the command line. One line on standard error when it is ready;
- * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a second one at
- * once; SIGHUP has it read certificates, tokens, access rules and settings of the log again, unless
- * it is the terminal that hung up; SIGUSR1 has it open the file of its log again.
+ * `tidings serve`: runs a server from the command line. It prints one line on standard error when
+ * it is ready; standard output belongs to the protocol. SIGTERM and SIGINT stop it cleanly, a
+ * second one at once. SIGHUP reloads certificates, tokens, access rules and log settings, unless
+ * the terminal hung up. SIGUSR1 reopens the log file.
  */
 #include <errno.h>
 #include <limits.h>
@@ -24,9 +24,9 @@
 #include "cli/remote.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a service manager hands to a program and wants to hear from it, by the protocols of
- * sd_listen_fds(3) and sd_notify(3): listening sockets, readiness, the watchdog. All of it is in
- * the environment, which only the program looks at. Without a service manager nothing happens.
+ * The interface to a service manager, by the protocols of sd_listen_fds(3) and sd_notify(3):
+ * listening sockets, readiness, the watchdog. All of it is in the environment, which only the
+ * program reads. Without a service manager, these functions do nothing.
  */
 
 /* -------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@
 
 static int notify_fd = -1; /* for signal handlers too */
 
-/* A decimal number from 1 on; 0: it is none. */
+/* A decimal number from 1 on; 0: invalid. */
 static unsigned long systemd_number_of(const char *text)
 {
     char *end = NULL;
@@ -47,7 +47,8 @@ static unsigned long systemd_number_of(const char *text)
     return errno == 0 && end && *end == '\0' ? n : 0;
 }
 
-/* Was the variable, which names a process, meant for us? Without it: `missing`. */
+/* Returns true if the variable, which contains a process id, names this process. If unset:
+ * `missing`. */
 static bool is_for_us(const char *variable, bool missing)
 {
     const char *pid = getenv(variable);
@@ -82,10 +83,10 @@ static enum tidings_listener listener_of(const char *name, size_t len, int fd)
     return is_unix(fd) ? TIDINGS_LISTENER_LINES : TIDINGS_LISTENER_HTTP;
 }
 
-/* Open the sockets that were passed as listeners: `http` among their names (FileDescriptorName=) is
- * one, `lines`, `tcp` or `unix` the other; without such a name a Unix socket speaks lines, one of
- * the internet HTTP. The variables are removed, so that nobody else takes the descriptors for
- * theirs. */
+/* Use the passed sockets as listeners: the name `http` (FileDescriptorName=) makes an HTTP
+ * listener, `lines`, `tcp` or `unix` a line listener. Without such a name, a Unix socket uses lines
+ * and an internet socket HTTP. The variables are removed, so that no child process uses the
+ * descriptors. */
 static int systemd_take_sockets(struct tidings_server *server, struct tidings_error *err)
 {
     unsigned long count =
@@ -111,7 +112,7 @@ static int systemd_take_sockets(struct tidings_server *server, struct tidings_er
 
 /* ---- notifying ------------------------------------------------------------------------------- */
 
-/* Lost when nobody reads it: there is nothing to be done about it. */
+/* A failed write is ignored: the server cannot do anything about it. */
 static void notify(const char *text)
 {
     int saved_errno = errno;
@@ -164,13 +165,14 @@ static int systemd_open(struct tidings_server *server, struct tidings_error *err
     return rc;
 }
 
-/* Where to notify, for the calls below; and sign of life for the watchdog, if it is on. */
+/* Set the notification socket for the calls below; start the watchdog's keep-alive, if it is
+ * enabled. */
 static void systemd_ready(void)
 {
     notify("READY=1");
 }
 
-/* The time tells which reload it is. In a signal handler nothing formats it for us. */
+/* The time identifies the reload. A signal handler must format it itself. */
 static void systemd_reloading(void)
 {
     static const char head[] = "RELOADING=1\nMONOTONIC_USEC=";
@@ -189,7 +191,7 @@ static void systemd_reloading(void)
     notify(at);
 }
 
-/* also from a signal handler */
+/* safe in a signal handler */
 static void systemd_stopping(void)
 {
     notify("STOPPING=1");
@@ -225,7 +227,7 @@ static void serve_on_signal(int number)
 
 static bool is_json;
 
-/* An object on standard error by one write, so that lines of several threads stay whole. */
+/* Write an object to standard error in one write, so that lines of several threads stay whole. */
 static void serve_put_line(struct json_text *t)
 {
     char *text = json_text_take(t);
@@ -253,7 +255,7 @@ static void put_ready(struct tidings_server *server, const char *url)
     serve_put_line(&t);
 }
 
-/* A command of ours launched it: people would read the same line with each of them. */
+/* Another tidings command launched the server: users would see the same line with every command. */
 static bool is_launched(struct tidings_server *server, const char *url)
 {
     return url && strcmp(url, "stdio") == 0 && !tidings_server_address(server, 1) &&
@@ -280,7 +282,7 @@ static void serve_on_ready(void *user, const char *url)
     systemd_ready();
 }
 
-/* Also when it failed: it serves, as it did. */
+/* Also called on failure: the server keeps its old configuration. */
 static void on_reloaded(void *user, int code, const struct tidings_error *err)
 {
     (void)user;
@@ -303,7 +305,7 @@ static void catch_signals(void)
     sigaction(SIGUSR1, &act, NULL);
 }
 
-/* What to do next, where the sentence alone does not say. */
+/* A hint, if the error message alone is not enough. */
 static const char *hint_for(int code)
 {
     switch (code) {
@@ -317,7 +319,7 @@ static const char *hint_for(int code)
     }
 }
 
-/* What is on standard error is one thing, the log and the rest. */
+/* Use the log's format for everything on standard error. */
 static void serve_read_format(struct tidings_server *server)
 {
     char *format = tidings_server_get(server, "log-format");
@@ -329,7 +331,7 @@ static int serve_run(int argc, char **argv)
 {
     struct tidings_error err = {0};
     bool is_asked = options_take(&argc, argv, "--json");
-    process_has_secrets(); /* the key that seals cursors, if nothing else */
+    process_has_secrets(); /* at least the key that seals cursors */
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("serve", &err, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings servers`: the names by which servers are known here, and which of those that come from
- * projects' files the person agreed to (trust.h).
+ * `tidings servers`: lists the servers with names, and which servers of project files the user
+ * approved (trust.h).
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct servers {
     bool lists_trusted;
 };
 
-/* Texts in order, to look in. */
+/* Sorted strings, for lookup. */
 struct keys {
     char *items[SEEN_MAX];
     size_t count;
@@ -27,7 +27,7 @@ struct keys {
 
 struct listing {
     const struct cli *cli;
-    struct keys seen;    /* names told: a later one is hidden */
+    struct keys seen;    /* printed names: a later one is hidden */
     struct keys trusted; /* "digest name file", the newest that fit */
 };
 
@@ -88,14 +88,14 @@ static bool is_trusted(const struct listing *l, const struct target_source *sour
     return !source->is_project || is_there;
 }
 
-/* Would it be asked for whoever uses it? */
+/* Returns true if its use needs consent. */
 static bool is_asked(const struct servers_entry *entry)
 {
     return strcmp(entry->kind, "command") == 0 ||
            memmem(entry->text.ptr, entry->text.len, "${", 2) != NULL;
 }
 
-/* One that was agreed to, or is not any more. */
+/* An entry that was approved, or no longer is. */
 static void put_trusted(const struct cli *cli, const char *action, const struct trusted *e)
 {
     if (cli->json) {
@@ -138,7 +138,7 @@ struct trusting {
     struct tidings_error err;
 };
 
-/* The first of the name is the one that would be used. */
+/* The first entry of the name is the effective one. */
 static void trust_one(void *user, const struct target_source *source,
                       const struct servers_entry *entry)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings skills` and `skill`: the Agent Skills of a server, and the files of one of them as far
- * as they are what its entry says. Listing reads none of them.
+ * `tidings skills` and `skill`: list the Agent Skills of a server, and fetch the files of one skill
+ * after checking them against its entry. Listing reads no files.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct skills {
     struct cli cli;
     bool is_long, wants_files, is_raw;
-    bool has_written; /* to `file`: what comes goes behind that */
+    bool has_written; /* to `file`: later content is appended */
     const char *file; /* --output */
     size_t total;
     uint64_t bytes;
@@ -27,7 +27,7 @@ struct skills {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* The skill by its URI without "/SKILL.md": what the command `skill` takes. */
+/* The skill's URI without "/SKILL.md": the argument of the command `skill`. */
 static struct tidings_str skills_short(const char *uri)
 {
     size_t len = strlen(uri), end = sizeof(MAIN_FILE) - 1;
@@ -102,7 +102,7 @@ static int skills_list(struct cli *cli, struct tidings_client *client, struct ti
 
 /* ---- one skill ------------------------------------------------------------------------------- */
 
-/* The URI of a SKILL.md from what was typed: that, its directory, or the path of a skill. */
+/* The URI of a SKILL.md from the argument: that URI, its directory, or the path of a skill. */
 static char *skills_uri(const char *argument)
 {
     char *uri = NULL;
@@ -116,7 +116,7 @@ static char *skills_uri(const char *argument)
     return len < 0 ? NULL : uri;
 }
 
-/* The URI of a file of the skill: what is no URI is a path in it. */
+/* The URI of a file of the skill: a non-URI argument is a path in it. */
 static char *skills_file_uri(const char *skill, const char *argument)
 {
     struct json_text t;
@@ -270,7 +270,7 @@ static const struct option one_options[] = {
      .offset = AT(cli.max_message),
      .metavar = "MIB",
      .help = "largest message accepted",
-     .value = "32", /* a file may be as large as a whole skill, and base64 makes more of it */
+     .value = "32", /* a file may be as large as a whole skill, and base64 makes it larger */
      .min = 1,
      .max = 4096},
     {0},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings sync`: a directory kept like what is below a URI. It subscribes first and then goes over
- * everything, so that nothing is missed in between; afterwards it follows the changes. After an
- * interruption, and where the server could not tell everything, it goes over everything again:
- * etags tell what needs no reading.
+ * `tidings sync`: keeps a directory in sync with the resources below a URI. It subscribes first and
+ * then makes a full pass, so that it misses no change in between; afterwards it follows the
+ * changes. After an interruption, and after the server lost changes, it makes another full pass:
+ * etags show which resources need no read.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -20,16 +20,16 @@
 #include "cli/remote.h"
 #include "cli/target.h"
 
-#define CHANGES_MAX 10000u   /* that wait; more of them: everything is gone over */
-#define RETRY_MS 5000        /* after a pass that failed, unless the connection is back before */
-#define CALM_MS 60000        /* … after one in which an answer was too large, which may end it */
-#define AGAIN_MAX_MS 3600000 /* what failed is tried again after RETRY_MS, then twice as long … */
+#define CHANGES_MAX 10000u   /* waiting changes; beyond it, a full pass runs */
+#define RETRY_MS 5000        /* after a failed pass, unless the client reconnects first */
+#define CALM_MS 60000        /* … after an oversized answer, which may end the connection */
+#define AGAIN_MAX_MS 3600000 /* retries start after RETRY_MS and double up to this */
 
-/* A resource to go to. */
+/* A resource to visit. */
 struct visit {
     char *uri, *etag;
-    char *failure; /* NULL, or why what is below it is not known */
-    int64_t size;  /* -1: not known */
+    char *failure; /* NULL, or why its contents are unknown */
+    int64_t size;  /* -1: unknown */
     bool is_directory, is_gone;
 };
 
@@ -47,12 +47,12 @@ struct sync {
     struct mirror mirror;
     char *base;
     struct visits ahead;   /* of a pass */
-    struct visits changes; /* that were told of */
+    struct visits changes; /* received updates */
     bool needs_pass, is_watching, is_in_step;
     bool is_single;                /* the URI is a resource itself */
-    int64_t retry_ms;              /* monotonic: no pass before */
-    int64_t calm_ms;               /* … although the connection is back */
-    int64_t again_ms, again_pause; /* when what failed is tried again; 0: nothing did */
+    int64_t retry_ms;              /* monotonic: earliest next pass */
+    int64_t calm_ms;               /* … even after a reconnect */
+    int64_t again_ms, again_pause; /* time to retry failed work; 0: no failure */
     bool shows_progress;
     size_t done, counts[MIRROR_FAILED + 1];
 };
@@ -75,7 +75,7 @@ static void visits_clear(struct visits *s)
     *s = (struct visits){0};
 }
 
-/* Takes what `it` has, its URI excepted: that is `uri`. */
+/* Takes the members of `it`, except its URI: that is `uri`. */
 static bool sync_add_visit(struct visits *s, struct tidings_str uri, struct visit it)
 {
     it.uri = strndup(uri.ptr, uri.len);
@@ -146,7 +146,7 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
     put_progress(s);
 }
 
-/* The state without what is over; else the longer one stays in use. */
+/* Rewrite the state without obsolete lines; on failure the longer file stays in use. */
 static void compact(struct sync *s)
 {
     struct tidings_error err = {0};
@@ -181,7 +181,7 @@ static int sync_on_entry(void *user, const struct tidings_walk_entry *e)
     return sync_add_visit(&s->ahead, e->uri, it) ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* For servers that cannot list what is below: everything whose URI begins so. */
+/* For servers without directory listings: all resources whose URI has the prefix. */
 static int sync_on_item(void *user, struct tidings_str item)
 {
     struct sync *s = user;
@@ -244,7 +244,7 @@ static int sync_everything(struct sync *s, struct tidings_error *err)
     s->needs_pass = s->is_in_step = false;
     s->done = 0;
     visits_clear(&s->ahead);
-    visits_clear(&s->changes); /* what was told before is what is looked at now */
+    visits_clear(&s->changes); /* the pass covers all earlier changes */
     mirror_begin(&s->mirror);
     int rc = sync_list_all(s, err);
     for (size_t i = 0; i < s->ahead.count && rc == 0; i++) {
@@ -287,8 +287,9 @@ static void sync_on_update(void *user, const struct tidings_update *u)
     struct sync *s = user;
     bool is_gone = u->kind == TIDINGS_CHANGE_DELETED;
     bool is_directory = u->uri.len > 0 && u->uri.ptr[u->uri.len - 1] == '/';
-    /* A directory that is new or changed: what is in it may not be told one by one. What was found
-     * by comparing is not the server's word: a pass looks for itself. */
+    /* The contents of a new or changed directory may get no updates of their own. A deletion that
+     * was inferred by comparison is not confirmed by the server. In both cases a full pass is
+     * needed. */
     if (u->truncated || (is_directory && !is_gone) || (u->synthetic && is_gone) ||
         s->changes.count >= CHANGES_MAX ||
         !sync_add_visit(&s->changes, u->uri, (struct visit){.size = -1, .is_gone = is_gone})) {
@@ -317,7 +318,7 @@ static void sync_on_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* Those that were told of until now, the oldest first. */
+/* Handle the changes received so far, the oldest first. */
 static int sync_follow_changes(struct sync *s, struct tidings_error *err)
 {
     struct visits now = s->changes;
@@ -340,15 +341,15 @@ static int sync_follow_changes(struct sync *s, struct tidings_error *err)
     return rc;
 }
 
-/* May trying again help? The token of a file may be replaced; where that is not what is lacking the
- * watch ends too. */
+/* Returns true if a retry may help. A token file may be replaced; without one, an authorization
+ * failure ends sync. */
 static bool sync_may_recover(const struct sync *s, int code)
 {
     return (code == TIDINGS_E_DENIED && s->cli.token_file) || code == TIDINGS_E_IO ||
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY;
 }
 
-/* What failed may be mended by then: a disk that was full, a directory that was denied. */
+/* Schedule a retry: the cause may be fixed by then, such as a full disk or a denied directory. */
 static void try_again(struct sync *s, bool is_pass, size_t failed)
 {
     bool did_fail = s->counts[MIRROR_FAILED] > failed;
@@ -361,7 +362,7 @@ static void try_again(struct sync *s, bool is_pass, size_t failed)
     }
 }
 
-/* One turn of what is to be done. */
+/* One step of the work. */
 static int work(struct sync *s, struct tidings_error *err)
 {
     int rc = 0;
@@ -384,7 +385,7 @@ static int work(struct sync *s, struct tidings_error *err)
     return rc;
 }
 
-/* How long there is nothing to do by itself; negative: for ever. */
+/* How long there is no work without new input; negative: no limit. */
 static int idle_ms(const struct sync *s)
 {
     int64_t at = s->needs_pass && s->is_watching ? s->retry_ms : s->again_ms > 0 ? s->again_ms : -1;
@@ -392,7 +393,7 @@ static int idle_ms(const struct sync *s)
     return at < 0 ? -1 : left < 0 ? 0 : left < AGAIN_MAX_MS ? (int)left : AGAIN_MAX_MS;
 }
 
-/* Until it is stopped. */
+/* Runs until it is stopped. */
 static int sync_until_stopped(struct sync *s, struct tidings_error *err)
 {
     struct tidings_subscribe_options on = {.fn = sync_on_update, .user = s};
@@ -437,8 +438,9 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
     return rc;
 }
 
-/* A directory within what it is to be the mirror of would be mirrored into itself without end. That
- * the server sees this very one, and not one of that name on its machine, shows in our own file. */
+/* A directory inside the tree that it mirrors would be mirrored into itself without end. The state
+ * file of this directory shows whether the server serves this very directory, or one of the same
+ * name on its own machine. */
 static int check_apart(struct sync *s, struct tidings_error *err)
 {
     struct tidings_error why = {0};
@@ -461,7 +463,7 @@ static int check_apart(struct sync *s, struct tidings_error *err)
                : 0;
 }
 
-/* The URI with a slash at its end. */
+/* The URI with a final slash. */
 static char *base_of(const char *argument, struct tidings_error *err)
 {
     char *uri = uri_of_argument(argument, err);

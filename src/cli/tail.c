@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings tail`: the last lines of resources, and with --follow what is added to them. What
- * becomes of a resource besides (truncated, replaced, gone), and how the connection fares, is said
- * on standard error. On a terminal text is made harmless.
+ * `tidings tail`: the last lines of resources, and with --follow the data appended to them. Other
+ * events of a resource (truncated, replaced, deleted) and the state of the connection go to
+ * standard error. On a terminal, control characters are escaped.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -16,25 +16,25 @@
 #include "cli/remote.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reads a resource that grows, a log, from its end: its last lines first, then what is new and no
- * more. Of a server that gives no parts the whole is read each time, and what is new is taken of
- * it. A resource that became shorter, or that holds other bytes than those it had right before
- * what is new, was begun anew, and is read from its beginning.
+ * Reads a growing resource, such as a log, from its end: first its last lines, then only new data.
+ * If the server does not support ranges, each read fetches the whole resource and skips the known
+ * part. A resource that shrank, or whose bytes just before the new data differ from the earlier
+ * ones, was rewritten and is read from its start.
  */
 
 #define GROWING_MARK 256u
 
 enum growing_news {
     GROWING_BYTES,
-    GROWING_TRUNCATED, /* it is shorter than it was */
-    GROWING_REPLACED,  /* it is another one */
+    GROWING_TRUNCATED, /* it is shorter than before */
+    GROWING_REPLACED,  /* it is a different resource */
 };
 struct growing_piece {
     enum growing_news news;
     int64_t from, to; /* of GROWING_BYTES */
     struct tidings_str bytes;
 };
-/* Told in order. Not 0: no more. */
+/* Called in order. Not 0: stop. */
 typedef int (*growing_fn)(void *user, const struct growing_piece *piece);
 
 struct growing {
@@ -42,21 +42,20 @@ struct growing {
     const char *uri;
     growing_fn fn;
     void *user;
-    bool is_other; /* set by whoever heard that there is another one of this name: deleted, created
-                    */
+    bool is_other; /* set by the caller when the resource was deleted or created */
     /* state: */
-    int64_t at;    /* what is before was told */
+    int64_t at;    /* everything before it was delivered */
     int64_t piece; /* bytes to ask for at once */
     char mark[GROWING_MARK];
-    size_t mark_len; /* the bytes right before `at`, to know it again */
+    size_t mark_len; /* the bytes right before `at`, to recognize the resource */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Follows a resource that grows, by ranges: what `tidings tail` reads.
+ * Follows a growing resource by ranges: the reader of `tidings tail`.
  */
 
-#define FIRST_BYTES (64 << 10) /* looked at for the last lines before more is asked for */
-#define TURN_PIECES 16         /* then others have their turn */
+#define FIRST_BYTES (64 << 10) /* searched for the last lines before more is requested */
+#define TURN_PIECES 16         /* pieces per turn, so that other resources get their turn */
 
 static int growing_print(struct growing *g, const struct range *p, int64_t from)
 {
@@ -76,7 +75,7 @@ static void growing_mark(struct growing *g, const struct range *p)
     memcpy(g->mark, p->bytes + p->len - g->mark_len, g->mark_len);
 }
 
-/* It is gone: what comes in its place is new from its beginning, without a word about it. */
+/* The resource was deleted: a successor is read from its start, without a message. */
 static void growing_forget(struct growing *g)
 {
     g->at = 0;
@@ -86,8 +85,8 @@ static void growing_forget(struct growing *g)
 
 /* ---- the last lines -------------------------------------------------------------------------- */
 
-/* Where the lines begin that `feeds` line feeds before `hi` are missing of. Where it changes
- * meanwhile: as far as was seen. */
+/* The position where the lines start, given that `feeds` line feeds before `hi` are missing. If the
+ * resource changes during the search, the search stops at what it has read. */
 static int growing_find_start(struct growing *g, int64_t hi, int64_t feeds, int64_t *ret,
                               struct tidings_error *err)
 {
@@ -116,8 +115,9 @@ static int growing_find_start(struct growing *g, int64_t hi, int64_t feeds, int6
 
 static int growing_more(struct growing *g, struct tidings_error *err);
 
-/* The last so many lines, and how far that is. What is told does not depend on the size: pieces of
- * at most 1 MiB, or the whole as far as it is a message. 0, what `fn` returned, or an error. */
+/* The last `lines` lines, and the position of their end. The result does not depend on the size:
+ * pieces of at most 1 MiB, or the whole resource if it fits into a message. Returns 0, the result
+ * of `fn`, or an error. */
 static int growing_begin(struct growing *g, int64_t lines, struct tidings_error *err)
 {
     struct range p;
@@ -150,7 +150,7 @@ static int growing_begin(struct growing *g, int64_t lines, struct tidings_error 
 
 /* ---- what is new ----------------------------------------------------------------------------- */
 
-/* Is what was before still there? */
+/* Returns true if the bytes before `at` are unchanged. */
 static bool is_same(const struct growing *g, const struct range *p)
 {
     int64_t skip = g->at - (int64_t)g->mark_len - p->from;
@@ -166,13 +166,13 @@ static int growing_begin_anew(struct growing *g, bool is_shorter)
     return g->fn(g->user, &piece);
 }
 
-/* 0: that was all; 1: there is more. */
+/* 0: no more data; 1: more data. */
 static int growing_step(struct growing *g, struct tidings_error *err)
 {
     struct range p;
     bool is_begun = g->at > 0;
     int rc = range_get(g->client, g->uri, g->at - (int64_t)g->mark_len, &g->piece, &p, err);
-    if (is_begun && rc == TIDINGS_E_INVALID) { /* it ends before */
+    if (is_begun && rc == TIDINGS_E_INVALID) { /* it ends before `at` */
         rc = growing_begin_anew(g, true);
         rc = rc == 0 ? 1 : rc;
     } else if (rc == 0 && is_begun && (p.total < g->at || !is_same(g, &p))) {
@@ -193,7 +193,7 @@ static int growing_step(struct growing *g, struct tidings_error *err)
     return rc;
 }
 
-/* What is new, up to 16 pieces. 0: that was all for now; 1: there is more; or what `fn` returned,
+/* Delivers new data, up to 16 pieces. 0: no more data for now; 1: more data; or the result of `fn`,
  * or an error. */
 static int growing_more(struct growing *g, struct tidings_error *err)
 {
@@ -207,15 +207,15 @@ static int growing_more(struct growing *g, struct tidings_error *err)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define LATER_MS 1000 /* after a server could not answer */
-#define OUTPUT_OVER 2 /* of tail_on_piece: nobody reads any more */
+#define LATER_MS 1000 /* after the server failed to answer */
+#define OUTPUT_OVER 2 /* of tail_on_piece: the reader of the output has gone */
 
 struct followed {
     struct tail *tail;
     char *uri;
     struct growing growing;
-    bool is_due;   /* it is to be looked at */
-    bool is_later; /* but not at once */
+    bool is_due;   /* to be read */
+    bool is_later; /* but with a delay */
     bool is_gone;
 };
 
@@ -229,7 +229,7 @@ struct tail {
     size_t count;
     const struct followed *shown; /* whose header was printed last */
     bool is_guarded;              /* a terminal, and not --raw */
-    bool is_amid_line;            /* what was printed last ended without a line feed */
+    bool is_amid_line;            /* the last output ended without a line feed */
 };
 
 static void tail_say(const struct followed *f, const char *what, struct tidings_str why)
@@ -304,7 +304,7 @@ static int tail_on_piece(void *user, const struct growing_piece *piece)
             tidings_str(""));
     }
     if (piece->news != GROWING_BYTES && !t->cli.json && t->is_amid_line) {
-        fputc('\n', stdout); /* of the old one, which ended without */
+        fputc('\n', stdout); /* ends the unfinished line of the previous resource */
         t->is_amid_line = false;
     }
     if (t->cli.json) {
@@ -333,7 +333,7 @@ static void tail_on_subscription(void *user, const struct tidings_state_event *e
     if (e->state == TIDINGS_STATE_REFUSED || e->state == TIDINGS_STATE_LOST) {
         tail_say(f, "cannot be followed", e->reason);
     } else {
-        f->is_due = true; /* what came before it was subscribed to, or was missed */
+        f->is_due = true; /* changes before the subscription, or missed ones */
         f->is_later = false;
     }
 }
@@ -349,7 +349,7 @@ static void tail_on_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* It could not be read: what becomes of it. */
+/* Handles a failed read. */
 static void tail_fail(struct followed *f, const struct tidings_error *err)
 {
     switch (err->code) {
@@ -366,7 +366,7 @@ static void tail_fail(struct followed *f, const struct tidings_error *err)
         f->is_due = f->is_later = true;
         break;
     case TIDINGS_E_CLOSED:
-    case TIDINGS_E_IO: /* it is looked at when there is a connection again */
+    case TIDINGS_E_IO: /* it is read again after the client reconnects */
         break;
     default:
         tail_say(f, "cannot be read", tidings_str(err->text));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds the server that a command means: a URL, or a name in one of the files.
+ * Finds the server of a command: a URL, or a name from one of the files.
  */
 #include "cli/target.h"
 
@@ -20,7 +20,7 @@
 #include "cli/trust.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reads the files that give servers names.
+ * Reads the files that name servers.
  */
 
 static void texts_deinit(struct texts *t)
@@ -44,7 +44,7 @@ void target_deinit(struct target *target)
     *target = (struct target){0};
 }
 
-/* Takes `text`, also on failure. */
+/* Takes `text`, even on failure. */
 static int texts_add(struct texts *t, char *text, struct tidings_error *err)
 {
     if (text && !t->items) {
@@ -83,7 +83,7 @@ static int servers_file_put(struct expanding *x, const char *text, size_t len,
     return 0;
 }
 
-/* Remember, once, that this variable was put in. */
+/* Record each variable that was replaced, once. */
 static int note_variable(const struct servers_context *context, const char *name,
                          struct tidings_error *err)
 {
@@ -101,7 +101,7 @@ static int note_variable(const struct servers_context *context, const char *name
     return all ? texts_add(all, copy, err) : 0;
 }
 
-/* What is between "${" and "}". */
+/* Replace the variable between "${" and "}". */
 static int servers_file_put_variable(struct expanding *x, const char *text, size_t len,
                                      struct tidings_error *err)
 {
@@ -185,7 +185,7 @@ struct filling {
     struct tidings_error *err;
 };
 
-/* The string at `pointer` with its variables replaced; `*ret` stays NULL where there is none. */
+/* The string at `pointer` with its variables replaced; `*ret` stays NULL if there is none. */
 static int take_string(const struct servers_context *context, struct tidings_str entry,
                        const char *pointer, char **ret, struct tidings_error *err)
 {
@@ -209,7 +209,7 @@ static int servers_file_add_member(void *user, struct tidings_str key, struct ti
     if (strchr("{[n", value.ptr[0])) {
         return tidings_fail(f->err, TIDINGS_E_PARSE, "'%.60s' must be a string", key.ptr);
     }
-    /* Some write numbers and booleans where texts belong. */
+    /* Some files contain numbers and booleans instead of strings. */
     char *text = tidings_json_string(value, "");
     char *expanded = servers_file_expand(f->context, text ? text : value.ptr, f->err);
     tidings_free(text);
@@ -225,7 +225,7 @@ static int servers_file_add_member(void *user, struct tidings_str key, struct ti
     return texts_add(f->texts, both, f->err);
 }
 
-/* The list or object at `pointer`, where there is one. */
+/* The list or object at `pointer`, if any. */
 static int take_texts(struct filling f, struct tidings_str entry, const char *pointer)
 {
     char *raw = tidings_json_get(entry, pointer);
@@ -395,7 +395,7 @@ static int servers_file_tell(void *user, struct tidings_str key, struct tidings_
     t->len = n > 0 && (size_t)n < sizeof(t->line) ? (size_t)n : strlen(t->line);
     if (is_launched) {
         char *args = tidings_json_get(value, "/args");
-        if (args && args[0] == '"') { /* a single one */
+        if (args && args[0] == '"') { /* a single server */
             add_word(t, tidings_strn("", 0), tidings_str(args));
         } else {
             tidings_json_each(value, "/args", add_word, t);
@@ -450,17 +450,17 @@ bool servers_name_is_plain(struct tidings_str name)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Called for each file of names that may be used, the first that wins first. Not 0: no more. */
+/* Called for each usable file of names, in order of precedence. Not 0: stop. */
 typedef int (*file_fn)(void *user, const struct servers_context *context, struct tidings_str file);
 
 struct search {
     const char *command; /* for messages */
     file_fn fn;
     void *user;
-    struct tidings_error *err; /* for what is wrong with the user's own file; NULL: it is told */
-    bool is_project;           /* the file at hand is not the user's own */
-    bool is_own_only;          /* no file of a project is looked at */
-    bool is_silent;            /* nothing is told of files that cannot be used */
+    struct tidings_error *err; /* for errors in the user's own file; NULL: print them */
+    bool is_project;           /* this file is not the user's own */
+    bool is_own_only;          /* ignore the files of projects */
+    bool is_silent;            /* print no warnings about unusable files */
 };
 
 static const char *environment(const char *name)
@@ -468,11 +468,11 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
-/* Files that cannot be used were told of: the process looks for names more than once. */
+/* Warnings about unusable files were printed: the process looks for names more than once. */
 static bool was_told;
 
-/* What cannot be used is told and passed over, but for the user's own: going on would have another
- * file answer for a name that is in it. */
+/* An unusable file is reported and skipped, except the user's own: if it were skipped, another file
+ * could answer for a name that is in it. */
 static int target_read_file(struct search *l, const char *path, const char *folder)
 {
     struct servers_context context = {path, folder, environment, NULL};
@@ -497,7 +497,7 @@ static int target_read_file(struct search *l, const char *path, const char *fold
     return rc;
 }
 
-/* Does the folder hold a repository? */
+/* Returns true if the folder contains a repository. */
 static bool is_root(const char *folder)
 {
     char path[PATH_MAX];
@@ -585,7 +585,7 @@ static int target_find_name(void *user, const struct servers_context *context,
         rc = consent_check(n->cli, context->path, n->name, n->target, n->err);
     }
     if (rc < 0) {
-        target_is_innocent(); /* no server was asked */
+        target_is_innocent(); /* no server failed */
         return rc;
     }
     if (n->search->is_project && !n->target->url && !n->cli->quiet && is_terminal(stderr)) {
@@ -594,7 +594,7 @@ static int target_find_name(void *user, const struct servers_context *context,
     return 1;
 }
 
-/* Could it be a name? */
+/* Returns true if the argument has the form of a name. */
 static bool target_is_name(const char *text)
 {
     return !strchr(text, ':') && !strchr(text, '/') && text[0] != '\0';
@@ -615,7 +615,7 @@ static bool is_host_and_port(const char *text)
     return len > 0 && is_bracket_closed && port > 0 && port < 65536 && (end == '\0' || end == '/');
 }
 
-/* Is it an address, or a host and a port? */
+/* Returns true if the argument is an address, or a host and a port. */
 static bool target_is_address(const char *text)
 {
     static const char *const schemes[] = {"http://", "https://", "ws://",      "wss://",
@@ -747,15 +747,15 @@ static bool target_find(const char *command, const char *name, bool is_cautious,
     return target_search_files(&l) < 0 || k.is_known;
 }
 
-/* Is there a server of that name? With `is_cautious` one of a project counts only when it was
- * agreed to. Also true when nobody can know, since the person's own file cannot be used: whoever
- * opens it then hears why. */
+/* Returns true if there is a server of that name. With `is_cautious`, a server of a project counts
+ * only after the user agreed to it. Also returns true if the user's own file is unusable, because
+ * then the name is undecided; opening the server reports the reason. */
 static bool target_knows(const char *command, const char *name, bool is_cautious)
 {
     return target_find(command, name, is_cautious, false);
 }
 
-/* Has the person's own file a server by the name `default`? The same. */
+/* Returns true if the user's own file has a server named `default`, or is unusable. */
 static bool target_has_default(const char *command)
 {
     return target_find(command, "default", false, true);
@@ -784,7 +784,7 @@ static int suggest_file(void *user, const struct servers_context *context, struc
     return 0;
 }
 
-/* The name that is known and nearest to one that is not. */
+/* The known name nearest to an unknown one. */
 static bool target_suggest(const char *name, char *out, size_t size)
 {
     struct suggesting g = {0};
@@ -800,7 +800,7 @@ static bool target_suggest(const char *name, char *out, size_t size)
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-/* The token of the file as it was last read: the process has one. */
+/* The token of the file, as last read: each process has one. */
 static char token_read[TOKEN_MAX + 1];
 
 static int read_token(const char *path, struct tidings_error *err)
@@ -822,8 +822,8 @@ static int read_token(const char *path, struct tidings_error *err)
                    : tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path);
 }
 
-/* Whoever renews a token replaces the file, so it is read for each request. One that cannot be read
- * is about to be replaced: the token before counts. */
+/* The job that renews a token replaces the file, so it is read for each request. If the file is
+ * unreadable, it is about to be replaced, and the previous token is used. */
 static char *on_token(void *user)
 {
     const struct cli *cli = user;
@@ -837,8 +837,8 @@ static char *on_token(void *user)
 static int take_token(const struct cli *cli, struct tidings_client_options *options,
                       struct tidings_error *err)
 {
-    /* Whoever listens where nobody said that a server is does not get it, nor an address in a line
-     * that nobody has sent off yet. */
+    /* Two targets do not get the token: the default address, where any program may listen, and an
+     * address in a command line that the user has not submitted yet. */
     bool is_unsent = cli->is_careful && cli->origin == TARGET_NAMED && !target_is_name(cli->target);
     bool is_hidden = cli->origin == TARGET_NOWHERE || is_unsent;
     const char *variable = is_hidden ? NULL : getenv("TIDINGS_TOKEN");
@@ -846,13 +846,13 @@ static int take_token(const struct cli *cli, struct tidings_client_options *opti
         options->token = cli->token ? cli->token : variable && *variable ? variable : NULL;
         return 0;
     }
-    options->token = token_read; /* is checked, and then asked for */
+    options->token = token_read; /* is validated; later requests call on_token */
     options->on_token = on_token;
     options->token_user = (void *)(uintptr_t)cli;
     return read_token(cli->token_file, err);
 }
 
-/* Those of the file and those of the line, NULL at the end; freed with free. */
+/* The headers of the file and of the command line, NULL at the end; release with free. */
 static const char **all_headers(const struct cli *cli, const struct target *target,
                                 struct tidings_error *err)
 {
@@ -875,7 +875,7 @@ static const char **all_headers(const struct cli *cli, const struct target *targ
     return all;
 }
 
-/* What the file says of its environment holds for this process, which has nothing else to do. */
+/* The environment in the file applies to this process, which has no other work. */
 static void set_environment(const struct target *target)
 {
     for (size_t i = 0; i < target->env.count; i++) {
@@ -888,7 +888,7 @@ static void set_environment(const struct target *target)
     }
 }
 
-/* What a launched server says besides, when nobody wants to hear it. */
+/* Discards the standard error of a launched server. */
 static void target_discard(void *user, struct tidings_str bytes)
 {
     (void)user;
@@ -912,7 +912,8 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
         .on_wire = cli->verbose ? verbose_print : NULL,
-        .traceparent = getenv("TRACEPARENT"), /* of OpenTelemetry, for what runs other programs */
+        .traceparent =
+            getenv("TRACEPARENT"), /* for OpenTelemetry, set by programs that run other programs */
         .tracestate = getenv("TRACESTATE"),
     };
     const char **headers = NULL;
@@ -940,7 +941,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
     }
     if (why.code == 0) {
         if (!target.url) {
-            setenv("TIDINGS_LAUNCHED", "1", 1); /* a server of ours need not greet */
+            setenv("TIDINGS_LAUNCHED", "1", 1); /* a tidings server prints no greeting then */
         }
         const char *const *launch = cli->launch ? (const char *const *)cli->launch
                                                 : (const char *const *)target.command.items;
@@ -990,13 +991,13 @@ char *target_address(const struct cli *cli, struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Which server a command talks to, when neither -t nor "--" says so. The first argument is the
- * server when it is an address, a host and a port, or a name that is known; else it belongs to the
- * command, which asks the default.
+ * The server of a command without -t and "--". The first argument is the server if it is an
+ * address, a host and a port, or a known name; otherwise it belongs to the command, which uses the
+ * default server.
  *
- * A project's file comes with a checkout. So its `default` is nobody's default; and where the
- * person has set one, a project's name takes its place only after they agreed to it (trust.h): the
- * first argument may be meant for the other.
+ * A project's file comes with a checkout. So its `default` entry is ignored. If the user has set a
+ * default, a project's name overrides it only after the user agreed to that server (trust.h),
+ * because the first argument may be meant for the default server.
  */
 
 static bool target_is_server(const char *command, const char *word, bool is_cautious)
@@ -1072,7 +1073,7 @@ const char *target_hint_with(const struct cli *cli, const char *hint)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What a person can do about a failure of the client.
+ * Hints for users about failures of the client.
  */
 
 static bool is_innocent;
@@ -1082,13 +1083,13 @@ void target_is_innocent(void)
     is_innocent = true;
 }
 
-/* Did TLS fail? What a server says over HTTP is something else. */
+/* Returns true if TLS failed. Errors that the server sends over HTTP do not count. */
 static bool is_about_certificate(const struct tidings_error *err)
 {
     return strstr(err->text, "certificate") && !strstr(err->text, "(HTTP ");
 }
 
-/* Without a word about where the server comes from. */
+/* Without the source of the server's name. */
 static const char *plain_hint(const struct cli *cli, const struct tidings_error *err,
                               bool wants_login)
 {

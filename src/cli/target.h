@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which server a command means. A target is an address, a host and a port, which stand for
- * http://HOST:PORT/mcp, or a name from one of these files, the first that has it:
+ * The server of a command. A target is an address, a host and a port (short for
+ * http://HOST:PORT/mcp), or a name. The first of these files that has the name wins:
  *
  *     $XDG_CONFIG_HOME/tidings/servers.json (~/.config/…)          the user's own
  *     .mcp.json, .vscode/mcp.json here and in the folders above    the project's, up to the folder
  *                                                                  of its repository or the home
  *
- * A project's file can have any command run: it is looked at only for a name that was given, never
- * takes the place of a name of the user's own, is passed over when somebody else may have written
- * it (<tidings/file.h>), does nothing with what is the person's before they agreed (trust.h), and
- * what is launched because of it is said.
+ * A project's file can run any command. Therefore it is read only to resolve a given name, and
+ * never overrides a name of the user's own file. It is ignored if another user can write it
+ * (<tidings/file.h>). Until the user agrees (trust.h), it gets no access to the user's data. A
+ * command that it launches is printed.
  */
 #ifndef CLI_TARGET_H
 #define CLI_TARGET_H
@@ -20,19 +20,19 @@
 #include "cli/command.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Files that give servers names: {"mcpServers": {"notes": {…}}} as hosts keep them, or
- * {"servers": {…}} as editors do. A server has `command`, `args`, `env` and `cwd` (it is launched),
- * or `url` and `headers`; `type` may say which. Comments are allowed, keys that are not known are
- * passed over. In all these texts variables are replaced: ${NAME} or ${env:NAME}, ${NAME:-text}
- * with what stands for an unset one, ${workspaceFolder} and ${userHome}.
+ * Files that name servers: {"mcpServers": {"notes": {…}}} as hosts keep them, or {"servers": {…}}
+ * as editors do. A server has `command`, `args`, `env` and `cwd` (it is launched), or `url` and
+ * `headers`; `type` may name the kind. Comments are allowed, unknown keys are ignored. Variables
+ * are replaced in all these strings: ${NAME} or ${env:NAME}, ${NAME:-text} with a default for an
+ * unset variable, ${workspaceFolder} and ${userHome}.
  *
- * A file is input like any other: sizes and counts are bounded. Nothing here opens one.
+ * The file is untrusted input: sizes and counts are bounded. These functions do not open files.
  */
 
 #define SERVERS_FILE_MAX (1u << 20) /* bytes */
-#define SERVERS_TEXT_MAX 32768u     /* of one text, after the variables were replaced */
+#define SERVERS_TEXT_MAX 32768u     /* of one string, after variable replacement */
 
-/* Texts, NULL at the end, each freed with tidings_free. */
+/* Strings, NULL at the end, each freed with tidings_free. */
 #define TEXTS_MAX 1000u
 struct texts {
     char **items;
@@ -43,24 +43,25 @@ struct texts {
 struct target {
     char *url;              /* or NULL: it is launched */
     struct texts command;   /* the program and its arguments */
-    struct texts env;       /* "NAME=value", besides what there is */
+    struct texts env;       /* "NAME=value", added to the inherited environment */
     struct texts headers;   /* "Name: value" */
-    char *directory;        /* to launch it in; NULL: this one */
-    struct texts variables; /* names of those that were put in, but for workspaceFolder */
-    char *entry;            /* all it says, as it is written: compact JSON */
+    char *directory;        /* working directory of a launched server; NULL: the current one */
+    struct texts variables; /* names of the replaced variables, except workspaceFolder */
+    char *entry;            /* the whole entry, as compact JSON */
 };
 void target_deinit(struct target *target);
 
-/* Where texts of a file get their variables from. */
+/* The source of variables for the strings of a file. */
 struct servers_context {
     const char *path;                          /* of the file, for messages */
     const char *folder;                        /* ${workspaceFolder} */
     const char *(*variable)(const char *name); /* NULL: not set */
-    struct texts *variables;                   /* names of those put in go here; NULL: nowhere */
+    struct texts *variables; /* collects the names of replaced variables; NULL: not needed */
 };
 
-/* The server of that name. `target` is zeroed; deinit it in any case. TIDINGS_E_NOTFOUND: the file
- * has none of that name; other codes: it cannot be used, and the sentence says why. */
+/* Finds the server of that name. `target` is zeroed; deinit it in any case. TIDINGS_E_NOTFOUND: the
+ * file has no server of that name; other codes: the entry is unusable, and the error message gives
+ * the reason. */
 int servers_find(const struct servers_context *context, struct tidings_str file, const char *name,
                  struct target *target, struct tidings_error *err);
 
@@ -69,33 +70,34 @@ struct servers_entry {
     struct tidings_str name;
     const char *kind; /* "url", "command", or "unusable" */
     struct tidings_str what;
-    struct tidings_str text; /* all it says: compact JSON */
+    struct tidings_str text; /* the whole entry: compact JSON */
 };
 /* Each server of the file. Borrowed for the call. */
 typedef void (*servers_fn)(void *user, const struct servers_entry *entry);
 int servers_each(const struct servers_context *context, struct tidings_str file, servers_fn fn,
                  void *user, struct tidings_error *err);
 
-/* A name that no shell and no terminal takes for anything else: letters, digits, '.', '_', '-'. */
+/* Returns true for a name that shells and terminals treat literally: letters, digits, '.', '_',
+ * '-'. */
 bool servers_name_is_plain(struct tidings_str name);
 
-/* The client of a command's target, not connected yet. NULL with `err`. What of it lies in files
- * (names, tokens) is read here, and the token again for each request: `cli` must outlive it. */
+/* The client of a command's target, not connected yet. NULL with `err`. Names and the token are
+ * read from their files here, and the token again for each request: `cli` must outlive the
+ * client. */
 struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err);
 
-/* Which server that is, as a text that stays the same: its URL, or the JSON array of the command
- * that is launched; tidings_free it. Behind target_open, which asks whoever has to agree. NULL with
- * `err`. */
+/* A stable identity of that server: its URL, or the JSON array of the launched command;
+ * tidings_free it. Call it after target_open, which asks for consent. NULL with `err`. */
 char *target_address(const struct cli *cli, struct tidings_error *err);
 
-/* What to do about a failure of the client, or NULL. `wants_login`: as its
- * tidings_client_wants_credentials says. */
+/* A hint about a failure of the client, or NULL. `wants_login`: as tidings_client_wants_credentials
+ * returns it. */
 const char *target_hint(const struct cli *cli, const struct tidings_error *err, bool wants_login);
-/* What failed is on this side (a file, an option): the next target_hint is NULL. */
+/* The failure is local (a file, an option): the next target_hint returns NULL. */
 void target_is_innocent(void);
 
-/* Each server that is known by name, and the file it comes from, those first that win; a name that
- * is hidden by an earlier one is told too. What cannot be read is told on standard error. */
+/* Each server with a name, and the file that defines it, in order of precedence; names hidden by an
+ * earlier entry are included. Unreadable files are reported on standard error. */
 struct target_source {
     const char *path;
     bool is_project; /* not the user's own */
@@ -104,14 +106,15 @@ typedef void (*target_fn)(void *user, const struct target_source *source,
                           const struct servers_entry *entry);
 void target_each(const char *command, target_fn fn, void *user);
 
-/* The default of commands that name no server: TIDINGS_SERVER, or the name `default` of the
- * person's own file, or 127.0.0.1:7777. Fills in `target` and `origin`, and takes the server out of
- * the arguments when the first is one. */
+/* The default for commands that name no server: TIDINGS_SERVER, or the name `default` of the user's
+ * own file, or 127.0.0.1:7777. Fills in `target` and `origin`, and removes the server from the
+ * arguments if the first one is a server. */
 void target_choose(struct cli *cli);
-/* Which it is and why, for messages: "the server is 'x'"; what is nearly a name is named. */
+/* The server and the reason for the choice, for messages: "the server is 'x'"; suggests a similar
+ * name. */
 #define TARGET_TEXT_MAX 256u
 const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX]);
-/* A hint (NULL: none), and which server it is unless it was named. Good until the next one. */
+/* A hint (NULL: none), and the server unless the user named it. Valid until the next call. */
 const char *target_hint_with(const struct cli *cli, const char *hint);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings top`: a server and its clients on the whole screen, again and again, like top(1).
+ * `tidings top`: shows a server and its clients on the whole screen, refreshed periodically like
+ * top(1).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +23,15 @@
 #include "cli/output.h"
 
 /* -------------------------------------------------------------------------------------------------
- * A terminal that is drawn on as a whole: entered, drawn, left. It is left however the program ends
- * short of SIGKILL: by `screen_leave`, at exit, and by signals, before whoever else handles them.
+ * A full-screen terminal: enter, draw, leave. The terminal is restored however the program ends,
+ * except by SIGKILL: by `screen_leave`, at exit, and by signals, before other handlers run.
  */
 
 #define SCREEN_END "\033[K\r\n"
 
 /* -------------------------------------------------------------------------------------------------
- * The terminal: raw keys, the alternate screen, no cursor, no wrapping of lines. What is restored
- * is what was found.
+ * The terminal: raw keys, the alternate screen, no cursor, no line wrapping. Leaving restores the
+ * previous settings.
  */
 
 #define SCREEN_ENTER "\033[?1049h\033[?25l\033[?7l"
@@ -38,8 +39,8 @@
 
 static struct termios screen_before;
 static volatile sig_atomic_t screen_is_on;
-static volatile sig_atomic_t screen_was_left; /* by a signal: nothing is drawn any more */
-static int screen_wake[2] = {-1, -1}; /* a pipe: a signal wants a new frame, whenever it came */
+static volatile sig_atomic_t screen_was_left; /* by a signal: no more drawing */
+static int screen_wake[2] = {-1, -1}; /* a pipe: a signal requests a new frame at any time */
 static char *screen_text;
 static size_t screen_len;
 
@@ -47,7 +48,7 @@ static const int screen_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 #define SCREEN_SIGNALS (sizeof(screen_signals) / sizeof(screen_signals[0]))
 static struct sigaction screen_others[SCREEN_SIGNALS];
 
-/* All that is called here may be called in a handler. */
+/* Uses only async-signal-safe functions. */
 static void screen_restore(void)
 {
     if (screen_is_on) {
@@ -72,11 +73,11 @@ static void screen_draw_on(void)
 
 static void screen_ask_frame(void)
 {
-    ssize_t n = write(screen_wake[1], "", 1); /* full: it is asked for already */
+    ssize_t n = write(screen_wake[1], "", 1); /* full: a frame is already requested */
     (void)n;
 }
 
-/* Leave, then let the other handler have it; what has none ends or stops the program. */
+/* Leave, then call the previous handler; without one, the signal ends or stops the program. */
 static void screen_on_signal(int number)
 {
     int error = errno;
@@ -107,7 +108,7 @@ static void screen_on_resize(int number)
     errno = error;
 }
 
-/* False: standard input and output are no terminal that can be drawn on. */
+/* Returns false if standard input and output are not a terminal that supports drawing. */
 static bool screen_enter(void)
 {
     const char *term = getenv("TERM");
@@ -144,8 +145,8 @@ static void screen_size(size_t *columns, size_t *rows)
     *rows = size.ws_row > 0 ? size.ws_row : 24;
 }
 
-/* A frame is put together on the stream this gives, lines ended by SCREEN_END, and shown. NULL: no
- * memory. */
+/* Returns a stream for the next frame, whose lines end with SCREEN_END, and which is then shown.
+ * NULL: no memory. */
 static FILE *screen_begin(void)
 {
     FILE *frame = open_memstream(&screen_text, &screen_len);
@@ -171,8 +172,8 @@ static void screen_show(FILE *frame)
     screen_text = NULL;
 }
 
-/* A key, within `ms`: its byte; 0: none came, or the window was resized; -1: it is over (end of
- * input, or a signal). Sequences of function keys are passed over. */
+/* Wait for a key for at most `ms`: its byte; 0: none, or the window was resized; -1: end of input,
+ * or a signal. Sequences of function keys are skipped. */
 static int screen_key(uint64_t ms)
 {
     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -211,12 +212,12 @@ struct top {
     unsigned order;
     bool once;
     /* while it runs: */
-    struct overview_before before; /* of the sample before the one that is shown */
+    struct overview_before before; /* of the sample before the shown one */
     struct overview_before shown;
-    size_t first; /* row that is shown first */
+    size_t first; /* first visible row */
 };
 
-/* What a sample brought. */
+/* The data of a sample. */
 struct top_sample {
     char *status, *peers;
 };
@@ -284,7 +285,7 @@ static void top_draw(struct top *top, const struct top_sample *sample, const cha
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* What a key does; false: it is over. */
+/* Handles a key; returns false if it quits. */
 static bool top_obey(struct top *top, int key)
 {
     static const char letters[] = "lwbst";
@@ -298,7 +299,7 @@ static bool top_obey(struct top *top, int key)
     return key >= 0 && key != 'q' && key != 'Q' && key != 3 && key != 4;
 }
 
-/* Keys until the next sample is due; false: it is over. */
+/* Handle keys until the next sample is due; returns false on quit. */
 static bool top_wait(struct top *top, const struct top_sample *sample, const char *trouble)
 {
     uint64_t begun = now_ms();
@@ -315,7 +316,7 @@ static bool top_wait(struct top *top, const struct top_sample *sample, const cha
             return true;
         }
         if (now_ms() - begun < top->delay_ms) {
-            top_draw(top, sample, trouble); /* sorted anew, or of another size */
+            top_draw(top, sample, trouble); /* new sort order or size */
         }
     }
 }
@@ -338,7 +339,7 @@ static int top_on_screen(struct top *top, struct tidings_client *client, struct 
         goes_on = top_wait(top, &sample, rc < 0 ? err->text : NULL) && !remote_caught;
         if (goes_on) {
             struct top_sample next;
-            rc = top_ask(client, &next, err); /* the client comes back by itself */
+            rc = top_ask(client, &next, err); /* the client reconnects by itself */
             if (rc == 0) {
                 top_sample_deinit(&sample);
                 sample = next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file of servers that a person agreed to use. Adding is one write at the end of the file, so
- * that two commands at once do not lose each other's; forgetting writes it anew beside it and
- * renames.
+ * The file of servers that a user agreed to use. Adding an entry is one write at the end of the
+ * file, so that concurrent commands do not lose entries; forgetting rewrites the file beside the
+ * old one and renames it.
  */
 #include "cli/trust.h"
 
@@ -93,7 +93,7 @@ int trust_find(const struct trusted *entry, struct tidings_error *err)
     struct seeking s = {.entry = entry};
     struct tidings_error why = {0};
     int rc = trust_each(trust_match, &s, &why);
-    if (rc == TIDINGS_E_NOTFOUND) { /* no place: it was never said */
+    if (rc == TIDINGS_E_NOTFOUND) { /* no state directory: never approved */
         return 0;
     }
     if (rc < 0) {
@@ -135,7 +135,7 @@ static int trust_write_all(const char *path, int flags, const char *text, struct
                                   fd < 0 ? strerror(errnum) : "it could not be written");
 }
 
-/* Every line but those of a name, or the oldest so many. */
+/* Every line except those of a name, or except the oldest ones. */
 struct rewriting {
     struct json_text text;
     struct tidings_str name;
@@ -236,12 +236,12 @@ int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks on the terminal whether a server that a project's file names may be used.
+ * Asks on the terminal whether a server of a project's file may be used.
  */
 
 #define SHOWN_MAX 4000u /* bytes of an entry that are shown */
 
-/* What of the person's it would be sent, or NULL. */
+/* The user's data that it would be sent, or NULL. */
 static const char *sent(const struct cli *cli)
 {
     const char *variable = getenv("TIDINGS_TOKEN");
@@ -252,7 +252,7 @@ static const char *sent(const struct cli *cli)
                                     : NULL;
 }
 
-/* Why somebody has to agree, for a sentence; NULL: nobody has to. */
+/* Why consent is needed, for an error message; NULL: it is not needed. */
 static const char *reason(const struct cli *cli, const struct target *target, char out[160])
 {
     const char *gets = sent(cli);
@@ -300,7 +300,7 @@ static bool consent_ask_on_terminal(void)
     char answer[16] = "";
     int fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd >= 0) {
-        tcflush(fd, TCIFLUSH); /* what was typed before is no answer to this */
+        tcflush(fd, TCIFLUSH); /* earlier input is not an answer to this question */
     }
     fputs("Use it, now and as long as it says the same? [y/N] ", stderr);
     fflush(stderr);
@@ -316,7 +316,7 @@ static bool consent_ask_on_terminal(void)
     return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
 }
 
-/* The digest of what this process may use: a command has one target, if several clients. */
+/* The digest of the approved entry: a command has one target, but may have several clients. */
 static char agreed[TIDINGS_DIGEST_MAX];
 
 int consent_check(const struct cli *cli, const char *path, const char *name,

@@ -34,28 +34,25 @@
 #include "cli/watch_run.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of `tidings watch` share.
- *
- *     watch.c          the command and its options
- *     watch_follow.c   the server: subscribing, what it tells, how the connection fares
- *     watch_resume.c   how far it has come, for the next time (--state)
+ * The state that the parts of `tidings watch` share: the command and its options, the subscriptions
+ * and the printed changes, and the progress that is saved for the next watch (--state).
  */
 
-/* A place between changes: those who were told of something are behind `cursor`, the others where
- * they began. */
+/* A position in the stream of changes. `cursor` applies to subscriptions that have received a
+ * change; the others keep the cursor they started with. */
 struct watch_progress {
     char cursor[WATCH_STATE_CURSOR];
     bool is_behind_cursor[WORDS_MAX];
 };
 
-/* What was done with changes, so that the next watch goes on there. What arrives is stamped with
- * `turn`; a place is safe when nothing waits or runs that is stamped with its turn or a lower one.
+/* The progress of this watch, so that the next one resumes there. Received changes are stamped with
+ * `turn`. A position is safe when no waiting or running change has the same or a lower turn.
  */
 struct watch_resume {
     struct watch_state_file file;
-    struct watch_state state; /* as it is in the file; marks are in the order of the URIs */
+    struct watch_state state; /* as in the file; sorted by URI */
     uint64_t turn;
-    struct watch_progress latest, waiting; /* what has come; what becomes safe next */
+    struct watch_progress latest, waiting; /* last received; next to become safe */
     uint64_t waiting_turn;
     bool has_latest, has_waiting, is_unsaved;
 };
@@ -77,20 +74,20 @@ struct watch {
     struct content_cache *cache; /* --diff */
     char *uris[WORDS_MAX];
     bool are_globs[WORDS_MAX];  /* paths with wildcards */
-    int refused[WORDS_MAX];     /* TIDINGS_E_*; 0: it is not refused */
-    size_t count, answered;     /* of them, those that the server accepted or refused once */
+    int refused[WORDS_MAX];     /* TIDINGS_E_*; 0: not refused */
+    size_t count, answered;     /* URIs; those that the server has accepted or refused once */
     bool is_stranger;           /* the server does not know options of subscriptions */
     struct watch_resume resume; /* --state */
-    bool is_lost;               /* changes were dropped without anything done about them */
+    bool is_lost;               /* changes were dropped without being handled */
     uint64_t begun_ms;
-    bool has_watched;            /* the server accepted something once */
-    struct tidings_error absent; /* the server was not there at first */
+    bool has_watched;            /* the server accepted a subscription once */
+    struct tidings_error absent; /* the first connection failed */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Reads and writes the file of `tidings watch --state`. The file is a stranger's
- * when it is read: somebody may have cut or edited it. What is not exactly what is written here is
- * refused as a whole.
+ * Reads and writes the file of `tidings watch --state`. The file is untrusted input: a user may
+ * have truncated or edited it. The reader rejects the whole file unless it is exactly what the
+ * writer produces.
  */
 
 #define STATE_ANEW "name another file, or remove this one to start over"
@@ -182,7 +179,7 @@ static int watch_state_fail(const char *path, int code, const char *why, struct 
     return tidings_fail(err, code, "'%.160s': %.300s", path, why);
 }
 
-/* Is what the descriptor has still what is at the path? */
+/* Returns true if the open file is still the file at the path. */
 static bool watch_state_is_current(const char *path, int fd)
 {
     struct stat here, there;
@@ -192,8 +189,8 @@ static bool watch_state_is_current(const char *path, int fd)
 
 static void watch_state_close(struct watch_state_file *f);
 
-/* Whoever replaces the file locks the new one first: the lock of one that is not there any more is
- * worth nothing. */
+/* A process that replaces the file locks the new one first. The lock of a replaced file is
+ * worthless. */
 static int watch_state_lock(struct watch_state_file *f, struct tidings_error *err)
 {
     for (;;) {
@@ -247,7 +244,7 @@ static void watch_state_close(struct watch_state_file *f)
     f->lock = -1;
 }
 
-/* Written to the end, and on the disk. */
+/* Writes the whole state and syncs it to disk. */
 static bool watch_state_put(int fd, const struct watch_state *s)
 {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -263,9 +260,9 @@ static bool watch_state_put(int fd, const struct watch_state *s)
     return is_good;
 }
 
-/* Lock the file, and read it into `ret`; a file that is not there yet is made, and nothing is read.
- * TIDINGS_E_BUSY: somebody watches with it; TIDINGS_E_DENIED: it is not the user's own, or others
- * can write it. Close it in any case. */
+/* Lock the file and read it into `ret`. A missing file is created, and nothing is read.
+ * TIDINGS_E_BUSY: another watch uses the file; TIDINGS_E_DENIED: another user owns the file or can
+ * write it. Close it in any case. */
 static int watch_state_save(struct watch_state_file *f, const struct watch_state *s,
                             struct tidings_error *err)
 {
@@ -274,7 +271,7 @@ static int watch_state_save(struct watch_state_file *f, const struct watch_state
     if (n < 0 || (size_t)n >= sizeof(beside)) {
         return watch_state_fail(f->path, TIDINGS_E_IO, strerror(ENAMETOOLONG), err);
     }
-    unlink(beside); /* of one that was killed, or whatever somebody put there */
+    unlink(beside); /* left by a killed process or created by another program */
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool is_good = fd >= 0 && watch_state_put(fd, s) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
                    rename(beside, f->path) == 0;
@@ -292,13 +289,12 @@ static int watch_state_save(struct watch_state_file *f, const struct watch_state
 }
 
 /* -------------------------------------------------------------------------------------------------
- * How far `tidings watch` has come, for the next time: cursors are written down after the output
- * was flushed or the command was done, so that a watch that is killed at any moment repeats
- * something rather than loses it.
+ * The progress of `tidings watch --state`. Cursors are saved after the output was flushed or the
+ * command has finished, so a watch that is killed repeats changes but never loses them.
  *
- * A cursor speaks for the subscriptions that were there when its message was written: in the legacy
- * era they are made one after the other, so each keeps the one it began with until something is
- * told of it (docs/explanation/delivery.md, "Resume").
+ * A cursor covers the subscriptions that existed when the server wrote its message. In the legacy
+ * era subscriptions are made one after the other, so each keeps its initial cursor until it
+ * receives a change (docs/explanation/delivery.md, "Resume").
  */
 
 #define ANEW "name another file with --state, or remove this one to start over"
@@ -345,13 +341,13 @@ static int watch_resume_make(struct watch *w, struct watch_state *s, struct tidi
     return err->code ? err->code : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* What the file says of each; one of another server, or of other URIs, is not for us. */
+/* Take over the saved cursors. A file for another server or for other URIs is rejected. */
 static int watch_resume_take(struct watch *w, const struct watch_state *before,
                              struct tidings_error *err)
 {
     struct watch_state *s = &w->resume.state;
     if (!before->server) {
-        return 0; /* it is new */
+        return 0; /* a new file */
     }
     if (strcmp(before->server, s->server) != 0) {
         return tidings_fail(err, TIDINGS_E_EXISTS, "'%.80s' is of a watch of %.120s; " ANEW,
@@ -383,12 +379,12 @@ static int watch_resume_begin(struct watch *w, struct tidings_error *err)
     int rc = watch_state_open(&r->file, w->state_path, &before, err);
     rc = rc == 0 ? watch_resume_make(w, &r->state, err) : rc;
     rc = rc == 0 ? watch_resume_take(w, &before, err) : rc;
-    rc = rc == 0 ? watch_state_save(&r->file, &r->state, err) : rc; /* that it can be written */
+    rc = rc == 0 ? watch_state_save(&r->file, &r->state, err) : rc; /* check that it is writable */
     watch_state_deinit(&before);
     return rc;
 }
 
-/* Where to go on, once it is known which server it is. All of these do nothing without --state. */
+/* Where to resume, once the server is known. All of these do nothing without --state. */
 static void watch_resume_end(struct watch *w)
 {
     watch_state_deinit(&w->resume.state);
@@ -416,7 +412,7 @@ static void watch_resume_watching(struct watch *w, struct tidings_str uri,
     }
 }
 
-/* The server told something, of this URI that was subscribed to (NULL: of none). */
+/* The server sent something for this subscribed URI (NULL: for none). */
 static void watch_resume_advance(struct watch *w, const char *subscribed, struct tidings_str cursor)
 {
     struct watch_resume *r = &w->resume;
@@ -433,7 +429,7 @@ static void watch_resume_advance(struct watch *w, const char *subscribed, struct
     r->has_latest = true;
 }
 
-/* Write down what is done; `oldest` is the lowest turn of what is not. */
+/* Save the progress; `oldest` is the lowest turn of unfinished changes. */
 static int watch_resume_turn(struct watch *w, uint64_t oldest, struct tidings_error *err)
 {
     struct watch_resume *r = &w->resume;
@@ -460,7 +456,7 @@ static int watch_resume_turn(struct watch *w, uint64_t oldest, struct tidings_er
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Makes the options of a subscription out of flags of `tidings watch`.
+ * Builds the options of a subscription from the flags of `tidings watch`.
  */
 
 const char *const include_names[] = {"none", "metadata", "value", "patch", NULL};
@@ -468,7 +464,7 @@ const char *const match_names[] = {"auto", "literal", "container", "template",
                                    "glob", "regex",   NULL};
 const char *const detail_names[] = {"full", "slim", NULL};
 
-/* What is put together: the members that are said by options of their own, then the others. */
+/* The object under construction: first the members that have their own flags, then the others. */
 struct making_options {
     FILE *out;
     size_t count;
@@ -524,7 +520,8 @@ static void subscribe_options_put(struct making_options *m, const struct subscri
     }
 }
 
-/* Unknown keywords of a JSON Schema are ignored: with none that is known it lets everything pass.
+/* Unknown keywords of a JSON Schema are ignored, so a schema without a known keyword accepts
+ * everything.
  */
 static int subscribe_options_on_keyword(void *user, struct tidings_str key,
                                         struct tidings_str value)
@@ -575,7 +572,7 @@ static int subscribe_options_check_filter(const char *filter, struct tidings_err
                                    "subscribed to as 'URI?name=value'");
 }
 
-/* One of --options, unless an option of its own says it. */
+/* A member of --options, unless it has its own flag. */
 static int subscribe_options_on_member(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct making_options *m = user;
@@ -601,8 +598,8 @@ static int subscribe_options_check(const char *options, struct tidings_error *er
                               "{\"windowMs\": 0}");
 }
 
-/* JSON text, to be released with tidings_free, in `*ret`; NULL: none. `match` takes the place of
- * theirs when that is MATCH_AUTO. */
+/* JSON text, to be released with tidings_free, in `*ret`; NULL: none. If the user's match mode is
+ * MATCH_AUTO, `match` replaces it. */
 static int subscribe_options_make(const struct subscribe_options *o, enum match match, char **ret,
                                   struct tidings_error *err)
 {
@@ -638,8 +635,7 @@ static int subscribe_options_make(const struct subscribe_options *o, enum match 
     return *ret || is_none ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* The names of those that were given and that a server must know, as "--filter, --window"; "":
- * none.
+/* The names of the options that the server must support, as "--filter, --window"; "": none.
  */
 static const char *subscribe_options_set(const struct subscribe_options *o, char out[128])
 {
@@ -667,12 +663,12 @@ static const char *subscribe_options_set(const struct subscribe_options *o, char
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The server that `tidings watch` follows: it is subscribed to, what it tells is printed or given
- * to commands, and how the connection fares is said. What a server sends is a stranger's text:
- * control characters never reach the terminal.
+ * The server that `tidings watch` follows: subscribes, prints changes or runs commands for them,
+ * and reports the state of the connection. Text from a server is untrusted: control characters
+ * never reach the terminal.
  */
 
-/* How long a server may take to be there at first, unless --wait. */
+/* How long to wait for the first connection without --wait. */
 #define PATIENCE_MS 10000
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -727,7 +723,7 @@ static void watch_gather(struct watch *w, const struct tidings_update *u, const 
 {
     char *line = w->cli.json ? watch_text(u, c) : NULL;
     if (line) {
-        line[strlen(line) - 1] = '\0'; /* the line feed is the list's */
+        line[strlen(line) - 1] = '\0'; /* the list adds its own line feed */
     }
     struct batch_change change = {u->uri, line, u->cursor, u->truncated, w->resume.turn};
     int rc = batch_add(w->batch, &change);
@@ -762,7 +758,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     content_release(&c);
     remote_say_mended(&w->cli, w->client);
     bool is_counted = !w->batch && !u->initial && w->left > 0;
-    /* Whoever read us has gone: nothing is left to do. */
+    /* The reader of the output has gone: stop. */
     w->is_lost = fflush(stdout) != 0 || w->is_lost;
     if (!w->is_lost && u->subscription) {
         watch_resume_advance(w, tidings_subscription_uri(u->subscription), u->cursor);
@@ -772,7 +768,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     }
 }
 
-/* How far the log is though nothing changed that concerns us. */
+/* The position of the log, although nothing that concerns us changed. */
 static void watch_on_notification(void *user, struct tidings_str method, struct tidings_str params)
 {
     struct watch *w = user;
@@ -793,8 +789,8 @@ static void watch_say(const char *what, struct tidings_str uri, struct tidings_s
     put_text(stderr, reason);
 }
 
-/* The server said yes or no to one more of them; --at-start waits for all, so that no change is
- * between. */
+/* The server accepted or refused one more URI. --at-start waits for all of them, so that no change
+ * is missed in between. */
 static void on_answered(struct watch *w)
 {
     if (++w->answered == w->count && w->at_start && w->has_watched) {
@@ -811,7 +807,7 @@ static void watch_note_refused(struct watch *w, struct tidings_str uri, int code
     }
 }
 
-/* The first thing the server accepted, or a later one. */
+/* The server accepted its first URI, or a later one. */
 static void on_watching(struct watch *w, const struct tidings_state_event *e)
 {
     w->has_watched = true;
@@ -854,7 +850,7 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
     }
 }
 
-/* What it cannot be asked for is said, once. */
+/* Print a warning, once, about options that the server does not support. */
 static void on_connected(struct watch *w)
 {
     const struct tidings_client_info *info = tidings_client_info(w->client);
@@ -927,7 +923,7 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What is done is written down. */
+/* Save the progress. */
 static int watch_write_down(struct watch *w, struct tidings_error *err)
 {
     return watch_resume_turn(w,
@@ -937,7 +933,7 @@ static int watch_write_down(struct watch *w, struct tidings_error *err)
                              err);
 }
 
-/* Until it is stopped or fails. */
+/* Runs until stopped or failed. */
 static int watch_loop(struct watch *w, struct tidings_error *err)
 {
     struct pollfd fds[JOBS_PARALLEL_MAX + 1];
@@ -982,7 +978,7 @@ static int watch_subscribe(struct watch *w, struct tidings_error *err)
     return rc;
 }
 
-/* Of the first URI that is refused; it was told then. */
+/* The status for the first refused URI, whose refusal was printed then. */
 static int watch_refused_status(const struct watch *w)
 {
     int code = 0;
@@ -1043,7 +1039,7 @@ static int watch_follow(struct watch *w)
     } else if (w->batch) {
         batch_finish(w->batch, &remote_caught);
     }
-    /* What a signal ended is not done. */
+    /* Work that a signal interrupted is unfinished. */
     if (rc >= 0 && !remote_caught && !w->is_lost) {
         rc = watch_write_down(w, &err);
     }
@@ -1053,7 +1049,7 @@ static int watch_follow(struct watch *w)
     tidings_client_destroy(w->client);
     answers_end(&answers);
     login_tokens_end();
-    if (remote_caught && w->left > 0) { /* not what was asked for */
+    if (remote_caught && w->left > 0) { /* fewer changes than requested */
         signal(remote_caught, SIG_DFL);
         raise(remote_caught);
     }
@@ -1062,8 +1058,8 @@ static int watch_follow(struct watch *w)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What an argument means depends on the kind of pattern that is asked for. A path that is the name
- * of something stays that, whatever it is called, unless it shall be a pattern. */
+/* The meaning of an argument depends on the kind of pattern. A path that names an existing file is
+ * always literal, unless a pattern is requested. */
 static char *take_uri(const struct watch *w, const char *argument, bool *ret_is_glob,
                       struct tidings_error *err)
 {
@@ -1095,7 +1091,7 @@ static bool is_taken(const struct watch *w, const char *uri)
     return false;
 }
 
-/* Each once. */
+/* Skips duplicates. */
 static int take_uris(struct watch *w)
 {
     struct tidings_error err = {0};
@@ -1115,7 +1111,7 @@ static int take_uris(struct watch *w)
     return 0;
 }
 
-/* Options that need another one, or exclude it. */
+/* Rejects options that lack a required option or exclude each other. */
 static int check_options(const struct watch *w)
 {
     const struct {

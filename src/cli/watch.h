@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file in which `tidings watch --state` remembers how far it has come: a JSON object on one
- * line, with the server, and for each URI the cursor behind which to go on.
+ * The state file of `tidings watch --state`: a JSON object on one line with the server and, for
+ * each URI, the cursor to resume from.
  *
  *     {"watch":1,"server":"http://…","subscriptions":[{"uri":"file:///a","cursor":"…"}]}
  *
- * It is replaced whole (written beside, then renamed), belongs to its user alone (mode 0600), and
- * is locked as long as somebody watches with it.
+ * It is replaced atomically (written to a temporary file, then renamed), readable only by its user
+ * (mode 0600), and locked while a watch uses it.
  */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
@@ -21,7 +21,7 @@
 
 struct watch_mark {
     char *uri;
-    char cursor[WATCH_STATE_CURSOR]; /* "": none is known */
+    char cursor[WATCH_STATE_CURSOR]; /* "": unknown */
 };
 
 /* Zeroed: nothing. */
@@ -32,7 +32,7 @@ struct watch_state {
 };
 
 void watch_state_deinit(struct watch_state *s);
-/* TIDINGS_E_PARSE: it is none; TIDINGS_E_NOMEM. */
+/* TIDINGS_E_PARSE: invalid; TIDINGS_E_NOMEM. */
 int watch_state_parse(struct tidings_str text, struct watch_state *ret, struct tidings_error *err);
 void watch_state_write(FILE *out, const struct watch_state *s);
 
@@ -44,7 +44,7 @@ struct watch_state_file {
 
 /* -------------------------------------------------------------------------------------------------
  * The options of a subscription (docs/reference/subscriptions.md) from the command line, for
- * `tidings watch`. Servers of ours know them; others pass over them.
+ * `tidings watch`. tidings servers support them; other servers ignore them.
  */
 
 enum include {
@@ -65,7 +65,7 @@ enum match {
 extern const char *const include_names[], *const match_names[], *const detail_names[];
 
 struct subscribe_options {
-    const char *options; /* a JSON object; what follows wins over its members */
+    const char *options; /* a JSON object; the fields below override its members */
     const char *since, *filter;
     unsigned include, match, detail;
     bool is_initial, has_window, has_rate, has_detail;

@@ -14,9 +14,9 @@
 #include "cli/watch.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Compares two texts by Myers' greedy algorithm: for each number of edits d the furthest point that
- * can be reached on each diagonal k (lines of the old text minus lines of the new), all of them
- * kept so that the way back can be found. Equal lines at both ends are left out first.
+ * Compares two strings by Myers' greedy algorithm: for each number of edits d, the furthest point
+ * reachable on each diagonal k (old lines minus new lines). All points are kept so that the path
+ * can be traced back. Equal lines at both ends are skipped first.
  */
 
 #define CONTEXT 3u
@@ -40,8 +40,8 @@ struct edit {
 struct diff {
     struct text a, b;  /* whole */
     size_t skip;       /* equal lines at the beginning */
-    int n, m;          /* lines in question */
-    int *reach;        /* of d edits: 2d + 1 numbers from d * d on, -1: cannot be reached */
+    int n, m;          /* lines to compare */
+    int *reach;        /* for d edits: 2d + 1 numbers from d * d on, -1: unreachable */
     size_t room;       /* numbers in `reach` */
     struct edit *made; /* from the last to the first */
     size_t made_count;
@@ -99,8 +99,8 @@ static void skip_ends(struct diff *d)
 
 /* ---- the shortest way ------------------------------------------------------------------------ */
 
-/* Where a way of `edits` edits enters diagonal k: from k + 1 by a line that was put in, or from
- * k - 1 by one that was taken away. -1: not at all. */
+/* The point where a path of `edits` edits enters diagonal k: from k + 1 by an inserted line, or
+ * from k - 1 by a deleted line. -1: unreachable. */
 static int diff_enter_diagonal(const struct diff *d, int edits, int k, bool *ret_put_in)
 {
     const int *before = d->reach + (size_t)(edits - 1) * (size_t)(edits - 1) + (edits - 1);
@@ -160,7 +160,7 @@ static int diff_count_edits(struct diff *d)
     return TIDINGS_E_LIMIT;
 }
 
-/* Join a line to the edit it touches, or begin another. */
+/* Append a line to the adjacent edit, or start a new edit. */
 static void note(struct diff *d, size_t old_at, size_t new_at, bool is_put_in)
 {
     struct edit *last = d->made_count > 0 ? &d->made[d->made_count - 1] : NULL;
@@ -209,7 +209,7 @@ static void put_range(FILE *out, char mark, size_t from, size_t to)
     }
 }
 
-/* The edits from `first` down to `last`, which are near one another. */
+/* The edits from `first` down to `last`, which share a hunk. */
 static void put_hunk(FILE *out, const struct diff *d, size_t first, size_t last)
 {
     const struct edit *begin = &d->made[first], *end = &d->made[last];
@@ -277,14 +277,14 @@ int diff_write(FILE *out, struct tidings_str before, struct tidings_str after)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Keeps the contents that `tidings watch` saw, and prints what differs from them.
+ * Keeps the contents that `tidings watch` saw, and prints differences.
  */
 
 struct seen {
     char *uri;
-    char *text; /* NULL: its size alone is known */
+    char *text; /* NULL: only its size is known */
     size_t len;
-    uint64_t turn; /* the oldest is forgotten first */
+    uint64_t turn; /* the oldest is evicted first */
 };
 
 struct content_cache {
@@ -356,7 +356,8 @@ static bool content_make_room(struct content_cache *k, size_t bytes)
     return true;
 }
 
-/* Takes `text`, which may be NULL. Without memory it is forgotten: the next difference is not told.
+/* Takes `text`, which may be NULL. Out of memory: the content is dropped and the next difference is
+ * not printed.
  */
 static void content_keep(struct content_cache *k, struct tidings_str uri, char *text, size_t len)
 {
@@ -384,7 +385,7 @@ static bool content_text_of(struct tidings_str content, char **ret_text, size_t 
 {
     *ret_text = tidings_json_text(content, "/text", ret_len);
     if (*ret_text && strlen(*ret_text) != *ret_len) {
-        tidings_free(*ret_text); /* with a NUL in it it is none that can be told by lines */
+        tidings_free(*ret_text); /* a content with a NUL cannot be compared by lines */
         *ret_text = NULL;
         return true;
     }
@@ -539,7 +540,7 @@ static enum style style_of(enum tidings_change_kind kind)
                                             : STYLE_NAME;
 }
 
-/* Each line behind `indent`, so that none can be taken for one of ours. */
+/* Prefixes each line with `indent`, so that server text cannot imitate our lines. */
 static void put_indented(const struct cli *cli, const char *text, const char *indent, bool is_diff)
 {
     while (*text) {
@@ -579,7 +580,7 @@ static void change_put_content(const struct cli *cli, const struct content *c)
     }
 }
 
-/* All of it, on lines of its own. */
+/* All contents, each on its own lines. */
 static void change_put_contents(const struct cli *cli, struct tidings_str contents)
 {
     char size[SIZE_TEXT_MAX];
@@ -597,7 +598,7 @@ static void change_put_contents(const struct cli *cli, struct tidings_str conten
 
 /* ---- one line each --------------------------------------------------------------------------- */
 
-/* "    name: text", cut where it is long, not within a character. */
+/* "    name: text"; long text is truncated, never within a character. */
 static void change_put_text(const char *name, struct tidings_str text)
 {
     size_t len = text.len;
@@ -615,7 +616,7 @@ static void change_put_text(const char *name, struct tidings_str text)
     fputc('\n', stdout);
 }
 
-/* The contents that came with it, or were read. */
+/* The contents that the update included, or that were read. */
 static void change_put_value(struct tidings_str contents)
 {
     char size[SIZE_TEXT_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prints a change that `tidings watch` was told of, as a line for people or as JSON.
+ * Prints a change that `tidings watch` received, as a line for people or as JSON.
  */
 #ifndef CLI_WATCH_OUTPUT_H
 #define CLI_WATCH_OUTPUT_H
@@ -11,10 +11,10 @@
 #include <tidings/types.h>
 
 /* -------------------------------------------------------------------------------------------------
- * The content of a resource that changed, for `tidings watch`: its contents now, and what differs
- * from those seen before. What was seen is kept up to CONTENT_CACHE_MAX bytes and CONTENT_COUNT_MAX
- * resources, those told of last; of a content that is no text, or is larger than CONTENT_TEXT_MAX,
- * its size alone.
+ * The content of a changed resource, for `tidings watch`: its current contents, and the difference
+ * from those seen before. The cache keeps up to CONTENT_CACHE_MAX bytes and CONTENT_COUNT_MAX
+ * resources, the most recently changed ones. For binary content and content larger than
+ * CONTENT_TEXT_MAX it keeps only the size.
  */
 
 #define CONTENT_TEXT_MAX (4u << 20)
@@ -24,60 +24,60 @@
 struct content_cache;
 
 struct content {
-    char *contents;   /* JSON array; NULL: it was not, or could not be read */
+    char *contents;   /* JSON array; NULL: not read, or unreadable */
     char *difference; /* a diff, see below; NULL: none */
     bool has_before, has_after;
     uint64_t before, after;   /* bytes */
-    struct tidings_error err; /* why it could not be read; code 0: it could */
+    struct tidings_error err; /* why the read failed; code 0: it succeeded */
 };
 
 /* NULL: no memory. */
 struct content_cache *content_create(void);
 void content_destroy(struct content_cache *cache);
 
-/* Keep what the resource holds now, so that its first change can be told; for a container, what
- * those hold whose contents come with it. */
+/* Store the current content of the resource, so that its first change can be compared; for a
+ * container, the content of each member that arrives with it. */
 void content_begin(struct content_cache *cache, struct tidings_client *client, const char *uri);
 
-/* Read it and compare it with what was kept (NULL: read it only), then keep this. For a resource
- * that was deleted nothing is asked, and what was kept of it is forgotten. */
+/* Read the resource, compare it with the stored content (NULL: read only), then store the new
+ * content. A deleted resource is not read, and its stored content is dropped. */
 void content_read(struct content_cache *k, struct tidings_client *client,
                   const struct tidings_update *u, struct content *c);
 void content_release(struct content *c);
 
 struct cli;
 
-/* `updated`, `created`, `deleted`; `initial` for a state when it was subscribed. */
+/* `updated`, `created`, `deleted`; `initial` for the state at the time of the subscription. */
 const char *change_word(const struct tidings_update *u);
 
-/* One JSON object on one line: time, change, uri; subscribedUri, version, cursor where they are
- * known; synthetic, truncated where they are true; params; and of `c` what it has:
- * before, after, diff, contents, error. */
+/* One JSON object on one line: time, change, uri; subscribedUri, version, cursor if known;
+ * synthetic, truncated if true; params; and the members of `c` that are set: before, after, diff,
+ * contents, error. */
 void change_put_json(FILE *out, const struct tidings_update *u, const struct content *c);
 
-/* What people see of a change besides its line. */
+/* The details that the output shows besides the line of the change. */
 struct change_view {
     bool cursor;
-    bool contents;    /* all of them, on lines of their own */
-    unsigned include; /* enum include: metadata, value or patch on one line, cut when it is long */
+    bool contents;    /* all contents, each on its own lines */
+    unsigned include; /* enum include: metadata, value or patch on one line, truncated if long */
 };
 #define CHANGE_CUT 240u /* bytes of such a line */
 
-/* For people, on standard output: a line, and what there is besides on indented ones. */
+/* For people, on standard output: one line, and details on indented lines. */
 void change_put_lines(const struct cli *cli, const struct change_view *view,
                       const struct tidings_update *u, const struct content *c);
 
 /* -------------------------------------------------------------------------------------------------
- * What differs between two texts, line by line, in the form of `diff -u` without the names: hunks
- * with three lines of context.
+ * Compares two strings line by line and prints the difference like `diff -u`, without file names:
+ * hunks with three lines of context.
  */
 
-/* Beyond these a difference is not told line by line: it would take too long, and be read by
- * nobody. */
-#define DIFF_LINES_MAX 200000u /* of either text */
-#define DIFF_EDITS_MAX 1000    /* lines taken away and put in, together */
+/* Beyond these limits no diff is printed: it would take too long, and would be too large to
+ * read. */
+#define DIFF_LINES_MAX 200000u /* of either string */
+#define DIFF_EDITS_MAX 1000    /* deleted and inserted lines together */
 
-/* 1: it is written; 0: the texts are the same; TIDINGS_E_LIMIT: beyond the limits;
+/* 1: a diff was written; 0: the strings are equal; TIDINGS_E_LIMIT: beyond the limits;
  * TIDINGS_E_NOMEM. */
 int diff_write(FILE *out, struct tidings_str before, struct tidings_str after);
 

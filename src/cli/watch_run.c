@@ -26,11 +26,11 @@
  * Starts `sh -c` with what changed in its environment, and waits for its end.
  */
 
-#define GROUP_LOOK_MS 50 /* nothing tells when the last of a group ends */
+#define GROUP_LOOK_MS 50 /* the kernel does not report the exit of the last process of a group */
 
 extern char **environ;
 
-/* Is it one of those that are given? */
+/* Returns true if `ours` sets the variable. */
 static bool shell_is_ours(const char *variable, char *const *ours)
 {
     size_t len = strcspn(variable, "=") + 1;
@@ -128,8 +128,7 @@ void shell_end(struct shell *s)
     }
 }
 
-/* Does the process run in that group? One that has ended, and was not collected yet by whoever has
- * to, does not. */
+/* Returns true if the process runs in that group. A zombie does not count as running. */
 static bool is_in_group(const char *process, pid_t group)
 {
     char path[64], text[512];
@@ -160,10 +159,10 @@ static bool group_is_alive(pid_t group)
     return is_alive;
 }
 
-/* The command itself; others of its group may go on. */
+/* Reaps the command itself; other processes of its group may still run. */
 static void shell_collect(struct shell *s)
 {
-    /* Without a descriptor, which only a lack of them explains, it is waited for. */
+    /* Without a pidfd (out of descriptors), waitpid blocks. */
     pid_t pid = waitpid(s->pid, &s->status, s->pidfd >= 0 ? WNOHANG : 0);
     if (pid == 0 || (pid < 0 && errno == EINTR)) {
         return;
@@ -203,7 +202,7 @@ int shell_wait(const struct shell *s, struct pollfd *fd)
     return s->has_ended || now >= s->kill_ms ? GROUP_LOOK_MS : (int)(s->kill_ms - now);
 }
 
-/* "ended with status 3", or NULL: it did as it should. */
+/* "ended with status 3"; NULL: success. */
 static const char *shell_failure(const struct shell *s, char out[48])
 {
     if (WIFEXITED(s->status) && WEXITSTATUS(s->status) == 0) {
@@ -223,7 +222,7 @@ struct uri_item {
     char *uri;
     size_t len;
     char *line;    /* NULL: the URI */
-    uint32_t next; /* in its bucket, the index and 1; 0: the last */
+    uint32_t next; /* index + 1 of the next item in the bucket; 0: the last */
 };
 
 void uri_list_clear(struct uri_list *l)
@@ -236,7 +235,8 @@ void uri_list_clear(struct uri_list *l)
     *l = (struct uri_list){0};
 }
 
-/* A server that chooses its names cannot make the chains long: it does not know the seed. */
+/* A server that chooses its names cannot make the chains long, because it does not know the
+ * seed. */
 static uint32_t *uri_list_bucket_of(struct uri_list *l, struct tidings_str uri)
 {
     static uint32_t seed;
@@ -315,7 +315,7 @@ int uri_list_add(struct uri_list *l, struct tidings_str uri, const char *line)
     return 0;
 }
 
-/* The cursor of the last change; one too long to be one is passed over. */
+/* The cursor of the last change; an oversized cursor is ignored. */
 static void uri_list_set_cursor(struct uri_list *l, struct tidings_str cursor)
 {
     if (cursor.len > 0 && cursor.len < sizeof(l->cursor)) {
@@ -324,14 +324,15 @@ static void uri_list_set_cursor(struct uri_list *l, struct tidings_str cursor)
     }
 }
 
-/* Put what `newer` has behind what is in `l`, and empty it. */
+/* Append the items of `newer` to `l`, and empty `newer`. */
 static void uri_list_merge(struct uri_list *l, struct uri_list *newer)
 {
     uint64_t changes = l->changes + newer->changes;
     l->turn = l->changes > 0 ? l->turn : newer->turn;
     for (size_t i = 0; i < newer->count; i++) {
         const struct uri_item *it = &newer->items[i];
-        (void)uri_list_add(l, tidings_strn(it->uri, it->len), it->line); /* else it says so */
+        (void)uri_list_add(l, tidings_strn(it->uri, it->len),
+                           it->line); /* a failure marks the list as cut */
     }
     l->changes = changes;
     l->is_cut = l->is_cut || newer->is_cut;
@@ -339,7 +340,8 @@ static void uri_list_merge(struct uri_list *l, struct uri_list *newer)
     uri_list_clear(newer);
 }
 
-/* Write a URI with %XX for what no URI has: blanks, line feeds, NULs and other control characters.
+/* Write a URI; escape characters that are invalid in URIs as %XX: blanks, line feeds, NULs and
+ * other control characters.
  */
 static void uri_list_put_uri(FILE *out, struct tidings_str uri)
 {
@@ -349,7 +351,7 @@ static void uri_list_put_uri(FILE *out, struct tidings_str uri)
     }
 }
 
-/* Each line, with `end` behind it. */
+/* Write each line, followed by `end`. */
 static void uri_list_write(const struct uri_list *l, FILE *out, char end)
 {
     for (size_t i = 0; i < l->count; i++) {
@@ -373,7 +375,7 @@ static const char *const names[] = {"TIDINGS_URI",     "TIDINGS_SUBSCRIBED_URI",
                                     "TIDINGS_MERGED"};
 #define URIS 2
 #define NAMES (sizeof(names) / sizeof(names[0]))
-#define GIVEN (NAMES - 1) /* the last one is ours */
+#define GIVEN (NAMES - 1) /* we set the last one */
 
 struct job {
     struct job *next;
@@ -381,15 +383,15 @@ struct job {
     char *uri;
     char *input;
     size_t input_len;
-    unsigned merged; /* changes that the waiting run stands for; 0: none waits */
-    uint64_t waiting_turn, running_turn; /* the lowest of those that each stands for */
+    unsigned merged;                     /* changes that the waiting run covers; 0: none waits */
+    uint64_t waiting_turn, running_turn; /* the lowest turn that each run covers */
     struct shell shell;
 };
 
 struct jobs {
     const char *command;
     unsigned parallel, running;
-    bool is_ending; /* what runs was asked to end: that it does is no failure */
+    bool is_ending; /* the running command was stopped, so its exit is expected */
     size_t count, failed;
     struct job *first;
 };
@@ -533,7 +535,7 @@ static void end_all(struct jobs *j)
     }
 }
 
-/* Until at most `left` run or wait. */
+/* Blocks until at most `left` commands run or wait. */
 static void jobs_wait_for(struct jobs *j, size_t left, const volatile int *is_ending)
 {
     struct pollfd fds[JOBS_PARALLEL_MAX];
@@ -557,8 +559,8 @@ void jobs_finish(struct jobs *j, const volatile int *is_ending)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* A command may print a variable for a program that reads lines, so none has a line break. Only
- * URIs have a way to write one. */
+/* The command may print a variable to a program that reads lines, so no variable contains a line
+ * break. Only URIs can escape one. */
 static char *make_variable(const char *name, struct tidings_str value, bool is_uri)
 {
     struct json_text t;
@@ -633,11 +635,11 @@ int jobs_add(struct jobs *j, const struct job_change *c)
 struct batch {
     struct batch_options options;
     struct uri_list waiting, running;
-    uint64_t first_ms, last_ms; /* of what waits */
-    bool is_due;                /* what waits has been quiet, or is to be run for anyway */
-    bool is_ending;             /* all of it */
+    uint64_t first_ms, last_ms; /* of the waiting list */
+    bool is_due;                /* the waiting list was quiet, or has reached the maximum delay */
+    bool is_ending;             /* the batch is shutting down */
     struct shell shell;
-    int list; /* the file of the list of the one that runs */
+    int list; /* the file with the list of the running command */
     uint64_t done;
     size_t failed;
 };
@@ -716,7 +718,7 @@ static void batch_report(struct batch *b, const char *what, const char *detail)
             detail);
 }
 
-/* The lines of the list that is to be run for; free them. NULL: no memory. */
+/* The lines of the list to run for; free them. NULL: no memory. */
 static char *batch_lines(const struct batch *b, size_t *ret_len)
 {
     struct json_text t;
@@ -729,7 +731,7 @@ static char *batch_lines(const struct batch *b, size_t *ret_len)
     return text;
 }
 
-/* 0, or an errno. The file stays open for who reads it by its name. */
+/* 0, or an errno. The file stays open because the command reads it by its name. */
 static int batch_spawn(struct batch *b)
 {
     char path[64], uris[80], count[48], merged[48], cursor[URI_LIST_CURSOR + 16], truncated[24];
@@ -750,7 +752,7 @@ static int batch_spawn(struct batch *b)
     snprintf(merged, sizeof(merged), "TIDINGS_MERGED=%" PRIu64, b->running.changes);
     snprintf(cursor, sizeof(cursor), "TIDINGS_CURSOR=%s", b->running.cursor);
     snprintf(truncated, sizeof(truncated), "TIDINGS_TRUNCATED=%s", b->running.is_cut ? "1" : "");
-    int input = open(path, O_RDONLY | O_CLOEXEC); /* with a place of its own in it */
+    int input = open(path, O_RDONLY | O_CLOEXEC); /* with its own file offset */
     char **env = shell_environment(ours);
     int errnum = input < 0 ? errno
                  : env     ? shell_start(&b->shell, b->options.command, input, env)
@@ -762,7 +764,7 @@ static int batch_spawn(struct batch *b)
     return errnum;
 }
 
-/* What was run for is over. */
+/* The run has finished. */
 static void batch_over(struct batch *b)
 {
     if (b->list >= 0) {
@@ -793,7 +795,7 @@ static void batch_reap(struct batch *b)
     }
     const char *failure = shell_failure(&b->shell, text);
     if (b->shell.is_ending) {
-        /* It was not done with them. */
+        /* The command did not finish: merge its changes into the waiting list. */
         uri_list_merge(&b->running, &b->waiting);
         b->waiting = b->running;
         b->running = (struct uri_list){0};
@@ -808,7 +810,7 @@ static void batch_reap(struct batch *b)
     batch_over(b);
 }
 
-/* How long until what waits is due; 0: it is, or negative: nothing waits. */
+/* Milliseconds until the waiting list is due; 0: now; negative: no list waits. */
 static int batch_left(struct batch *b)
 {
     uint64_t now = now_ms(), debounce = b->options.debounce_ms;
