@@ -139,8 +139,8 @@ uint64_t probe_list(struct run *r);
 /* Another client in the run's era. NULL with `err`. `receives`: it wants list changes, so it opens
  * a stream itself. */
 struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err);
-/* Checks updates without a subscription: the modern era forbids them, the legacy era advises
- * against them.
+/* Checks subscriptions and their updates. The modern era forbids updates without a subscription,
+ * the legacy era advises against them.
  */
 void probe_updates(struct run *r);
 

@@ -79,9 +79,8 @@ int login_tokens_path(char path[PATH_MAX], struct tidings_error *err);
 char *login_tokens_address(const char *url);
 
 /* Let the client send the stored token of its server. Does nothing unless a token file exists or
- * --login allows a login, nor if the client sends another token, which
- * is an error with --login. The data behind the options lives
- * until login_tokens_end. */
+ * --login allows a login, nor if the client sends another token, which is an error with --login.
+ * The data behind the options lives until login_tokens_end. */
 int login_tokens_use(const struct cli *cli, const char *url, struct tidings_client_options *options,
                      struct tidings_error *err);
 

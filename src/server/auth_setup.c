@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sets up what verifies bearer tokens, and the OAuth metadata that clients are told. Its texts are
- * made once, when the server starts; requests only copy them.
+ * Sets up token verification and the OAuth metadata for clients. The metadata is built once, when
+ * the server starts; requests only copy it.
  */
 #include "server/auth_setup.h"
 
@@ -22,8 +22,8 @@
 #include "server/publish.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reads and checks access rules. A set of rules is one array and the texts of each rule, which go
- * together with the last reference.
+ * Reads and checks access rules. A set of rules is one array and the strings of each rule, which
+ * are freed together with the last reference.
  */
 
 #define RULE_MAX_DEPTH 4u
@@ -138,7 +138,8 @@ static int read_by(struct access_rule *rule, struct json *v, struct tidings_erro
     return 0;
 }
 
-/* Brackets that are no class stand around the address of a host, right behind the slashes. */
+/* Returns true if the URI contains a character class. Brackets right after the slashes contain the
+ * address of a host instead. */
 static bool access_has_class(struct tidings_str uri)
 {
     ptrdiff_t at = str_find(uri, '[');
@@ -154,7 +155,7 @@ static int access_check_template(struct tidings_str text, struct tidings_error *
     return rc;
 }
 
-/* Kind and canonical text of the pattern; `match` NULL: the kind is what it looks like. */
+/* Kind and canonical text of the pattern; `match` NULL: the kind is inferred from the text. */
 static int access_read_uri(struct access_rule *rule, const struct config *c, struct json *v,
                            struct json *match, struct buf *canonical, struct tidings_error *err)
 {
@@ -295,14 +296,14 @@ static struct rule_set *set_create(size_t most)
     return set;
 }
 
-/* The array of rules in the file; a reference in `ret_root`. */
+/* The array of rules in the file; `ret_root` gets a reference. */
 static int access_read_file(const char *path, struct json **ret_root, struct json **ret,
                             struct tidings_error *err)
 {
     struct buf text;
     buf_init(&text, CONFIG_FILE_MAX + 8192);
     int rc = whole_file_read(path, CONFIG_FILE_MAX, &text, err);
-    if (rc < 0) { /* it says which */
+    if (rc < 0) { /* the message names the rule */
         buf_deinit(&text);
         return rc;
     }
@@ -376,7 +377,7 @@ int access_load(const struct config *c, struct access_rules **ret, struct tiding
 }
 
 /* -------------------------------------------------------------------------------------------------
- * tidings_token_create: a new bearer token, for programs that hand them out.
+ * tidings_token_create: a new bearer token, for programs that issue tokens.
  */
 
 int tidings_token_create(struct tidings_str name, struct tidings_str scopes, char **ret_token,
@@ -398,9 +399,9 @@ int tidings_token_create(struct tidings_str name, struct tidings_str scopes, cha
 /* ---------------------------------------------------------------------------------------------- */
 
 #define TEXT_MAX (256u * 1024u)
-#define SCOPES_MAX 64u /* that clients are told of */
+#define SCOPES_MAX 64u /* in the metadata */
 
-/* "https://host:1/path" -> "https://host:1", "/path"; a lone '/' is no path. */
+/* "https://host:1/path" -> "https://host:1", "/path"; a lone '/' counts as no path. */
 static struct tidings_str split_path(struct tidings_str url, struct tidings_str *path)
 {
     size_t at = 0;
@@ -416,12 +417,12 @@ static struct tidings_str split_path(struct tidings_str url, struct tidings_str 
     return tidings_strn(url.ptr, at);
 }
 
-/* Slices into a buffer that still grows: where one begins and ends. */
+/* A slice of a buffer that still grows: its start and end. */
 struct piece {
     size_t from, to;
 };
 
-/* The well-known place of a document, before the path (RFC 8414 §3.1, RFC 9728 §3.1). */
+/* The well-known URL of a document, before the path (RFC 8414 §3.1, RFC 9728 §3.1). */
 static struct piece put_well_known_url(struct buf *out, struct tidings_str url,
                                        struct tidings_str known)
 {
@@ -445,7 +446,7 @@ static void put_strings(struct jw *w, struct tidings_str key, const struct confi
     jw_end_array(w);
 }
 
-/* A set of scopes, without the one that is between client and authorization server alone. */
+/* A set of scopes, without the one that only concerns the client and the authorization server. */
 struct scopes {
     struct tidings_str at[SCOPES_MAX];
     size_t count;
@@ -463,7 +464,7 @@ static void add_scope(struct scopes *s, struct tidings_str scope)
     }
 }
 
-/* Those that every token needs, and those that rules ask for. */
+/* The scopes that every token needs, and the scopes in rules. */
 static void put_scopes(struct jw *w, const struct config *c, const struct access_rules *rules)
 {
     struct scopes all = {.count = 0};
@@ -521,7 +522,8 @@ static struct tidings_str slice(const struct buf *text, struct piece p)
     return p.to > p.from ? tidings_strn(text->ptr + p.from, p.to - p.from) : STR_EMPTY;
 }
 
-/* What is said to clients. `resource` empty: it has no name, and no issuer needs one. */
+/* Builds the metadata for clients. `resource` empty: the server has no name, and no issuer needs
+ * one. */
 static int oauth_describe(struct oauth_setup *a, const struct config *c,
                           struct tidings_str resource, const struct access_rules *rules,
                           struct tidings_error *err)

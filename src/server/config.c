@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The value of the configuration: defaults, taking a value into its field, giving it back. Who won
- * a field is kept beside it, so that sources may speak in any order. Reading files, the environment
- * and arguments is in config_file.c.
+ * The values of the configuration: sets defaults, parses a value into its field, and prints it. The
+ * source of each field is stored with it, so that sources may be read in any order. config_file.c
+ * reads files, the environment and arguments.
  */
 #include "server/config.h"
 
@@ -32,12 +32,11 @@
 #include "sources/system.h"
 
 /* -------------------------------------------------------------------------------------------------
- * One value of the configuration as text: parse it, judge it, write it back. What is written here
- * is read back to the same value. Nothing is stored and nothing is allocated but the buffers'
- * growth.
+ * One value of the configuration as text: parse, check, print. A printed value parses to the same
+ * value. These functions store nothing, and allocate only to grow buffers.
  */
 
-#define SOCKET_PATH_MAX 107u /* what the kernel takes */
+#define SOCKET_PATH_MAX 107u /* the kernel's limit */
 
 int config_put_accepted(struct buf *out, const struct config_row *row)
 {
@@ -95,7 +94,7 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
     return 0;
 }
 
-/* The failure of a row: the value and what would have done. */
+/* Reports an invalid value: the value and what is accepted. */
 static int reject(const struct config_row *row, struct tidings_str s, const char *why,
                   struct tidings_error *err)
 {
@@ -160,7 +159,7 @@ static int config_parse_choice(const struct config_row *row, struct tidings_str 
     return reject(row, s, "is none of the choices", err);
 }
 
-/* Split "host:port", "[host]:port" or "port". False: not of these forms. */
+/* Split "host:port", "[host]:port" or "port". Returns false for other forms. */
 static bool split_address(struct tidings_str s, struct tidings_str *host, struct tidings_str *port)
 {
     if (s.len > 0 && s.ptr[0] == '[') {
@@ -247,7 +246,7 @@ static bool is_visible(struct tidings_str s)
     return s.len > 0;
 }
 
-/* "host" or "host:port" or "[v6]:port": nothing that belongs to a path or a user. */
+/* "host" or "host:port" or "[v6]:port", without a path or a user. */
 static bool config_value_is_host(struct tidings_str s)
 {
     static const char banned[] = "/\\@?#,*";
@@ -270,7 +269,7 @@ static bool is_origin(struct tidings_str s)
     return false;
 }
 
-/* Spelled canonically, so that it can be compared with what lies below it. */
+/* Makes the prefix canonical, so that it can be compared with URIs below it. */
 static int check_prefix(struct tidings_str s, struct tidings_error *err)
 {
     static const struct config_row row = {.type = CONFIG_PREFIXES};
@@ -403,7 +402,7 @@ static int assign_text(char **at, struct tidings_str value, bool wins, struct ti
     return 0;
 }
 
-/* A source that speaks for the first time starts again from the default items. */
+/* The first item of a source replaces the list by the default items. */
 static int assign_item(struct config *c, const struct config_row *row, struct tidings_str value,
                        enum config_source source, struct tidings_error *err)
 {
@@ -438,7 +437,7 @@ static int assign_mount(struct config *c, struct tidings_str value, struct confi
     return config_mount_add(c, &spec, origin, err);
 }
 
-/* Numbers, choices, addresses: parsed aside, stored when they win. */
+/* Numbers, choices, addresses: parsed first, stored if their source wins. */
 static int assign_plain(struct config *c, const struct config_row *row, struct tidings_str value,
                         bool wins, struct tidings_error *err)
 {
@@ -482,7 +481,7 @@ int config_assign(struct config *c, const struct config_row *row, struct tidings
         return tidings_fail(err, TIDINGS_E_LIMIT, "longer than %u bytes", CONFIG_VALUE_MAX);
     }
     if (row->type == CONFIG_MOUNTS) {
-        return assign_mount(c, value, origin, err); /* keeps the origin itself */
+        return assign_mount(c, value, origin, err); /* stores the origin itself */
     }
     struct log_levels levels;
     if (row->type == CONFIG_LEVELS && log_levels_parse(value, &levels, err) < 0) {
@@ -690,8 +689,8 @@ int config_get_number(const struct config *c, const char *name, uint64_t *ret)
     return is_number ? 0 : TIDINGS_E_NOTFOUND;
 }
 
-/* Default items come back by themselves when the list is read, so a list without them begins with
- * the empty item that takes them away. */
+/* Reading a list restores its default items, so a list without them begins with the empty item that
+ * removes them. */
 static void print_list(struct jw *w, const struct config_list *list, const char *preset)
 {
     jw_begin_array(w);
@@ -720,13 +719,13 @@ static void print_object(struct jw *w, const char *name, const char *text)
     }
 }
 
-/* The members of the provider's own object, among those every mount has. */
+/* The members of the provider's own object, printed among the common members of a mount. */
 static void print_settings(struct jw *w, const struct config_mount *m)
 {
     struct json *settings = NULL;
     jw_put_string(w, STR("type"), tidings_str(m->ops->name));
     if (jv_parse(tidings_str(m->settings), JSON_MAX_DEPTH, &settings, NULL) < 0) {
-        w->out->failed = TIDINGS_E_NOMEM; /* our own text: nothing else can be wrong with it */
+        w->out->failed = TIDINGS_E_NOMEM; /* our own text: no other error is possible */
         return;
     }
     struct tidings_str key;
@@ -864,9 +863,10 @@ int config_json(const struct config *c, struct buf *out)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Mounts of the configuration: a URI prefix and what serves it, for files a directory. Both are
- * made absolute here so that nothing later depends on the working directory. Nothing is opened, and
- * a provider's own settings are not judged: that is the provider's, which says more when it fails.
+ * Mounts of the configuration: a URI prefix and its provider, with a directory for files. Both are
+ * made absolute here, so that nothing later depends on the working directory. These functions open
+ * nothing. They do not check a provider's own settings, because the provider reports errors in more
+ * detail.
  */
 
 static const struct config_row *mount_row(void)
@@ -903,7 +903,8 @@ static int put_working_directory(struct buf *out, struct tidings_error *err)
     return buf_puts(out, tidings_str(cwd));
 }
 
-/* Append the segments of `path` one by one, without empty ones and ".". *ret_up: one was "..". */
+/* Append the segments of `path` one by one, without empty ones and ".". *ret_up: there was a
+ * "..". */
 static int put_segments(struct buf *out, struct tidings_str path, bool *ret_up)
 {
     struct tidings_str rest = path;
@@ -919,8 +920,8 @@ static int put_segments(struct buf *out, struct tidings_str path, bool *ret_up)
     return out->failed;
 }
 
-/* Symbolic links keep their name (a client asks for what the user typed), except where ".." makes
- * their target matter: then the system resolves the path, which must exist. */
+/* Symbolic links keep their name (a client uses the name that the user typed). Only if ".." makes
+ * their target matter, the system resolves the path, which must exist. */
 static int config_mount_resolve(struct buf *path, struct tidings_error *err)
 {
     char *real = realpath(path->ptr, NULL);
@@ -1117,13 +1118,13 @@ int config_mount_skills(struct config *c, struct tidings_error *err)
                                 str_eq(tidings_str(c->mounts[i].path), buf_str(&path)));
     }
     buf_deinit(&path);
-    if (rc == 0 && !is_there) { /* beside the other mounts, wherever those are from */
+    if (rc == 0 && !is_there) { /* in addition to the mounts of other sources */
         rc = config_mount_add(c, &spec, c->origins[mount_row() - config_rows], err);
     }
     return rc < 0 ? error_wrap(err, rc, "--skills") : 0;
 }
 
-/* The longest prefix counts; of the same one, what was said apart from the mount. */
+/* The longest prefix wins; at equal length, an option outside the mount wins. */
 enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri)
 {
     const struct {

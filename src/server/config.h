@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * The configuration: one table of rows (name, type, default, bounds, help), and the plain value
- * that comes out of it.
+ * The configuration: one table of rows (name, type, default, bounds, help), and the plain struct of
+ * values that results from it.
  *
  * A row has three spellings, all derived from its name: the flag `--page-size`, the environment
  * variable `TIDINGS_PAGE_SIZE`, the key `pageSize` of the file. Values come from four sources; a
- * higher one wins whatever the order of the calls: default < file < environment < flag. A value
- * that loses is still checked.
+ * higher one wins in any order of calls: default < file < environment < flag. Overridden values are
+ * checked too.
  *
- * Lists: items of one source gather, a higher source replaces those of a lower one. The default
- * items (`.git` of `exclude`) stay unless an empty item, which empties the list, takes them away.
+ * Lists: items of one source accumulate, and a higher source replaces the items of a lower one. The
+ * default items (`.git` of `exclude`) stay unless an empty item, which empties the list, removes
+ * them.
  *
- * Errors name the place (file:line, variable, flag), the value, and what is accepted. Unknown names
- * are errors and come with the nearest known one.
+ * Errors name the place (file:line, variable, flag), the value, and the accepted values. Unknown
+ * names are errors and come with the nearest known one.
  *
- * Not here: reload (parse a new value, swap it), opening what the values name. No globals; a config
- * may be shared between threads once nobody changes it any more.
+ * This module does not reload, and does not open the files that values name. It has no globals;
+ * threads may share a config that no longer changes.
  */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
@@ -26,7 +27,7 @@
 #include "base/str.h"
 #include "engine/catalog/provider.h"
 
-#define CONFIG_OWNED_MAX 64u     /* mounts that are owned: each asks the database once a second */
+#define CONFIG_OWNED_MAX 64u     /* owned mounts: each queries the database once a second */
 #define CONFIG_ROWS_MAX 128u     /* rows in the table, asserted */
 #define CONFIG_ITEMS_MAX 1000u   /* items of one list, mounts */
 #define CONFIG_VALUE_MAX 4096u   /* bytes of one value */
@@ -39,10 +40,11 @@ enum config_source {
     CONFIG_FILE,
     CONFIG_ENVIRONMENT,
     CONFIG_FLAG,
-    CONFIG_PROGRAM, /* tidings_server_set: counts as a flag, and is named as the program named it */
+    CONFIG_PROGRAM, /* tidings_server_set: counts as a flag; errors use the name that the program
+                       passed */
 };
 
-/* Where the value of a row came from. */
+/* The source of a row's value. */
 struct config_origin {
     enum config_source source;
     unsigned line; /* CONFIG_FILE: line of the key; 0 otherwise */
@@ -61,7 +63,7 @@ struct config_list {
 struct config_mount {
     const struct tidings_provider_ops *ops; /* a built-in provider */
     char *uri;                              /* canonical prefix, ends in '/' */
-    char *path;                             /* files: absolute directory; not looked at here */
+    char *path;                             /* files: absolute directory; not checked here */
     struct config_list exclude;             /* files: beyond config.exclude */
     char *settings;                         /* others: the provider's own JSON object */
     char *options, *limits; /* JSON objects for subscriptions below it; NULL: none */
@@ -86,12 +88,12 @@ struct config {
     char *auth_credentials, *auth_ca, *auth_tokens; /* files; empty: none */
     uint64_t auth_leeway_ms;
     unsigned auth_dpop; /* enum dpop_mode */
-    uint64_t workers;   /* 0: as many as cores */
+    uint64_t workers;   /* 0: one per core */
     struct config_mount *mounts;
     size_t mount_count;
     char *skills; /* a directory that is mounted at skill:// (config_mount_skills); empty: none */
     struct config_list exclude;
-    struct config_list shared, owned; /* prefixes of mounts, also of the program's own */
+    struct config_list shared, owned; /* prefixes of mounts, including those of the program */
     struct config_list publish;       /* canonical prefixes */
     uint64_t published_max, published_bytes;
     unsigned change_tools; /* 0: auto, 1: on, 2: off */
@@ -109,13 +111,13 @@ struct config {
     uint64_t stall_timeout_ms;
     uint64_t session_timeout_ms;
     uint64_t max_sessions;
-    uint64_t max_connections;       /* 0: what the descriptor limit allows */
+    uint64_t max_connections;       /* 0: limited by the number of descriptors */
     uint64_t max_listens;           /* per connection */
     uint64_t max_subscriptions;     /* per subscriber */
-    uint64_t max_all_subscriptions; /* 0: any number */
+    uint64_t max_all_subscriptions; /* 0: unlimited */
     uint64_t fair_share;            /* percent */
     uint64_t max_uris_per_listen;
-    /* Of one client; 0: any number, and server/setup.c for what holds when nobody says so.
+    /* For one client; 0: unlimited, see server/setup.c for the defaults.
      */
     uint64_t max_client_connections, max_client_sessions;
     uint64_t connection_rate, connection_burst;
@@ -132,9 +134,9 @@ struct config {
     uint64_t watch_quiet_ms;
     uint64_t watch_linger_ms;
     uint64_t watch_timeout_ms;
-    uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
+    uint64_t window_ms, rate_ms;         /* of subscriptions without these options */
     unsigned detail;                     /* likewise; 0: full, 1: slim */
-    uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
+    uint64_t max_window_ms, max_rate_ms; /* maximum that a client may request */
     struct config_list subscriptions;    /* rules as JSON objects, see server/option_rules.h */
     struct config_list access;           /* likewise, see server/auth_setup.h */
     char *access_file;
@@ -145,16 +147,16 @@ struct config {
     uint64_t log_age_ms;    /* 0: no limit */
     unsigned io_uring;      /* 0: auto, 1: off */
     char *entities;         /* a file, or ":memory:"; empty: none */
-    char *entity_authority; /* the beginning of their absolute URIs; empty: none */
-    char *store;            /* the same, without entities being served */
+    char *entity_authority; /* the start of their absolute URIs; empty: none */
+    char *store;            /* the same, but entities are not served */
     unsigned stale_reads;   /* 0: serve, 1: refuse */
-    bool accept_data_loss;  /* of a store that is a file */
+    bool accept_data_loss;  /* for a store in a file */
     uint64_t stale_cache;
     char *cluster, *node; /* of a store that several nodes share; `node` empty: any name */
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
     bool allow_write, allow_remote, legacy_sse, console;
-    bool sandbox;     /* of a program that asks for one */
+    bool sandbox;     /* of a program that requests it */
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;
@@ -163,18 +165,18 @@ struct config {
     char *log_level;  /* see log_levels_parse */
     unsigned log_format;   /* enum log_format */
     char *log_file;        /* empty: standard error */
-    char *access_log_file; /* empty: where the log goes */
+    char *access_log_file; /* empty: the same as the log */
     bool access_log;
     char *name;
     char *metrics; /* empty: none; "path"; or an address */
     char *title, *instructions;
 
     char *file;                                    /* the file that was loaded; NULL: none */
-    enum tidings_file_from file_from;              /* whether it was named, or found */
+    enum tidings_file_from file_from;              /* named by the user, or found */
     struct config_origin origins[CONFIG_ROWS_MAX]; /* by row */
 };
 
-/* All defaults. TIDINGS_E_NOMEM; after a failure config_deinit is still due. */
+/* All defaults. TIDINGS_E_NOMEM; call config_deinit even after a failure. */
 int config_init(struct config *c, struct tidings_error *err);
 void config_deinit(struct config *c);
 
@@ -186,77 +188,78 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
 int config_add_dir(struct config *c, const char *dir, enum config_source source,
                    struct tidings_error *err);
 
-/* Once everything is set: mount the directory of skills, unless it is mounted already. */
+/* After all settings: mount the directory of skills, unless it is mounted already. */
 int config_mount_skills(struct config *c, struct tidings_error *err);
 
-/* Read a JSON file; // and block comments are allowed. Who may have written it: <tidings/file.h>,
- * TIDINGS_E_DENIED otherwise. Relative directories in it are meant from the folder of the file.
- * TIDINGS_E_NOTFOUND when it does not exist; on another failure some of its values may already have
- * been taken: do not go on with this config. */
+/* Read a JSON file; // and block comments are allowed. The file must meet the rules of
+ * <tidings/file.h>, otherwise TIDINGS_E_DENIED. Relative directories in it are relative to the
+ * folder of the file. TIDINGS_E_NOTFOUND if it does not exist. After another failure some of its
+ * values may already be set: discard the config. */
 int config_load_file(struct config *c, const char *path, enum tidings_file_from from,
                      struct tidings_error *err);
 
-/* The same from memory; `path` is what errors call it. */
+/* The same from memory; `path` is its name in errors. */
 int config_load_text(struct config *c, const char *path, struct tidings_str text,
                      struct tidings_error *err);
 
 /* Take every TIDINGS_NAME of `environment` (as environ: "NAME=value", NULL at the end). Empty
- * values count as not set; lists are separated by commas. Foreign TIDINGS_ names are passed over
- * unless they look like a slip of a known one. */
+ * values count as not set; lists are separated by commas. Unknown TIDINGS_ names are ignored unless
+ * they resemble a known one. */
 int config_load_env(struct config *c, char *const *environment, struct tidings_error *err);
 
 /* The arguments of a server program: `--name value`, `--name=value`, `--bool`, `--no-bool`,
  * directories, `--` before directories that begin with '-'. Then the environment, then the file:
- * `--config FILE`, else TIDINGS_CONFIG, else ./tidings.json when there is one, none with
+ * `--config FILE`, else TIDINGS_CONFIG, else ./tidings.json if it exists; no file with
  * `--no-config`. Ends with config_check. argv[0] is the first argument proper. */
 int config_args(struct config *c, int argc, char *const *argv, char *const *environment,
                 struct tidings_error *err);
 
-/* What no single row can judge: settings that need or contradict one another. An address beyond
- * loopback needs allow-remote unless it is asked who comes, and excludes allow-write likewise. */
+/* Checks settings that need or contradict one another. An address beyond loopback needs
+ * allow-remote, and excludes allow-write, unless clients must authenticate. */
 int config_check(const struct config *c, struct tidings_error *err);
 
-/* Is the server's own state served (`self`, `console`)? */
+/* Returns true if the server's own state is served (`self`, `console`). */
 bool config_shows_self(const struct config *c);
-/* The file that keeps things, ":memory:", or NULL: none. */
+/* The file of the store, ":memory:", or NULL: none. */
 const char *config_store(const struct config *c);
-/* Is it a database that several nodes share (postgres://…)? */
+/* Returns true if the store is a database that several nodes share (postgres://…). */
 bool config_store_is_shared(const struct config *c);
-/* Who watches what is mounted at `uri`, or around it, as far as the configuration names it. */
+/* The nodes that watch the mount at `uri`, or around it, as far as the configuration names them. */
 enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri);
-/* Did anybody set that row? */
+/* Returns true if any source set that row. */
 bool config_is_set(const struct config *c, const char *name);
-/* Does what the file says of it not count, because somebody said something else before? */
+/* Returns true if a higher source overrides the file for that row. */
 bool config_is_beyond_file(const struct config *c, const char *name);
-/* HTTP is served when an address for it was given, or no other listener was named. */
+/* HTTP is served if an address for it is set, or no other listener is configured. */
 bool config_wants_http(const struct config *c);
-/* Must clients show a certificate? Then it is known who they are. */
+/* Returns true if clients must have a certificate, which identifies them. */
 bool config_knows_clients(const struct config *c);
-/* Must requests over HTTP carry a token? */
+/* Returns true if HTTP requests must have a token. */
 bool config_wants_tokens(const struct config *c);
-/* Is TLS spoken here, or, as auth-resource says, by a proxy in front of it? */
+/* Returns true if the server uses TLS, or if auth-resource says that a proxy in front of it
+ * does. */
 bool config_is_encrypted(const struct config *c);
 /* "127.0.0.1:7777", "[::1]:7777", "7777". */
 int config_parse_address(struct tidings_str s, struct config_address *out,
                          struct tidings_error *err);
 bool config_address_is_loopback(const struct config_address *a);
 
-/* The value of a row as its flag spells it ("16m", "15s", "2026-07-28"); lists are joined by
+/* The value of a row in the spelling of its flag ("16m", "15s", "2026-07-28"); lists are joined by
  * commas. TIDINGS_E_NOTFOUND: no such row. */
 int config_get(const struct config *c, const char *name, struct buf *out);
 
 /* The value of a row that is a number, size or duration (ms). TIDINGS_E_NOTFOUND: no such row; *ret
- * stays. */
+ * is unchanged. */
 int config_get_number(const struct config *c, const char *name, uint64_t *ret);
 
 /* The options for --help, by topic, in lines of `width` columns (50 to 100; 0: 80). */
 int config_help(struct buf *out, size_t width);
 
-/* All values in effect as a configuration file, each with a comment that says where it came from.
+/* All effective values as a configuration file, each with a comment that names its source.
  */
 int config_print(const struct config *c, struct buf *out);
-/* The same as JSON without comments: {"settings": what the file would hold, "origins": where each
- * came from}. */
+/* The same as JSON without comments: {"settings": the content of a file, "origins": the source of
+ * each value}. */
 int config_json(const struct config *c, struct buf *out);
 
 #endif

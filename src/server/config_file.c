@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The configuration file: JSON with // and block comments, and commas behind the last member. They
- * are blanked out in a copy, which keeps every line where it was; the strict parser then judges the
- * text, and a small walker over the same text finds the line of whatever turned out wrong. The
- * walker trusts only what the parser has accepted.
+ * The configuration file: JSON with // and block comments, and trailing commas. They are blanked
+ * out in a copy, which preserves line numbers; the strict parser then checks the text, and a small
+ * walker over the same text finds the lines of errors. The walker assumes text that the parser has
+ * accepted.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +27,7 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What no single row of the configuration can judge: settings that need, or contradict, one
- * another.
+ * Checks settings of the configuration that need or contradict one another.
  */
 
 /* An address that other machines can reach. */
@@ -76,7 +75,7 @@ static int check_remote(const struct config *c, const char *option, const struct
     return 0;
 }
 
-/* Whether the files are any good is found out when they are opened. */
+/* Errors in the files are found when the server opens them. */
 static int check_tls(const struct config *c, struct tidings_error *err)
 {
     bool asks = c->tls_client_auth != 0, has_ca = c->tls_client_ca[0] != '\0';
@@ -122,7 +121,7 @@ static bool is_host_char(char c)
            c == ']' || c == ':';
 }
 
-/* Is it spelled as clients will compare it: lower case, no query, no fragment? */
+/* Checks that the URL is spelled as clients compare it: lower case, no query, no fragment. */
 static int check_resource(const struct config *c, struct tidings_error *err)
 {
     struct tidings_str url = tidings_str(c->auth_resource);
@@ -153,7 +152,7 @@ static int check_resource(const struct config *c, struct tidings_error *err)
     return 0;
 }
 
-/* Settings that say more of others which are not there. */
+/* Rejects settings that depend on other settings which are not set. */
 static int check_alone(const struct config *c, struct tidings_error *err)
 {
     const struct {
@@ -225,7 +224,7 @@ bool config_shows_self(const struct config *c)
     return c->self || c->console;
 }
 
-/* Others are told it: nothing that could be taken for something else. */
+/* Other nodes and operators see the name, so it must not be ambiguous. */
 static int check_cluster_name(const char *option, const char *name, struct tidings_error *err)
 {
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
@@ -236,7 +235,7 @@ static int check_cluster_name(const char *option, const char *name, struct tidin
                               SHARED_NAME_MAX);
 }
 
-/* Of mounts that several nodes have. */
+/* Checks the mounts that several nodes share. */
 static int check_nodes(const struct config *c, struct tidings_error *err)
 {
     const char *first = c->owned.count > 0    ? c->owned.items[0]
@@ -279,7 +278,7 @@ static int check_cluster(const struct config *c, struct tidings_error *err)
             err, TIDINGS_E_INVALID,
             "--node: nodes have names only in a store that they share; add --store postgres://…");
     }
-    /* What `tidings config` prints can be read back, so the default may be said. */
+    /* The output of `tidings config` must be readable again, so the default value is allowed. */
     if (rc == 0 && strcmp(c->cluster, CONFIG_CLUSTER_DEFAULT) != 0 && !is_shared) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "--cluster: only a store that nodes share has one; name it with --store "
@@ -346,7 +345,7 @@ static void skip_blank(struct cursor *c)
     }
 }
 
-/* At a '"': the raw text between the quotes; afterwards behind the closing one. */
+/* At a '"': the raw text between the quotes; moves to the end of the string. */
 static struct tidings_str skip_string(struct cursor *c)
 {
     const char *start = ++c->at;
@@ -360,7 +359,7 @@ static struct tidings_str skip_string(struct cursor *c)
     return raw;
 }
 
-/* Behind one whole value. */
+/* Moves to the end of one whole value. */
 static void skip_value(struct cursor *c)
 {
     unsigned depth = 0;
@@ -380,7 +379,7 @@ static void skip_value(struct cursor *c)
     }
 }
 
-/* From the start of an object to the value of `key`; `line` is that of the key. */
+/* From the start of an object to the value of `key`; `line` becomes the line of the key. */
 static bool enter_key(struct cursor *c, struct tidings_str key)
 {
     skip_blank(c);
@@ -425,8 +424,8 @@ static bool enter_index(struct cursor *c, size_t index)
 
 struct reading {
     struct config *config;
-    const char *path;        /* as errors call it */
-    struct tidings_str base; /* folder relative directories start from */
+    const char *path;        /* the name in errors */
+    struct tidings_str base; /* the folder of relative directories */
     struct tidings_str text; /* without comments */
 };
 
@@ -459,7 +458,7 @@ static int wrong_type(const struct config_row *row, struct tidings_error *err)
     return TIDINGS_E_INVALID;
 }
 
-/* A string of the file, which may not hold NUL: later users are libc's. */
+/* A string of the file without NUL, because libc functions use it later. */
 static int clean_string(const struct json *v, struct tidings_str *ret, struct tidings_error *err)
 {
     struct tidings_str s = jv_str(v);
@@ -473,7 +472,7 @@ static int clean_string(const struct json *v, struct tidings_str *ret, struct ti
     return 0;
 }
 
-/* Files are meant from the folder of this one; where a URL may stand instead, it is left as it is.
+/* Files are relative to the folder of this file; URLs, where allowed, are unchanged.
  */
 static int assign(const struct reading *r, const struct config_row *row, struct tidings_str text,
                   struct config_origin origin, struct tidings_error *err)
@@ -483,7 +482,7 @@ static int assign(const struct reading *r, const struct config_row *row, struct 
     if (!is_file || is_url || text.len == 0 || text.ptr[0] == '/' || r->base.len == 0) {
         return config_assign(r->config, row, text, origin, err);
     }
-    char path[2 * CONFIG_VALUE_MAX]; /* what is cut is too long for any value */
+    char path[2 * CONFIG_VALUE_MAX]; /* truncated text is too long for any value */
     snprintf(path, sizeof(path), "%.*s%.*s", STR_ARG(r->base), STR_ARG(text));
     return config_assign(r->config, row, tidings_str(path), origin, err);
 }
@@ -562,7 +561,7 @@ static int config_file_take_excludes(struct json *v, struct config_list *list,
     return 0;
 }
 
-/* Check what a mount says of the subscriptions below it; one of the two is NULL. */
+/* Check a mount's rule for subscriptions below it; one of the two is NULL. */
 static int take_rule(struct json *options, struct json *limits, struct tidings_error *err)
 {
     struct option_rule rule;
@@ -571,7 +570,7 @@ static int take_rule(struct json *options, struct json *limits, struct tidings_e
                : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
 }
 
-/* A mount as far as it has been read. */
+/* A mount, as far as it has been read. */
 struct mount_reading {
     struct config_mount_spec spec;
     struct config_list exclude;
@@ -579,7 +578,7 @@ struct mount_reading {
     struct jw w;
 };
 
-/* Members only files have; what other providers have is theirs to judge. */
+/* Members that only files have; other providers check their own members. */
 static int take_own_member(struct mount_reading *m, struct tidings_str key, struct json *v,
                            struct tidings_error *err)
 {
@@ -621,7 +620,7 @@ static int take_mount_member(struct mount_reading *m, struct tidings_str key, st
 {
     struct config_mount_spec *spec = &m->spec;
     if (str_eq(key, STR("type"))) {
-        return 0; /* was read first */
+        return 0; /* it was read first */
     }
     if (str_eq(key, STR("uri"))) {
         return clean_string(v, &spec->uri, err);
@@ -774,7 +773,7 @@ static int config_file_take_member(const struct reading *r, struct tidings_str k
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* "line 3 column 8: …" of the parser becomes "file:3: …". */
+/* "line 3 column 8: …" from the parser becomes "file:3: …". */
 static int locate_parse_error(const struct reading *r, int rc, struct tidings_error *err)
 {
     unsigned line = 0, column = 0;
@@ -863,20 +862,19 @@ int config_load_file(struct config *c, const char *path, enum tidings_file_from 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The configuration from outside the file: arguments, environment; and the text of --help. Because
- * a higher source wins whatever the order, arguments are read first (they name the file) and the
- * file last.
+ * The configuration from outside the file: arguments, environment; and the text of --help. A higher
+ * source wins in any order, so arguments are read first (they name the file) and the file last.
  */
 
 /* ---- environment ----------------------------------------------------------------------------- */
 
-/* Foreign names below our prefix are normal (an orchestrator sets TIDINGS_PORT, a user
- * TIDINGS_HOME), so only what is nearly one of ours is taken for a slip. */
+/* Unknown names with our prefix are normal (an orchestrator sets TIDINGS_PORT, a user
+ * TIDINGS_HOME), so only names that resemble one of ours are reported as typing errors. */
 static int check_foreign(struct tidings_str name, struct tidings_error *err)
 {
     if (str_eq(name, STR("TIDINGS_SERVER")) || str_eq(name, STR("TIDINGS_TOKEN")) ||
         str_eq(name, STR("TIDINGS_LAUNCHED"))) {
-        return 0; /* of the commands that talk to a server */
+        return 0; /* used by the commands that connect to a server */
     }
     const size_t prefix = sizeof("TIDINGS_") - 1;
     unsigned distance = name.len - prefix <= 6 ? 1 : 2;
@@ -892,7 +890,7 @@ static int take_variable(struct config *c, const struct config_row *row, const c
     struct config_origin origin = {CONFIG_ENVIRONMENT, 0};
     struct tidings_str rest = tidings_str(value);
     int rc = 0;
-    bool is_json = row->type == CONFIG_RULES || row->type == CONFIG_ACCESS; /* it has commas */
+    bool is_json = row->type == CONFIG_RULES || row->type == CONFIG_ACCESS; /* contains commas */
     bool splits = config_is_list(row->type) && !is_json;
     if (!splits) {
         rc = config_assign(c, row, rest, origin, err);
@@ -948,7 +946,7 @@ struct args {
     bool no_file;     /* --no-config */
 };
 
-/* The value of an option: behind '=' or the next argument. */
+/* The value of an option: after '=' or the next argument. */
 static int option_value(struct args *a, struct tidings_str name, const char *inline_value,
                         const char **ret, struct tidings_error *err)
 {
@@ -964,7 +962,7 @@ static int option_value(struct args *a, struct tidings_str name, const char *inl
     return 0;
 }
 
-/* "--no-name" of a boolean row; NULL: not such a thing. */
+/* "--no-name" of a boolean row; NULL: another option. */
 static const struct config_row *negated(struct tidings_str name)
 {
     if (!str_starts(name, STR("--no-"))) {
@@ -974,8 +972,8 @@ static const struct config_row *negated(struct tidings_str name)
     return row && row->type == CONFIG_BOOL ? row : NULL;
 }
 
-/* Is the next argument the value of an option that need not have one? What is served are
- * directories, and one that looks like an address is written ./HOST:PORT. */
+/* Decides whether the next argument is the value of an option with an optional value. Positional
+ * arguments are directories; a directory that looks like an address is written ./HOST:PORT. */
 static bool is_value_next(const struct args *a)
 {
     const char *next = a->next < a->argc ? a->argv[a->next] : "";
@@ -1034,7 +1032,8 @@ static int load_named_file(const struct args *a, char *const *environment,
     if (rc == TIDINGS_E_NOTFOUND && !a->config->file) {
         return 0;
     }
-    if (rc == TIDINGS_E_DENIED && !a->config->file) { /* going on would be another server */
+    if (rc == TIDINGS_E_DENIED &&
+        !a->config->file) { /* without the file, the server would have another configuration */
         error_wrap(&why, rc, "found here, but not named by --config (--no-config reads none)");
     }
     if (rc < 0 && err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of the configuration, and what the files config*.c do for one another.
+ * The rows of the configuration, and the functions that the files config*.c share.
  */
 #ifndef SERVER_CONFIG_INTERNAL_H
 #define SERVER_CONFIG_INTERNAL_H
@@ -22,7 +22,7 @@ enum config_type {
     CONFIG_ORIGINS,
     CONFIG_HOSTS,
     CONFIG_RULES,  /* JSON objects: options of subscriptions, … */
-    CONFIG_ACCESS, /* … and who may do what */
+    CONFIG_ACCESS, /* … and access rules */
     CONFIG_PREFIXES,
     CONFIG_ADDRESSES,
     CONFIG_PATHS, /* of sockets */
@@ -32,16 +32,16 @@ enum config_type {
 };
 
 struct config_row {
-    const char *name; /* kebab-case; the other spellings follow from it */
-    const char *key;  /* key in the file where it does not follow; else NULL */
+    const char *name; /* kebab-case; the other spellings are derived from it */
+    const char *key;  /* key in the file if it is not derived; else NULL */
     enum config_type type;
     size_t offset;              /* in struct config */
     const char *value;          /* default, as a flag would give it; lists: one item or "" */
     uint64_t min, max;          /* numbers, sizes, durations */
     const char *const *choices; /* CONFIG_CHOICE: ends with NULL */
-    const char *bare;    /* value of an option that is given without one; NULL: it needs one */
-    const char *metavar; /* what the help calls the value */
-    const char *help;    /* one sentence, lower case, no full stop */
+    const char *bare;           /* value of an option without an argument; NULL: it needs one */
+    const char *metavar;        /* name of the value in the help */
+    const char *help;           /* one phrase, lower case, no full stop */
 };
 
 extern const struct config_row config_rows[];
@@ -65,9 +65,9 @@ enum config_spelling {
 /* The spelling of a row, NUL-terminated. */
 void config_spell(const struct config_row *row, enum config_spelling how,
                   char out[CONFIG_NAME_MAX]);
-/* The row spelled so, or NULL. */
+/* The row with that spelling, or NULL. */
 const struct config_row *config_find(struct tidings_str text, enum config_spelling how);
-/* The row whose spelling is at most `distance` edits away, the nearest; or NULL. */
+/* The nearest row whose spelling is at most `distance` edits away; or NULL. */
 const struct config_row *config_nearest(struct tidings_str text, enum config_spelling how,
                                         unsigned distance);
 /* TIDINGS_E_INVALID: "unknown option '--pagesize', did you mean '--page-size'?". `what` is the
@@ -75,7 +75,8 @@ const struct config_row *config_nearest(struct tidings_str text, enum config_spe
 int config_unknown(struct tidings_str text, enum config_spelling how, const char *what,
                    struct tidings_error *err);
 
-/* A stranger's text made fit for a sentence: control characters and cut tails replaced. */
+/* Untrusted text, made safe for an error message: control characters are replaced and long text is
+ * truncated. */
 #define CONFIG_QUOTE_MAX 64u
 const char *config_quote(struct tidings_str text, char out[CONFIG_QUOTE_MAX]);
 
@@ -84,12 +85,12 @@ static inline bool config_is_list(enum config_type type)
     return type >= CONFIG_GLOBS;
 }
 
-/* Check `value` and, unless a higher source spoke before, take it. The error says nothing of the
- * place: the caller wraps it. */
+/* Check `value`, and store it unless a higher source has set the row. The error does not name the
+ * place: the caller adds it. */
 int config_assign(struct config *c, const struct config_row *row, struct tidings_str value,
                   struct config_origin origin, struct tidings_error *err);
 
-/* Gather one list item, or (empty) empty the list. */
+/* Append a list item, or empty the list if the item is empty. */
 int config_list_add(struct config_list *list, struct tidings_str item, struct tidings_error *err);
 void config_list_deinit(struct config_list *list);
 
@@ -109,11 +110,10 @@ struct config_mount_spec {
 int config_mount_add(struct config *c, const struct config_mount_spec *spec,
                      struct config_origin origin, struct tidings_error *err);
 
-/* What a row accepts: "1 to 1000". */
+/* The values that a row accepts: "1 to 1000". */
 int config_put_accepted(struct buf *out, const struct config_row *row);
 
-/* Parsers of one value each (config.c). TIDINGS_E_INVALID with the value and what is
- * accepted. */
+/* Parsers of one value each (config.c). TIDINGS_E_INVALID with the value and what is accepted. */
 int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of the configuration and the spellings that follow from it. Everything that knows an
- * option (parser, help, printed configuration, the check of the man page) reads it here; adding an
- * option means adding a row and a field.
+ * The table of the configuration and the spellings derived from it. All users of options (parser,
+ * help, printed configuration, the check of the man page) read this table; a new option needs a row
+ * and a field.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +14,10 @@
 #include "server/config_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The options of a server as `--help` prints them: grouped by topic, broken at blanks.
+ * The options of a server as `--help` prints them: grouped by topic, wrapped at blanks.
  */
 
-#define HELP_COLUMN 30u /* where explanations begin */
+#define HELP_COLUMN 30u /* the column of the descriptions */
 #define WIDTH_DEFAULT 80u
 #define WIDTH_MIN 50u
 #define WIDTH_MAX 100u
@@ -27,7 +27,7 @@ struct help_page {
     size_t width;
 };
 
-/* `text`, the cursor being at the column where explanations begin. */
+/* Prints `text`, with the cursor at the column of the descriptions. */
 static void help_page_wrap(struct help_page *p, struct tidings_str text)
 {
     size_t column = HELP_COLUMN;
@@ -451,7 +451,7 @@ const struct config_row *config_find(struct tidings_str text, enum config_spelli
         const struct config_row *row = &config_rows[i];
         char spelling[CONFIG_NAME_MAX];
         const char *name = row->name;
-        if (how != CONFIG_AS_NAME) { /* the program itself asks by name, often, as it starts */
+        if (how != CONFIG_AS_NAME) { /* the program itself looks up names often during startup */
             config_spell(row, how, spelling);
             name = spelling;
         }

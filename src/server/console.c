@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Puts the console's page together and says by their hashes which script and style it consists of.
+ * Builds the console's page, and lists its script and style by their hashes.
  */
 #include "server/console.h"
 

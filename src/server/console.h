@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The console: a web page that shows what a server does (what moves, who is connected, the tree of
- * resources) and lets a person try requests. It is one page of HTML with its style and script in
- * it, made of the files beside this one when the library is built; in the browser it is an MCP
- * client like any other, so it shows what the person's rights allow and holds no secret itself.
+ * The console: a web page that shows the activity of a server, its connected clients and its tree
+ * of resources, and lets a user try requests. It is one HTML page with inline style and script,
+ * generated from the files in console/ when the library is built. In the browser it is an ordinary
+ * MCP client, so it shows what the user's rights allow, and contains no secrets.
  *
- * The page is sent with a Content-Security-Policy that lets exactly this script and this style run,
- * and nothing be loaded from anywhere else.
+ * The page is sent with a Content-Security-Policy that allows exactly this script and this style,
+ * and no other content.
  */
 #ifndef SERVER_CONSOLE_H
 #define SERVER_CONSOLE_H
@@ -20,13 +20,13 @@ struct console {
     struct buf policy; /* the value of Content-Security-Policy */
 };
 
-/* TIDINGS_E_NOMEM; console_deinit is due in any case. */
+/* TIDINGS_E_NOMEM; call console_deinit in any case. */
 int console_init(struct console *console, struct tidings_error *err);
-void console_deinit(struct console *console); /* one that is zeroed, too */
+void console_deinit(struct console *console); /* a zeroed one is fine */
 
 /* -------------------------------------------------------------------------------------------------
- * The files of the console's page as bytes, in a file that cmake/console.cmake makes: the HTML
- * up to, between and after its style and script.
+ * The files of the console's page as bytes, in a file that cmake/console.cmake generates: the HTML
+ * before, between and after its style and script.
  */
 
 struct console_text {

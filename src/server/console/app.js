@@ -1,4 +1,4 @@
-// The page: which view is open, keys, colours, the token, and whether the server can be reached.
+// The page: the open view, keys, colours, the token, and whether the server is reachable.
 
 const VIEWS = [
   {id: "overview", name: "Overview", key: "1", open: openOverview},

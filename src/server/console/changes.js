@@ -1,8 +1,8 @@
-// The stream of changes, by a subscription as any client would make it; each row says who hears of
-// it, where the person may know that.
+// The stream of changes, through an ordinary client subscription. Each row shows the subscribers of
+// the resource, if the user may see them.
 
 const CHANGES_MOST = 500; // rows that are kept
-const SELF = "tidings://self/"; // changes every second, and mostly because somebody looks
+const SELF = "tidings://self/"; // changes every second, mostly because a client watches it
 
 function openChanges(main) {
   const form = h("form", {class: "tools"});
@@ -90,7 +90,7 @@ function changeRow(params, meta) {
     h("td", {class: "mono dim wide"}, params.subscribedUri || ""), h("td", {class: "num wide"}, meta[OURS + "merged"] || ""), told);
 }
 
-// The subscriptions that cover it, and whether its number was written to their peers already.
+// The subscriptions that cover the URI, and whether the change was already written to their peers.
 async function whoHears(uri, version, cell, button) {
   button.disabled = true;
   try {

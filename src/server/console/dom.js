@@ -1,5 +1,5 @@
-// Building blocks: elements, numbers and times as text. Texts of strangers only ever become text
-// nodes and attribute values; nothing here parses HTML.
+// Building blocks: elements, numbers and times as text. Untrusted strings only become text nodes
+// and attribute values; this file never parses HTML.
 
 const SAID = /^(title|placeholder|aria-(label|valuetext))$/; // attributes that people read
 
@@ -28,8 +28,8 @@ function fill(node, ...children) {
   return put(node, children);
 }
 
-// Characters that would hide or turn what is written are shown by their number: controls, the soft
-// hyphen, marks of direction, what has no width, separators of lines, and tags.
+// Characters that would hide or reorder text are shown by their code points: controls, the soft
+// hyphen, direction marks, zero-width characters, line separators, and tags.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
 
 function clean(text) {
@@ -39,7 +39,8 @@ function clean(text) {
   });
 }
 
-// A URI that leads to the resource; patterns, and what cannot be put into an address, stay text.
+// A URI that links to the resource; patterns, and URIs that do not fit into an address, stay plain
+// text.
 function uriLink(uri) {
   let to = null;
   try {
@@ -90,7 +91,8 @@ function clock(ms) {
   return Number.isNaN(date.getTime()) ? "–" : date.toLocaleTimeString([], {hour12: false});
 }
 
-// A table whose columns sort when their heads are pressed. `columns`: {key, name, get, cell, num, wide}.
+// A table whose columns are sorted by clicking their heads. `columns`: {key, name, get, cell, num,
+// wide}.
 function sortable(columns, state, onsort) {
   const heads = columns.map((column) => h("th", {
     scope: "col", class: column.wide ? "wide" : undefined,

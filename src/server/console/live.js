@@ -1,16 +1,16 @@
-// The server's state as it comes, one sample a second, behind what the server itself remembers: the
-// last 15 minutes, what the overview plots and other views refer to.
+// The live state of the server, one sample a second, appended to the server's own history: the last
+// 15 minutes, for the plots of the overview and for other views.
 
 const SPAN_MS = 900e3;
 const LIVE_MS = 1000; // between two samples of the stream
-const STALE_MS = 5000; // without a sample: what is shown is old
+const STALE_MS = 5000; // without a sample: the view is stale
 const STATUS = "tidings://self/status";
 const HISTORY = "tidings://self/history";
 const RATES = ["changes", "deliveries", "requests"];
 
 const live = {
   samples: [],       // {at, every, status, rates: null or {changes, deliveries, requests}, isAfterGap}
-  denied: false,     // who looks may not read the server's state
+  denied: false,     // the user may not read the server's state
   reachable: true,
   heardAt: 0,        // when the newest sample came, by the clock of this page
   watchers: new Set(),
@@ -21,7 +21,7 @@ const live = {
     return this.samples.length ? this.samples[this.samples.length - 1] : null;
   },
 
-  // What is shown is not the present.
+  // The view is stale.
   get isAway() {
     return !this.reachable || (!this.denied && this.newest !== null && Date.now() - this.heardAt > STALE_MS);
   },
@@ -51,14 +51,14 @@ const live = {
     });
   },
 
-  // What the server remembers, where this page has nothing: from before it was opened, and of the
-  // time without connection.
+  // Fetches the server's history for periods that this page has not seen: before it was opened, and
+  // while it was disconnected.
   async recall() {
     let history;
     try {
       history = await mcp.readJson(HISTORY);
     } catch {
-      return; // the rules may hide it
+      return; // access rules may hide it
     }
     const every = history.everyMs;
     const known = this.samples.map((sample) => sample.at);
@@ -76,7 +76,8 @@ const live = {
     this.settle();
   },
 
-  // Rates are between neighbours; there is none over a gap, or over a restart, where counters begin anew.
+  // Rates are computed between neighbours; there is none across a gap, or across a restart, which
+  // resets the counters.
   settle() {
     const end = this.newest ? this.newest.at : 0;
     this.samples = this.samples.filter((sample) => end - sample.at <= SPAN_MS);

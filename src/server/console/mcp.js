@@ -1,5 +1,5 @@
-// An MCP client of revision 2026-07-28 over fetch: requests, and streams that come back by
-// themselves after a loss and go on from their cursor.
+// An MCP client of revision 2026-07-28 over fetch: requests, and streams that reconnect after a
+// loss and resume from their cursor.
 
 const REVISION = "2026-07-28";
 const META = "io.modelcontextprotocol/";
@@ -18,9 +18,9 @@ class McpError extends Error {
 const mcp = {
   token: sessionStorage.getItem("token") || "",
   nextId: 1,
-  log: null,        // called with {method, body, answer, status} of each exchange that is shown
+  log: null,        // called with {method, body, answer, status} of each visible exchange
   onNeedToken: null,
-  onReach: null,    // called with true or false as the server can be reached or not
+  onReach: null,    // called with true or false when the server becomes reachable or unreachable
 
   meta(more) {
     return {
@@ -114,7 +114,7 @@ const mcp = {
     return JSON.parse(contents[0].text);
   },
 
-  // All rows of a resource of the server that comes in pages.
+  // All rows of a paged resource of the server.
   async readRows(uri, most = 5000) {
     const rows = [];
     let after = "";
@@ -140,7 +140,7 @@ const mcp = {
   },
 
   // A stream of notifications. `on`: update(params), acknowledged(params), ended(), failed(error).
-  // It comes back after a loss, with its cursor; stop() ends it.
+  // After a loss it reconnects with its cursor; stop() ends it.
   listen(notifications, options, on) {
     const control = new AbortController();
     let wait = 500, cursor = null;
@@ -189,7 +189,7 @@ function pause(ms, signal) {
   });
 }
 
-// Header values are ASCII: what is not is sent as the specification says, in base64.
+// Header values are ASCII: other text is sent in base64, per the specification.
 function headerValue(text) {
   if (/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?/i.test(text)) return text;
   const raw = new TextEncoder().encode(text);

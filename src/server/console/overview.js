@@ -1,9 +1,10 @@
-// The overview: what moves, how late it is, who is there, and what an operator should look at.
+// The overview: activity, lag, connected clients, and warnings for the operator.
 
-// The oldest that waits, and what 99 of 100 were written within; null when nothing was written lately.
+// The age of the oldest waiting update, and the 99th percentile of the write delay; null if nothing
+// was written recently.
 const lagOf = (sample) => sample.status.lagMs || {};
 
-// What is plotted; null: there was none then.
+// The plotted value; null: there was none at that time.
 const rateOf = (key) => (s) => s.rates ? s.rates[key] : null;
 const lagShown = (s) => {
   const {now, p99} = lagOf(s);
@@ -43,8 +44,8 @@ function runsOf(samples, get) {
   return runs;
 }
 
-// A line over the last 15 minutes, as far as anybody remembers them. The same is said in words for
-// those who do not see it.
+// A line plot of the last 15 minutes, as far as samples exist. A text alternative contains the same
+// data.
 function plot(spec) {
   const value = h("b", {});
   const area = svg("path", {class: "area"}), curve = svg("path", {class: "curve"});
@@ -78,7 +79,7 @@ function plot(spec) {
   return {figure, draw};
 }
 
-// What deserves a look, as sentences.
+// Warnings for the operator.
 function warnings(status) {
   const list = [];
   if (!status.ready) list.push("not ready: " + ((status.reasons || []).join("; ") || "no reason given"));
@@ -106,7 +107,7 @@ function tablePanel(title, columns, body) {
     h("table", {}, h("thead", {}, h("tr", {}, columns.map((name) => h("th", {scope: "col"}, name)))), body)));
 }
 
-// A node that shares the store: whether it is there, and how far behind the others.
+// A node that shares the store: its state, and its lag.
 function nodeRow(node) {
   const state = !node.lives ? "gone for " + duration(node.seenMs) : node.lag > 0 ? count(node.lag) + " changes behind" : "up to date";
   return h("tr", {}, h("td", {}, node.name, node.self ? " (this one)" : "", h("div", {class: "dim mono"}, node.address || "")),
@@ -120,7 +121,7 @@ function openOverview(main) {
   const notes = h("ul", {});
   const refused = h("tbody", {}), nodeRows = h("tbody", {});
   const nodes = tablePanel("Nodes", ["node", "version", "state", "lag", "sessions", "subscriptions"], nodeRows);
-  nodes.hidden = true; // until there are several
+  nodes.hidden = true; // unless there are several
   const about = h("p", {class: "dim"});
   const denied = h("p", {class: "empty", hidden: true},
     "The server's own state is not shown to you: its rules do not let you read tidings://self/. ",

@@ -1,4 +1,4 @@
-// Who is connected, how far behind each is, and what each has subscribed to. One can be ended.
+// The connected clients, the lag and the subscriptions of each. A client can be disconnected.
 
 function peerName(peer, id) {
   if (!peer) return "peer " + id;

@@ -1,9 +1,9 @@
-// Resources as a tree that is alive: branches are listed when they are opened, what changes lights
-// up, and the resource that is shown is read again.
+// A live tree of resources: branches are listed when they are opened, changes are highlighted, and
+// the selected resource is reread.
 
-const VERSIONS_KEPT = 20; // of the resource that is shown, as they were read here
+const VERSIONS_KEPT = 20; // of the selected resource, as read by this page
 
-// The beginnings of the tree: what is mounted or, for those who may not know, what the list shows.
+// The roots of the tree: the mounts or, for users who may not see them, the listed resources.
 async function treeTops() {
   try {
     const mounts = await mcp.readJson("tidings://self/mounts");
@@ -20,7 +20,7 @@ async function treeTops() {
   }
 }
 
-// What is directly below; providers that have no directories are asked for the whole list.
+// The direct children; for providers without directories, the whole list is fetched.
 async function treeChildren(uri) {
   try {
     const {rows, more} = await mcp.listAll("resources/list", "resources", {uri}, 1000);
@@ -112,7 +112,7 @@ class Tree {
     this.onSelect(entry.row);
   }
 
-  // Something at `uri` changed: it lights up, or the nearest branch above it that is shown.
+  // Highlights the changed `uri`, or the nearest visible branch above it.
   touch(uri, change) {
     let at = uri, entry = this.items.get(uri);
     const exact = Boolean(entry);
@@ -150,7 +150,7 @@ class Tree {
 
 function lightUp(node) {
   node.classList.remove("lit");
-  void node.offsetWidth; // begins the animation anew
+  void node.offsetWidth; // restarts the animation
   node.classList.add("lit");
 }
 
@@ -218,7 +218,7 @@ function openResources(main, params) {
   return () => { if (shown.stop) shown.stop(); };
 }
 
-// One stream for everything below the beginnings of the tree.
+// One stream for everything below the roots of the tree.
 function followTree(tree, status, onChange) {
   const uris = [...tree.items.keys()].filter((uri) => !uri.startsWith("tidings://self/"));
   if (uris.length === 0) return () => {};
@@ -238,7 +238,7 @@ function followTree(tree, status, onChange) {
   return () => stream.stop();
 }
 
-// Versions as they were read while the page was open, compared with the newest.
+// Versions read while the page was open, compared with the newest.
 function versionsView(versions) {
   const choice = h("select", {"aria-label": "Compare the newest with"}, versions.slice(0, -1).map((version, i) =>
     h("option", {value: i, selected: i === versions.length - 2}, "read at " + clock(version.at))));

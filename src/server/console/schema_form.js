@@ -1,5 +1,5 @@
 // A form from a JSON Schema: a field for each property that has a simple type, JSON text for the
-// others. What the schema says beyond that the server judges.
+// others. The server checks all other rules of the schema.
 
 function typeOf(schema) {
   if (Array.isArray(schema.type)) return schema.type.find((type) => type !== "null") || "json";
@@ -7,7 +7,7 @@ function typeOf(schema) {
   return ["string", "number", "integer", "boolean"].includes(schema.type) ? schema.type : "json";
 }
 
-// {node, value()}: value() gives the arguments, or throws an Error that names the field.
+// {node, value()}: value() returns the arguments, or throws an Error that names the field.
 function schemaForm(schema) {
   const properties = (schema && schema.properties) || {};
   const required = new Set((schema && schema.required) || []);

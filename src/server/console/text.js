@@ -1,4 +1,4 @@
-// Text with colours, and what differs between two texts.
+// Coloured text, and the difference between two strings.
 
 const TEXT_MOST = 200000; // characters shown of a resource
 
@@ -46,8 +46,8 @@ function coloured(text, type, uri) {
   return nodes;
 }
 
-// Lines of b against a: {kind: "same"|"add"|"del", line}. The shortest script by Myers' method,
-// given up (everything differs) where the texts are too different to be worth it.
+// Lines of b against a: {kind: "same"|"add"|"del", line}. The shortest script by Myers' method; if
+// the strings differ too much, all lines are reported as different.
 function differences(a, b) {
   const from = a.split("\n"), to = b.split("\n");
   let start = 0, endA = from.length, endB = to.length;

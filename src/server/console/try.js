@@ -1,12 +1,12 @@
-// Try it: read, call a tool, publish, notify; with the messages as they went over the wire and the
-// curl command that does the same.
+// Try it: read, call a tool, publish, notify; with the messages as sent over the wire and the
+// equivalent curl command.
 
-// A word for a shell, whatever it holds.
+// A word for a shell, with any content.
 function shellWord(text) {
   return "'" + text.replace(/'/g, "'\\''") + "'";
 }
 
-// The token itself stays out of it: the command takes it from a variable.
+// The token itself is omitted: the command takes it from a variable.
 function curlOf(message, headers) {
   const url = new URL(ENDPOINT, location.href).href;
   const lines = ["curl -s " + shellWord(url)];
