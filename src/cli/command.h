@@ -89,9 +89,8 @@ struct cli {
     struct words roots;   /* … and --roots */
     bool login;           /* the user may be asked to log in */
     bool verbose;         /* print the messages on the wire */
-    unsigned
-        log; /* 0: do not print the server's log; otherwise the lowest level to print, plus 1 */
-    bool list_changes; /* set by commands that subscribe to list changes */
+    unsigned log;         /* lowest level of the server's log to print, plus 1; 0: none */
+    bool list_changes;    /* set by commands that subscribe to list changes */
     bool is_careful; /* set if the user has not submitted the command yet: no server is launched, no
                         question is asked, and a project's server is contacted only if the user
                         agreed to it before */

@@ -91,8 +91,7 @@ static void browser_launch(const char *program, const char *url)
             const char *const argv[] = {program, url, NULL};
             (void)setsid(); /* Ctrl-C must not reach it */
             (void)signal(SIGPIPE, SIG_DFL);
-            (void)unsetenv(
-                "TIDINGS_TOKEN"); /* our secrets, which the browser would keep for its lifetime */
+            (void)unsetenv("TIDINGS_TOKEN"); /* the browser would keep our secrets */
             (void)unsetenv("TIDINGS_CLIENT_SECRET");
             if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) {
                 _exit(127);
@@ -327,8 +326,7 @@ void remote_interruptible(struct tidings_client *client)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 &&
-        before.sa_handler != SIG_IGN) { /* unless started by nohup */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* no nohup */
         sigaction(SIGHUP, &act, NULL);
     }
 }

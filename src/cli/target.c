@@ -912,8 +912,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
         .on_wire = cli->verbose ? verbose_print : NULL,
-        .traceparent =
-            getenv("TRACEPARENT"), /* for OpenTelemetry, set by programs that run other programs */
+        .traceparent = getenv("TRACEPARENT"), /* OpenTelemetry, set by the parent program */
         .tracestate = getenv("TRACESTATE"),
     };
     const char **headers = NULL;

@@ -1032,8 +1032,7 @@ static int load_named_file(const struct args *a, char *const *environment,
     if (rc == TIDINGS_E_NOTFOUND && !a->config->file) {
         return 0;
     }
-    if (rc == TIDINGS_E_DENIED &&
-        !a->config->file) { /* without the file, the server would have another configuration */
+    if (rc == TIDINGS_E_DENIED && !a->config->file) { /* never ignore it */
         error_wrap(&why, rc, "found here, but not named by --config (--no-config reads none)");
     }
     if (rc < 0 && err) {

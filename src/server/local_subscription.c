@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A subscription of the embedding program: a subscriber on the first worker that is called instead
- * of written to. Made and ended on that worker's thread; what is left ends with the server.
+ * A subscription of the embedding program: a subscriber on the first worker that calls a function
+ * instead of writing to a stream. It is created and ended on that worker's thread; remaining ones
+ * end with the server.
  *
- * It is held twice: by the program, until it ends it, and by the server: as a message on its way to
- * the worker, then as a subscriber. So the handle stays good when the server is done with it, and
- * the other way round. The list of all of them is for the server's end, when no thread is left but
- * its own; until then a mutex guards it.
+ * It has two references: one of the program, until it ends the subscription, and one of the server:
+ * first for the message to the worker, then for the subscriber. So the handle stays valid after the
+ * server has released it, and the other way round. The server uses the list of all subscriptions
+ * when it ends, when only its own thread is left; until then a mutex guards the list.
  */
 #include "server/local_subscription.h"
 
@@ -27,10 +28,10 @@ struct inproc_subscription {
     struct list link;                     /* among all */
     unsigned refs;                        /* atomic */
     bool is_ending;                       /* atomic: the program ended it */
-    struct sink sink;                     /* nowhere */
-    struct subscriber *subscriber;        /* worker's thread; NULL: not yet, or not any more */
+    struct sink sink;                     /* has no stream */
+    struct subscriber *subscriber;        /* worker's thread; NULL: not yet, or no longer */
     struct json *options;                 /* a reference, or NULL */
-    struct tidings_subscribe_options how; /* its functions */
+    struct tidings_subscribe_options how; /* the program's functions */
     size_t uri_len;
     char uri[]; /* and a NUL */
 };
@@ -105,7 +106,7 @@ static void inproc_subscribed(struct subscribe_batch *s, const struct log_cursor
 {
     (void)at;
     if (!s->pending.group) {
-        return; /* it ended meanwhile */
+        return; /* it has ended */
     }
     if (s->items[0].refused) {
         inproc_notify_state(s->user, TIDINGS_STATE_REFUSED,
@@ -145,7 +146,7 @@ static void inproc_subscribe(struct thread_message *message, void *owner)
         subscriber ? subscription_group_create(subscriber, STR_EMPTY) : NULL;
     struct subscribe_batch *s = group ? subscribe_batch_create(group, 1) : NULL;
     struct subscribe_item *w = s ? &s->items[0] : NULL;
-    if (w) { /* it may be under way for longer than the subscription lives */
+    if (w) { /* the message may outlive the subscription */
         w->as_requested = arena_dup(&s->arena, tidings_strn(inproc->uri, inproc->uri_len));
         w->kept = jv_ref(inproc->options);
     }
@@ -195,7 +196,7 @@ static void inproc_end_drop(struct thread_message *message)
     inproc_unref(list_entry(message, struct inproc_subscription, end));
 }
 
-/* The message that began it was delivered before, or dropped. */
+/* The message that starts it was delivered before, or dropped. */
 static void inproc_end_now(struct thread_message *message, void *owner)
 {
     (void)owner;
@@ -288,7 +289,7 @@ struct tidings_subscription *inproc_subscription_create(struct inproc_subscripti
     inproc->refs = 2;
     inproc->options = options;
     inproc->how = *how;
-    inproc->how.options = NULL; /* the program's */
+    inproc->how.options = NULL; /* owned by the program */
     inproc->uri_len = uri.len;
     memcpy(inproc->uri, uri.ptr, uri.len);
     inproc->begin.deliver = inproc_begin_on_hub;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions that the embedding program makes itself, without a connection
- * (tidings_server_subscribe). Each is a subscriber on the first worker; messages about them go by
- * way of the hub, which knows the workers, and wait there until the server runs.
+ * Subscriptions that the embedding program makes without a connection (tidings_server_subscribe).
+ * Each is a subscriber on the first worker. Messages about them go through the hub, which knows the
+ * workers, and wait there until the server runs.
  */
 #ifndef SERVER_LOCAL_SUBSCRIPTION_H
 #define SERVER_LOCAL_SUBSCRIPTION_H
@@ -16,16 +16,16 @@
 struct hub;
 
 struct inproc_subscriptions {
-    struct hub *hub; /* set before the first is made */
+    struct hub *hub; /* set before the first subscription */
     struct list list;
     pthread_mutex_t lock; /* of the list */
 };
 
 void inproc_subscriptions_init(struct inproc_subscriptions *all);
-/* The hub and the workers are gone; handles that the program still has are too. */
+/* The hub and the workers are gone; the program must have released its handles. */
 void inproc_subscriptions_deinit(struct inproc_subscriptions *all);
 
-/* Any thread. The program's handle; NULL with err. */
+/* Thread-safe. The program's handle; NULL with err. */
 struct tidings_subscription *inproc_subscription_create(struct inproc_subscriptions *all,
                                                         struct tidings_str uri,
                                                         const struct tidings_subscribe_options *how,

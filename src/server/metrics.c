@@ -386,7 +386,8 @@ static void server_metrics_gather(struct tidings_server *s, bool is_openmetrics,
     server_stats_gather_all(s->workers.cores, s->workers.count, metrics_gathered, ask);
 }
 
-/* Which of the two formats comes first among those that are accepted; plain where neither does. */
+/* Returns true if OpenMetrics comes first among the accepted formats; the plain format is the
+ * default. */
 static bool metrics_wants_open(const struct tidings_read *read)
 {
     const struct read_options *o = read->options;
@@ -419,8 +420,8 @@ void server_metrics_read(struct tidings_server *s, struct tidings_read *read)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The listener of --metrics: a listener and an HTTP worker like any other, on the server's own
- * thread, with limits and accounts of its own, so that clients cannot keep it from answering.
+ * The listener of --metrics: a listener and an HTTP worker on the server's own thread, with its own
+ * limits and accounts, so that clients cannot block it.
  */
 
 struct metrics_listener {
@@ -454,7 +455,7 @@ static int metrics_open(struct metrics_listener *l, struct tidings_server *s,
         .scrape_types = {METRICS_TYPE_PLAIN, METRICS_TYPE_OPEN},
         .max_request = METRICS_REQUEST_MAX,
         .whole_timeout_ms = time,
-        /* The time for all of it comes before each of these. */
+        /* The timeout for the whole exchange expires before these. */
         .header_timeout_ms = 2 * time,
         .body_timeout_ms = 2 * time,
         .idle_timeout_ms = 2 * time,
@@ -478,7 +479,7 @@ static int metrics_open(struct metrics_listener *l, struct tidings_server *s,
         .protocol = &l->protocol,
         .at = {.option = "--metrics ADDR:PORT", .host = address->host, .port = address->port},
         .path = "/metrics",
-        .max_connections = METRICS_CONNECTIONS + 1, /* the reserve, which is for Unix sockets */
+        .max_connections = METRICS_CONNECTIONS + 1, /* the reserve for Unix sockets */
         .inboxes = &l->inboxes,
         .worker_count = 1,
         .quotas = l->shared.quotas,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The metrics of a server (tidings://self/metrics, /metrics): what its workers counted, what its
- * store, its limits and the process say, as text for Prometheus. docs/monitoring.md says what each
- * means. Labels are methods, codes, limits, kinds and workers: few, and none that a client chooses.
+ * The metrics of a server (tidings://self/metrics, /metrics) as text for Prometheus: counters of
+ * its workers, its store, its limits and the process. docs/monitoring.md describes each metric.
+ * Labels are methods, codes, limits, kinds and workers: few values, and none that a client chooses.
  */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
@@ -16,17 +16,20 @@ struct buf;
 struct tidings_read;
 struct tidings_server;
 
-/* On any thread; `text` is freed afterwards, unless it was taken. NULL: out of memory. */
+/* Called on any thread; `text` is freed after the call, unless the function took it. NULL: out of
+ * memory. */
 typedef void (*server_metrics_fn)(void *user, struct buf *text);
-/* Size of the file of its store, with what waits to be moved into it; 0: it is none. Any thread. */
+/* The size of the store's file, including its write-ahead log; 0: the store is not a file.
+ * Thread-safe. */
 uint64_t server_metrics_store_bytes(const struct tidings_server *s);
 /* The same as a resource. Finishes the read later. */
 void server_metrics_read(struct tidings_server *s, struct tidings_read *read);
 
 /* -------------------------------------------------------------------------------------------------
  * The listener of --metrics ADDR:PORT: /metrics, /livez and /readyz over plain HTTP and nothing
- * else, on the server's own thread. It stays open while the server drains. Each connection has one
- * request, and --header-timeout for all of it; beyond METRICS_CONNECTIONS the next is refused.
+ * else, on the server's own thread. It stays open while the server drains. Each connection gets one
+ * request, and --header-timeout for the whole exchange; connections beyond METRICS_CONNECTIONS are
+ * refused.
  */
 
 #define METRICS_CONNECTIONS 16u
@@ -34,14 +37,14 @@ void server_metrics_read(struct tidings_server *s, struct tidings_read *read);
 
 struct metrics_listener;
 
-/* What the setting says; nothing when it is empty or "path". */
+/* Opens the configured listener; does nothing if the setting is empty or "path". */
 int server_metrics_listen(struct tidings_server *s, struct tidings_error *err);
 /* After the workers have gone. */
 void server_metrics_close(struct tidings_server *s);
 
 /* -------------------------------------------------------------------------------------------------
- * Writes metrics as Prometheus reads them: OpenMetrics 1.0.0, or the text format 0.0.4 before it.
- * One family after the other: begin it, then its samples.
+ * Writes metrics in the formats of Prometheus: OpenMetrics 1.0.0, or the older text format 0.0.4.
+ * One family after the other: begin it, then write its samples.
  */
 
 enum metrics_kind {
@@ -53,21 +56,21 @@ enum metrics_kind {
 struct metrics_text {
     struct buf *out;
     bool is_openmetrics;
-    /* private: the family that was begun */
+    /* private: the current family */
     const char *name;
     enum metrics_kind kind;
 };
 
-/* `name` without the suffix of its kind (_total, _bucket); lives until the next. */
+/* `name` without the suffix of its kind (_total, _bucket); must live until the next call. */
 void metrics_begin(struct metrics_text *m, enum metrics_kind kind, const char *name,
                    const char *help);
 /* A sample of a counter or gauge. `labels` is `a="b",c="d"`, or NULL: none. */
 void metrics_put(struct metrics_text *m, const char *labels, uint64_t value);
-/* The same of microseconds, as seconds. */
+/* The same for microseconds, written as seconds. */
 void metrics_put_durations(struct metrics_text *m, const char *labels, const struct durations *d);
 
-/* Put `name="value"` behind what is in `out`, with a comma unless it is empty; of the value at most
- * 128 bytes, escaped, and what is no printable ASCII as '?'. */
+/* Append `name="value"` to `out`, with a comma unless it is empty; at most 128 bytes of the value,
+ * escaped, with '?' for anything but printable ASCII. */
 #define METRICS_LABELS 512u
 void metrics_label(char out[METRICS_LABELS], const char *name, struct tidings_str value);
 

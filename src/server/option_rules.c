@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks the rules for subscriptions in the configuration and makes one set of them. Their texts
- * are parsed twice: once to be checked where they stand, so that the error names where, and once
- * here when the server starts. Nothing in between has to carry parsed values around.
+ * Checks the rules for subscriptions in the configuration and builds one set of them. Their JSON is
+ * parsed twice: once where it is configured, so that errors name the place, and once here when the
+ * server starts. So no code in between has to pass parsed values.
  */
 #include "server/option_rules.h"
 
@@ -20,7 +20,7 @@
 /* ---------------------------------------------------------------------------------------------- */
 
 #define RULE_MAX_DEPTH 40u /* a filter is a schema */
-/* Who subscribes to an entity wants to have it, at once and whole. */
+/* A subscriber of an entity wants its value, immediately and in full. */
 #define ENTITY_OPTIONS "{\"windowMs\":0,\"include\":\"value\",\"initial\":true}"
 
 struct rule_source {
@@ -124,7 +124,7 @@ int rule_check_parts(const char *options, const char *limits, struct tidings_err
     return rc;
 }
 
-/* Shortest prefix first; of equal length in the order they came. */
+/* Shortest prefix first; rules of equal length keep their order. */
 static void sort_by_length(struct rules *r)
 {
     for (size_t i = 1; i < r->count; i++) {
@@ -142,7 +142,7 @@ static int option_rules_add_parts(struct rules *r, struct tidings_str prefix, co
 {
     struct rule_source *source = &r->sources[r->count];
     struct option_rule *rule = &r->at[r->count++];
-    source->prefix = str_dup(prefix); /* a rule of the program may go before this set does */
+    source->prefix = str_dup(prefix); /* a rule of the program may be freed before this set */
     rule->prefix = tidings_str(source->prefix);
     return source->prefix ? read_parts(source, rule, options, limits, err)
                           : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -193,9 +193,9 @@ void rules_deinit(struct rules *r)
 
 /* -------------------------------------------------------------------------------------------------
  * tidings_server_set_options: options and limits of subscriptions below a URI prefix, set by the
- * program while the server runs. They are kept as texts by whoever is the hub; each change makes a
- * new set of all rules, configured ones too, and hands it to the workers. Subscriptions that are
- * being made keep the set they began with.
+ * program while the server runs. The thread that holds the hub keeps them as JSON text. Each change
+ * builds a new set of all rules, including configured ones, and hands it to the workers. A
+ * subscription under construction keeps the set it started with.
  */
 
 #define RUNTIME_RULES_MAX 1000u
@@ -254,11 +254,11 @@ static struct runtime_rule *runtime_rule_create(struct tidings_str prefix,
     return rule;
 }
 
-/* What the workers follow from now on. */
+/* Sends the current set to the workers. */
 static int runtime_rules_apply(struct tidings_server *s, struct tidings_error *err)
 {
     if (hub_worker_count(s->hub) == 0) {
-        return 0; /* they come with the limits when it starts */
+        return 0; /* workers get them with the limits at startup */
     }
     struct shared_rules *shared = mem_zalloc(sizeof(*shared));
     if (!shared) {
@@ -281,7 +281,7 @@ static int runtime_rules_apply(struct tidings_server *s, struct tidings_error *e
 struct rule_change {
     struct tidings_server *server;
     struct tidings_str prefix;
-    struct runtime_rule *rule; /* NULL: none any more; taken */
+    struct runtime_rule *rule; /* NULL: remove the rule; taken */
 };
 
 /* The empty prefix has a key too. */

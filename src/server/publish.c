@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing by the program (tidings_server_publish), and the check that no URI is served by two:
- * see publish.h. Before the server runs the configured prefixes say what may be published,
- * afterwards the mounts do, which do not change any more. The store itself decides who was first at
- * a URI.
+ * Publishing by the program (tidings_server_publish), and the check that no URI is served twice:
+ * see publish.h. Before the server runs, the configured prefixes decide what may be published;
+ * afterwards the mounts do, which are then fixed. If two publishers use a URI, the store decides
+ * which was first.
  */
 #include "server/publish.h"
 
@@ -30,7 +30,7 @@
 #include "sources/entity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What clients publish counts as their share of --published-max and --published-bytes.
+ * Resources published by a client count toward its share of --published-max and --published-bytes.
  */
 
 static void *published_shares_owner(const struct tidings_write *write, bool *ret_is_operator)
@@ -97,7 +97,7 @@ void server_share_published(struct server_publishing *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The absolute spelling of the URIs of entities: checked, and made into aliases.
+ * The absolute spelling of the URIs of entities: checks it and builds the aliases.
  */
 
 static int authority_reject(const char *why, struct tidings_str given, struct tidings_error *err)
@@ -128,7 +128,7 @@ static const char *find_flaw(struct tidings_str s)
                : NULL;
 }
 
-/* Canonical, without slashes at its end, with "/entity/" behind it. */
+/* Canonical, without final slashes, followed by "/entity/". */
 static int authority_put(struct tidings_str given, struct buf *out, struct tidings_error *err)
 {
     int rc = uri_canonical(given, out, err);
@@ -207,7 +207,7 @@ int entity_authority_canonical(const struct config *c, struct tidings_str in, bo
  * Entities in a server (`--entities`): the mount that serves them, and the tools that write them.
  */
 
-/* Their absolute URIs, for the mount and for those who are told such. */
+/* Set their absolute URIs in the mount, and in the server's identity for clients. */
 static int set_authority(struct server_publishing *s, struct tidings_error *err)
 {
     entity_authority_deinit(&s->authority);
@@ -247,7 +247,7 @@ int server_entities_mount(struct server_publishing *s, struct tidings_error *err
         rc = entity_tools_add(s->server, s->entities, err);
     }
     if (rc < 0) {
-        s->entities = NULL; /* none of the tools is ours to withdraw */
+        s->entities = NULL; /* these tools belong to the program: nothing to withdraw */
     }
     return rc;
 }
@@ -267,7 +267,7 @@ static const struct catalog *server_publish_mounts(struct server_publishing *s)
     return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
 }
 
-/* The prefixes below which something may be published. */
+/* The prefixes below which publishing is allowed. */
 static size_t prefix_count(const struct server_publishing *s)
 {
     size_t named = s->config->publish.count;
@@ -285,7 +285,7 @@ static bool is_published(const struct tidings_provider *p)
     return p && p->ops == &provider_published_ops;
 }
 
-/* May `uri` be published at all? *ret gets the mount, NULL before the server runs. */
+/* Returns true if `uri` may be published. *ret gets the mount, NULL before the server runs. */
 static bool may_publish(struct server_publishing *s, struct tidings_str uri,
                         struct tidings_provider **ret)
 {
@@ -302,7 +302,7 @@ static bool may_publish(struct server_publishing *s, struct tidings_str uri,
     return false;
 }
 
-/* Does the canonical `uri` lie below a prefix of --publish? */
+/* Returns true if the canonical `uri` is below a prefix of --publish. */
 static bool server_publish_has(struct server_publishing *s, struct tidings_str uri)
 {
     struct tidings_provider *mount = NULL;
@@ -342,7 +342,7 @@ static int server_publish_refuse(struct server_publishing *s, struct tidings_str
 
 /* ---- publishing ------------------------------------------------------------------------ */
 
-/* What is asked for, with its URI in canonical form in `text`, and the mount it lies in. */
+/* The request, with its canonical URI in `text`, and the mount of the URI. */
 static int prepare_put(struct server_publishing *s, const struct publication *p, struct buf *text,
                        struct publication *ret, struct tidings_provider **ret_mount,
                        struct tidings_error *err)
@@ -510,7 +510,7 @@ static int check_published_uri(void *user, struct tidings_str uri)
                             STR_ARG(uri));
 }
 
-/* What was registered and published before the mounts were known. */
+/* Checks the resources that were registered and published before the mounts were known. */
 static int check_all(struct server_publishing *s, const struct catalog *c,
                      struct tidings_error *err)
 {
@@ -561,14 +561,15 @@ void server_publish_open(struct server_publishing *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The tools `publish` and `unpublish` for a resource of a provider that clients may write:
- * entities, a provider of the program. It is written as by PUT and DELETE over HTTP.
+ * The tools `publish` and `unpublish` for a resource of a provider that clients may write to:
+ * entities, a provider of the program. They write like PUT and DELETE over HTTP.
  */
 
 struct publish_write {
     struct tidings_call *call;
     struct resource_io io;
-    struct buf uri, content, metadata; /* copies: what the caller has goes when it returns */
+    struct buf uri, content,
+        metadata; /* copies, because the caller frees its data when it returns */
     published_done_fn done;
 };
 

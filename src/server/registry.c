@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the program registers and announces: resources, templates, mounts, HTTP routes, changes, and
- * subscriptions of its own. All of it may come from any thread; the hub puts it in order.
+ * The registrations and announcements of the program: resources, templates, mounts, HTTP routes,
+ * changes, and its own subscriptions. All may come from any thread; the hub serializes them.
  */
 #include "server/registry.h"
 
@@ -22,16 +22,16 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The rows of tools/list and prompts/list: what the descriptions of tools and prompts have in
- * common, from texts of the program that are checked first.
+ * The rows of tools/list and prompts/list: the common part of the descriptions of tools and
+ * prompts, from strings of the program that are validated first.
  */
 
 #define ROW_BYTES (4u << 20) /* of one row */
-#define ROW_DEPTH 64u        /* nesting of the JSON texts in it */
+#define ROW_DEPTH 64u        /* nesting of its JSON values */
 
 /* -------------------------------------------------------------------------------------------------
- * The rows of tools/list and prompts/list. JSON texts are parsed and written anew: what lists show
- * is well-formed and compact.
+ * The rows of tools/list and prompts/list. JSON from the program is parsed and printed again, so
+ * that lists are well-formed and compact.
  */
 
 static int row_read_json(struct tidings_str text, const char *what, enum jv_type type,
@@ -49,7 +49,7 @@ static int row_read_json(struct tidings_str text, const char *what, enum jv_type
     return 0;
 }
 
-/* The same, written as the member `key`; nothing when `text` is empty. */
+/* The same, written as the member `key`; nothing if `text` is empty. */
 static int row_put_json(struct jw *w, const char *key, struct tidings_str text, enum jv_type type,
                         struct tidings_error *err)
 {
@@ -66,7 +66,7 @@ static int row_put_json(struct jw *w, const char *key, struct tidings_str text, 
     return rc;
 }
 
-/* A string member; nothing when `text` is empty. */
+/* A string member; nothing if `text` is empty. */
 static void row_put_text(struct jw *w, struct tidings_str key, struct tidings_str text)
 {
     if (text.len > 0) {
@@ -75,16 +75,16 @@ static void row_put_text(struct jw *w, struct tidings_str key, struct tidings_st
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Registering tools: everything about one is checked and encoded here, once; the hub puts the
- * registrations of all threads in order. The server's own tools take the same road.
+ * Registers tools: each is validated and encoded here, once; the hub serializes the registrations
+ * of all threads. The server's own tools are registered in the same way.
  */
 
-#define VALIDATE_STEPS 500000u /* arguments come from strangers */
+#define VALIDATE_STEPS 500000u /* arguments are untrusted */
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-/* Write the schema into the row and compile it; `ret_params` (may be NULL) gets what headers
- * repeat. */
+/* Write the schema into the row and compile it; `ret_params` (may be NULL) gets the parameters that
+ * headers repeat. */
 static int put_schema(struct jw *w, const char *key, struct tidings_str text,
                       struct json_schema **ret, struct header_params **ret_params,
                       struct tidings_error *err)
@@ -236,9 +236,9 @@ int tidings_server_remove_tool(struct tidings_server *s, struct tidings_str name
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Registering prompts and completions: everything about one is checked and encoded here, once; the
- * hub puts the registrations of all threads in order. Arguments are judged by a schema made from
- * their table.
+ * Registers prompts and completions: each is validated and encoded here, once; the hub serializes
+ * the registrations of all threads. Arguments are validated by a schema that is built from their
+ * table.
  */
 
 #define MAX_ARGUMENTS 64u
@@ -272,7 +272,7 @@ static int prompts_check_arguments(const struct tidings_prompt *about, struct ti
     return 0;
 }
 
-/* Every required one is there, and all are strings, known or not. */
+/* All required arguments must be present, and all must be strings, known or not. */
 static int compile_arguments(const struct tidings_prompt *about, struct json_schema **ret,
                              struct tidings_error *err)
 {
@@ -323,11 +323,11 @@ static void put_arguments(struct jw *w, const struct tidings_prompt *about)
     jw_end_array(w);
 }
 
-struct span { /* of bytes in a text */
+struct span { /* a byte range of a buffer */
     size_t begin, end;
 };
 
-/* The row of prompts/list; *description gets where that value is in it. */
+/* The row of prompts/list; *description gets the position of that value in it. */
 static int prompts_put_row(struct buf *out, const struct tidings_prompt *about,
                            struct span *description, struct tidings_error *err)
 {
@@ -456,7 +456,7 @@ int tidings_server_complete_template(struct tidings_server *s, struct tidings_st
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What would be accepted and never be what was meant. */
+/* Rejects entries that would be accepted but cannot be intended. */
 static int check_entry(const struct tidings_resource *about, bool is_template, tidings_read_fn read,
                        struct tidings_error *err)
 {
@@ -642,7 +642,7 @@ int tidings_announce(struct tidings_server *s, const struct tidings_change *chan
         rc = tidings_fail(err, TIDINGS_E_INVALID, "a change needs a URI");
     }
     rc = rc < 0 ? rc : RESERVED_CHECK(change, err);
-    /* Here, because only here is somebody to tell: 0.1 to 0.5 us for small ones. */
+    /* Here, because only this caller gets the error: 0.1 to 0.5 us for small ones. */
     rc = rc < 0 ? rc : change_check_metadata(change->metadata, err);
     if (rc < 0) {
         return rc;

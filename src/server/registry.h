@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the program registers, besides what the hub has: rules, routes, hooks, its own
+ * The registrations of the program beyond those in the hub: rules, routes, hooks, local
  * subscriptions.
  */
 #ifndef SERVER_REGISTRY_H
@@ -15,15 +15,16 @@
 struct http_route;
 
 struct server_registry {
-    struct map runtime_rules; /* struct runtime_rule by prefix; whoever is or holds the hub */
+    struct map runtime_rules; /* struct runtime_rule by prefix; for the thread that holds the hub */
     struct http_route *routes;
     size_t route_count;
     struct tidings_call_hooks call_hooks;
     struct inproc_subscriptions inproc; /* of the program itself */
 };
 
-/* Like tidings_server_add_tool, for those who may write `uri` by a rule of access or, where there
- * are no rules, come from this machine; to others there is no such tool. `uri` lives for ever. */
+/* Like tidings_server_add_tool, but only for clients that may write `uri` by an access rule or,
+ * without rules, connect from this machine; other clients do not see the tool. `uri` is never
+ * freed. */
 int server_tools_add_for(struct tidings_server *s, const struct tidings_tool *about,
                          tidings_call_fn handler, void *user, struct tidings_str uri,
                          struct tidings_error *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * From the configuration to Landlock and seccomp rules: what the process may still read, write, run
- * and bind to.
+ * From the configuration to Landlock and seccomp rules: the files that the process may still read,
+ * write and run, and the ports it may bind.
  *
- * Files of the configuration get no rule: they are opened by the helper, always, so that it makes
- * no difference whether one was replaced since the start.
+ * Configuration files get no rule: the helper always opens them, so that a file that was replaced
+ * after the start works too.
  */
 #include "server/sandbox_rules.h"
 
@@ -44,7 +44,7 @@ struct plan {
     const char **files;
     struct helper_root *roots;
     struct helper_command *commands;
-    struct command_settings *settings; /* behind the commands */
+    struct command_settings *settings; /* one for each command, which borrows from it */
 };
 
 static void add_file(struct plan *p, const char *path)
@@ -86,7 +86,7 @@ static int add_mounts(struct plan *p, const struct config *c, struct tidings_err
         const struct config_mount *m = &c->mounts[i];
         if (m->path) {
             struct stat st = {.st_uid = geteuid()};
-            (void)stat(m->path, &st); /* without it the server does not start */
+            (void)stat(m->path, &st); /* the server does not start without it */
             p->roots[p->helper.root_count++] = (struct helper_root){m->path, st.st_uid};
             add_file(p, p->helper.root_count == 1 ? FILE_WATCH_MOUNTS : NULL);
         } else if (m->ops == &provider_command_ops) {
@@ -140,7 +140,7 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
 
 /* ---- Landlock -------------------------------------------------------------------------------- */
 
-/* Libraries are loaded when they are first used; what they read for themselves. */
+/* Libraries are loaded at their first use; these are the files that they read themselves. */
 static const char *const always[] = {
     "/lib",
     "/lib64",
@@ -154,7 +154,7 @@ static const char *const always[] = {
     "/dev/zero",
     "/sys/devices/system/cpu",
 };
-/* Finding hosts and judging their certificates. */
+/* For name resolution and certificate checks. */
 static const char *const for_fetching[] = {
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -178,7 +178,7 @@ static void allow_all(struct landlock *l, const char *const *paths, size_t count
     }
 }
 
-/* The directory that holds `path`, followed to where it is. */
+/* The directory that contains `path`, with symbolic links resolved. */
 static void allow_folder(struct landlock *l, const char *path, unsigned access)
 {
     char folder[PATH_MAX];
@@ -191,7 +191,7 @@ static void allow_folder(struct landlock *l, const char *path, unsigned access)
     }
 }
 
-/* Where the libraries are that we have: those we load later are there too, on whatever system. */
+/* The directories of our loaded libraries: those loaded later are there too, on any system. */
 static int allow_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
@@ -228,13 +228,13 @@ static bool has_remote(const struct config *c)
     return has;
 }
 
-/* Connections are made while it runs: to an authorization server, to the database. */
+/* It connects while it runs: to an authorization server, to the database. */
 static bool connects(const struct config *c)
 {
     return has_remote(c) || config_store_is_shared(c);
 }
 
-/* What libpq looks for: passwords, certificates, services. */
+/* The files that libpq reads: passwords, certificates, services. */
 static void allow_libpq(struct landlock *l)
 {
     static const char *const below_home[] = {".pgpass", ".postgresql", ".pg_service.conf"};
@@ -255,7 +255,7 @@ static void allow_libpq(struct landlock *l)
     }
 }
 
-/* Metrics are read where the mount says. */
+/* The directory that the mount reads metrics from. */
 static void allow_proc(struct landlock *l, const char *settings)
 {
     struct json *doc = NULL;
@@ -342,8 +342,8 @@ static int enter_landlock(struct sandbox *b, const struct config *c, bool serves
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Of a process that has others, only this thread would be confined. What cannot be told counts as
- * one. */
+/* In a process with several threads, only this thread would be confined. If the count is
+ * unavailable, the result is 1. */
 static size_t count_threads(void)
 {
     DIR *threads = opendir("/proc/self/task");
@@ -378,7 +378,7 @@ int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
         return 0;
     }
     size_t threads = count_threads();
-    if (threads > 1 && !TIDINGS_SANITIZED) { /* which may have one of its own */
+    if (threads > 1 && !TIDINGS_SANITIZED) { /* the sanitizer runtime may have its own thread */
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "the sandbox needs a process without other threads, and it has %zu "
                             "(an emulator such as qemu-user adds some): use --no-sandbox, or in a "
@@ -391,7 +391,7 @@ int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
     }
     b->is_entered = true;
     b->no_new_privs = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-    if (TIDINGS_SANITIZED) { /* it looks into /proc, runs a symbolizer, traces itself */
+    if (TIDINGS_SANITIZED) { /* it reads /proc, runs a symbolizer, and traces itself */
         (void)tidings_fail(&b->landlock_why, TIDINGS_E_UNSUPPORTED, "built with a sanitizer");
         b->seccomp_why = b->landlock_why;
     } else if (enter_landlock(b, c, serves_http, &b->landlock_why) < 0) {

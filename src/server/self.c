@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The provider of tidings://self/. A read sends one message to each worker; each adds its part on
- * its own thread, and the last one finishes the read. Nothing is locked and nothing is counted
+ * its own thread, and the last one finishes the read. No locks are needed, and nothing is counted
  * twice.
  */
 #include "server/self.h"
@@ -45,22 +45,22 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Rows of tidings://self/subscriptions?covers=URI: the subscriptions of a worker that a change of
- * that URI would be told to. They are found by the match index, as a change finds them, so it costs
- * no more than one; regexes are not searched at their clients' expense, but named with `regex:
- * true` where they may match. Filters are not asked: they judge changes, not URIs.
+ * Rows of tidings://self/subscriptions?covers=URI: the subscriptions of a worker that match a
+ * change of that URI. The match index finds them as for a change, so the query costs no more than a
+ * change. Regexes are not searched at their clients' expense: they are listed with `regex: true` if
+ * they may match. Filters are not applied, because they check changes, not URIs.
  */
 
 struct worker;
 
 /* -------------------------------------------------------------------------------------------------
- * tidings://self/subscriptions/mine: what whoever reads it is subscribed to.
+ * tidings://self/subscriptions/mine: the reader's own subscriptions.
  */
 
 struct tidings_read;
 
 /* -------------------------------------------------------------------------------------------------
- * Gathers the subscriptions of whoever reads tidings://self/subscriptions/mine.
+ * Gathers the subscriptions of the client that reads tidings://self/subscriptions/mine.
  */
 
 struct status_mine {
@@ -68,7 +68,7 @@ struct status_mine {
     struct tidings_read *read;
 };
 
-/* A page ends after 1 MiB and one row more. */
+/* A page ends after 1 MiB plus one row. */
 #define STATUS_MINE_MAX (8u << 20)
 
 static void status_mine_done(struct job *job)
@@ -79,7 +79,7 @@ static void status_mine_done(struct job *job)
     struct buf text;
     struct jw w;
     int rc = job->code;
-    struct tidings_resource about = {0}; /* its URI is as it was asked for, with its query */
+    struct tidings_resource about = {0}; /* its URI is the requested one, with its query */
     about.name = STR("subscriptions/mine");
     about.mime_type = STR("application/json");
     buf_init(&text, STATUS_MINE_MAX);
@@ -97,7 +97,7 @@ static void status_mine_done(struct job *job)
     tidings_read_done(read, rc, &err);
 }
 
-/* Finishes the read later; `after`: where the page before ended. */
+/* Finishes the read later; `after`: the end of the previous page. */
 static void status_mine_read(struct tidings_read *read, struct tidings_str after)
 {
     struct tidings_error err;
@@ -115,8 +115,8 @@ static void status_mine_read(struct tidings_read *read, struct tidings_str after
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes the rows of tidings://self/stats, /peers and /subscriptions. Subscribers of a worker
- * are in the order of their numbers already.
+ * Writes the rows of tidings://self/stats, /peers and /subscriptions. The subscribers of a worker
+ * are already sorted by number.
  */
 
 #define SESSION_HASH_BYTES 4u
@@ -189,7 +189,7 @@ static void put_principal(struct jw *w, const struct principal *principal)
     jw_put_string(w, STR("by"), tidings_str(principal_kind_name(principal->kind)));
 }
 
-/* Every row begins with whose it is and how to go on after it. */
+/* Every row starts with its client and the cursor of the next page. */
 static void status_rows_begin_row(struct page *p, const struct subscriber *subscriber,
                                   uint64_t index)
 {
@@ -208,7 +208,7 @@ static void status_rows_begin_row(struct page *p, const struct subscriber *subsc
     p->rows++;
 }
 
-/* The id of a session is a secret: whoever has it is let in. */
+/* The id of a session is a secret, because it grants access. */
 static void put_session(struct jw *w, const struct subscriber *subscriber)
 {
     struct tidings_str id = subscriber->ops && subscriber->ops->session_id
@@ -229,7 +229,7 @@ static void put_session(struct jw *w, const struct subscriber *subscriber)
     jw_put_string(w, STR("session"), tidings_str(text));
 }
 
-/* Where it comes from and what it calls itself. */
+/* The client's address and its name. */
 static void status_rows_put_client(struct jw *w, const struct subscriber *subscriber,
                                    const struct channel_facts *facts)
 {
@@ -255,7 +255,7 @@ static void status_put_who(struct jw *w, const struct subscriber *subscriber)
     status_rows_put_client(w, subscriber, &facts);
 }
 
-/* … and how it comes. */
+/* … and its transport. */
 static void put_origin(struct jw *w, const struct subscriber *subscriber,
                        const struct channel_facts *facts)
 {
@@ -294,7 +294,7 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     uint64_t received = facts.bytes_in > 0 ? facts.bytes_in
                         : facts.fd > 0     ? peer_identity_received(facts.fd)
                                            : 0;
-    if (received > 0) { /* a Unix socket with HTTP does not say */
+    if (received > 0) { /* HTTP over a Unix socket does not provide it */
         status_rows_put_count(w, "bytesIn", received);
     }
     if (error) {
@@ -306,8 +306,8 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     jw_end_object(w);
 }
 
-/* What it is subscribed to. The id of a task is cut: among clients that nobody asked who they are
- * whoever has it may read the task. */
+/* The URI of the subscription. The id of a task is truncated, because any unauthenticated client
+ * that knows it may read the task. */
 static struct tidings_str status_shown_uri(const struct subscription *sub)
 {
     const size_t most = sizeof(OWNED_URI_PREFIX) - 1 + SHOWN_ID_DIGITS;
@@ -370,7 +370,7 @@ static bool write_subscribers(struct page *p, const struct worker *worker, bool 
     return true;
 }
 
-/* The array of all limits; any thread. */
+/* The array of all limits; thread-safe. */
 static void status_write_limits(struct jw *w, const struct limit_counters *counters)
 {
     jw_begin_array(w);
@@ -396,8 +396,8 @@ static void status_write_limits(struct jw *w, const struct limit_counters *count
     jw_end_array(w);
 }
 
-/* Appends `{…},{…}`. On the worker's thread. true: that is all it has; false: the page is full. A
- * single row larger than a page is written whole. */
+/* Appends `{…},{…}`. On the worker's thread. Returns true if these are all rows, false if the page
+ * is full. A single row larger than a page is written whole. */
 static bool status_write_rows(struct buf *out, const struct worker *worker, enum status_rows what,
                               const struct status_after *after)
 {
@@ -426,7 +426,7 @@ static void status_rows_put_refusal(void *user, const char *why, uint64_t count)
     jw_end_object(w);
 }
 
-/* The object of counters of tokens; any thread. `auth` NULL: all of them are 0. */
+/* The object of token counters; thread-safe. `auth` NULL: all of them are 0. */
 static void status_write_tokens(struct jw *w, const struct auth *auth)
 {
     struct auth_counts c = {0};
@@ -455,7 +455,7 @@ static void status_write_tokens(struct jw *w, const struct auth *auth)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asks a worker's match index which subscriptions a URI concerns, and writes a row for each.
+ * Asks a worker's match index which subscriptions a URI matches, and writes a row for each.
  */
 
 struct covers {
@@ -501,7 +501,7 @@ static bool covers_may_pay(void *user, struct match_node *node, uint64_t *ret_st
 {
     (void)user;
     (void)node;
-    *ret_steps = 0; /* nobody: so it stays unknown */
+    *ret_steps = 0; /* there is no client to charge */
     return true;
 }
 
@@ -525,15 +525,15 @@ static void status_write_covers(struct buf *out, struct worker *worker, struct t
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Root reads and writes files of all users by capabilities. Reading is kept where directories are
- * served, as any user may own their files; writing only if the directory of the store or of a
- * socket is not root's own. Ports below 1024 are bound after the others are given up.
+ * Root accesses files of all users through capabilities. Reading stays allowed if directories are
+ * served, because any user may own their files; writing only if root does not own the directory of
+ * the store or of a socket. Ports below 1024 are bound after the other capabilities are dropped.
  */
 
 #define PRIVILEGED_PORTS 1024u
 #define ALL_RIGHTS UINT64_MAX
 
-/* True if we own it and its mode lets us write. A missing file: true. */
+/* Returns true if we own it and its mode lets us write. A missing file: true. */
 static bool rights_is_own(const char *path)
 {
     struct stat st;
@@ -555,7 +555,7 @@ static bool rights_is_folder_own(const char *path)
            rights_is_own(folder);
 }
 
-/* SQLite gives what it makes beside a file to the owner of that. */
+/* SQLite gives the files beside a database to the owner of the database. */
 static uint64_t rights_to_store(const struct config *c)
 {
     const char *store = config_store(c);
@@ -604,7 +604,7 @@ uint64_t rights_of_helper(const struct config *c)
 {
     for (size_t i = 0; i < c->mount_count; i++) {
         if (c->mounts[i].ops == &provider_command_ops) {
-            return ALL_RIGHTS; /* commands run with the rights of the operator */
+            return ALL_RIGHTS; /* commands run with the operator's permissions */
         }
     }
     bool has_log = c->log_file[0] != '\0' || c->access_log_file[0] != '\0';
@@ -613,10 +613,10 @@ uint64_t rights_of_helper(const struct config *c)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define REPLY_MAX (8u << 20) /* a page and one row more */
+#define REPLY_MAX (8u << 20) /* a page plus one row */
 #define ANNOUNCE_MS 1000u
 
-/* The live ones come first. */
+/* Live resources come first. */
 enum status_kind {
     STATUS_STATS,
     STATUS_PEERS,
@@ -627,11 +627,11 @@ enum status_kind {
     STATUS_LIMITS,
     STATUS_TOKENS,
     STATUS_TOOLS,
-    STATUS_METRICS, /* this and what follows cannot be subscribed to */
+    STATUS_METRICS, /* from here on, subscriptions are not possible */
     STATUS_HISTORY,
     STATUS_MOUNTS,
     STATUS_SANDBOX,
-    STATUS_SEMANTICS, /* this and what follows are there without --self */
+    STATUS_SEMANTICS, /* from here on, available without --self */
     STATUS_MINE,
 };
 #define STATUS_LIVE ((unsigned)STATUS_METRICS)
@@ -672,11 +672,11 @@ struct status {
     struct loop_timer *timer;
     unsigned watched; /* bit per kind */
     unsigned needs[STATUS_LIVE];
-    const struct auth *auth; /* NULL: tokens are not looked at */
+    const struct auth *auth; /* NULL: no token counters */
     const struct sandbox *sandbox;
     struct tidings_server *server;
-    struct cluster *cluster; /* NULL: nobody else shares the store */
-    bool all;                /* false: STATUS_SEMANTICS and what follows */
+    struct cluster *cluster; /* NULL: the store is not shared */
+    bool all;                /* false: only STATUS_SEMANTICS and later kinds */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -687,20 +687,20 @@ struct reply {
     struct thread_message message;
     struct gather *gather;
     struct buf text;  /* an array of rows */
-    bool is_complete; /* there are no more behind them */
+    bool is_complete; /* no more rows follow */
 };
 
 struct gather {
     struct tidings_read *read;
     enum status_kind kind;
     struct status_after after;
-    char *covers; /* of subscriptions: the URI they have to cover; NULL: any */
+    char *covers; /* for subscriptions: the URI to match; NULL: any */
     size_t count;
     size_t left; /* atomic */
     struct reply replies[];
 };
 
-/* One array: the parts in order, up to the first that is not complete. */
+/* Join the parts in order, up to the first incomplete one, into one array. */
 static void status_join(struct gather *g, struct buf *text)
 {
     bool more = true;
@@ -712,7 +712,7 @@ static void status_join(struct gather *g, struct buf *text)
         if (more && reply->text.failed) {
             text->failed = reply->text.failed;
         }
-        if (more && rows.len > 2) { /* they have brackets of their own */
+        if (more && rows.len > 2) { /* they include their own brackets */
             if (text->len > 1) {
                 buf_putc(text, ',');
             }
@@ -775,7 +775,7 @@ static void status_reply_drop(struct thread_message *message)
     status_reply_done(list_entry(message, struct reply, message));
 }
 
-/* Ask every worker; `what` says for which rows, and gives away `covers`. */
+/* Ask every worker for the rows of `what`, and hand over its `covers`. */
 static void gather_start(const struct status *status, struct tidings_read *read,
                          const struct gather *what)
 {
@@ -838,7 +838,7 @@ static void write_mounts(struct jw *w, const struct catalog *catalog)
     jw_end_array(w);
 }
 
-/* What this worker knows by itself: its catalog, and what all of them count in one place. */
+/* State that this worker has itself: its catalog, and the shared counters. */
 static void read_catalog(const struct status *status, struct tidings_read *read,
                          enum status_kind kind)
 {
@@ -869,7 +869,7 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     buf_deinit(&text);
 }
 
-/* Cut off `?covers=URI` of the subscriptions; *ret: that URI, canonical, NULL: none. */
+/* Remove `?covers=URI` from the subscriptions URI; *ret: that URI, canonical, NULL: none. */
 static int take_covers(struct tidings_str *uri, char **ret, struct tidings_error *err)
 {
     struct tidings_str query;
@@ -895,7 +895,7 @@ static int take_covers(struct tidings_str *uri, char **ret, struct tidings_error
     return rc;
 }
 
-/* Cut off `?after=ROW`. */
+/* Remove `?after=ROW`. */
 static int take_after(struct tidings_str *uri, struct status_after *after,
                       struct tidings_error *err)
 {
@@ -918,7 +918,7 @@ static int take_after(struct tidings_str *uri, struct status_after *after,
 /* ---- reading -----------------------------------------------------------------------------------
  */
 
-/* Its query, without a bad one; false: it is not about that. */
+/* The query, unless it is invalid; returns false for another resource. */
 static bool is_mine(struct tidings_str uri, struct tidings_str *ret_after)
 {
     struct tidings_str query;
@@ -1038,7 +1038,7 @@ static void status_watch(struct tidings_provider *p, struct tidings_watch *watch
 {
     struct status *status = tidings_provider_state(p);
     if (kinds_below(uri) == 0) {
-        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nor will there ever be one */
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* and there never will be one */
         return;
     }
     status->watched |= kinds_below(uri);
@@ -1119,7 +1119,7 @@ void status_set_sandbox(struct tidings_provider *p, const struct sandbox *sandbo
     status->sandbox = sandbox;
 }
 
-/* Nothing of it is announced. */
+/* These resources are never announced. */
 static void refuse_watch(struct tidings_provider *p, struct tidings_watch *watch,
                          struct tidings_str uri)
 {

@@ -2,26 +2,25 @@
  *
  * The server's own state as resources below tidings://self/.
  *
- *     status          the server at a glance; live, and announced once a second while somebody
- *                     watches
- *     stats           what each worker counts; likewise
- *     peers           who is there; likewise
- *     subscriptions   what each client is subscribed to; likewise
- *     failures        requests that failed, by method and code; likewise
- *     limits          which limits were ever reached, and how often; likewise
- *     tokens          how many bearer tokens were verified, and why others were not; likewise
- *     nodes           those that share the store; none of a server by itself; likewise
- *     metrics         the same as text for Prometheus; this and what follows is not announced
+ *     status          an overview of the server; live, and announced once a second while subscribed
+ *     stats           counters of each worker; likewise
+ *     peers           connected clients; likewise
+ *     subscriptions   the subscriptions of each client; likewise
+ *     failures        failed requests by method and code; likewise
+ *     limits          how often each limit was reached; likewise
+ *     tokens          accepted and rejected bearer tokens, with reasons; likewise
+ *     nodes           nodes that share the store; none on a single server; likewise
+ *     metrics         the same as text for Prometheus; this and the following are not announced
  *     history         the last 15 minutes of a server with the console
- *     mounts          which provider serves which prefix
- *     sandbox         what the process has given up
- *     semantics       what subscriptions cover
- *     subscriptions/mine   what whoever reads it is subscribed to
+ *     mounts          the provider of each prefix
+ *     sandbox         permissions that the process has dropped
+ *     semantics       how subscriptions match
+ *     subscriptions/mine   the reader's subscriptions
  *
- * What is live is gathered from all workers when it is read. Peers and subscriptions come in
- * pages: `?after=` with the `row` of the last one gives the next, which is empty behind the end.
- * The last two can be read without --self too, and are listed only with the others. `semantics`
- * changes with what is registered.
+ * Live state is gathered from all workers on each read. Peers and subscriptions are paged:
+ * `?after=` with the `row` of the last row returns the next page, which is empty after the end. The
+ * last two resources can be read without --self too, but are listed only with it. `semantics`
+ * changes with the registered resources.
  */
 #ifndef SERVER_SELF_H
 #define SERVER_SELF_H
@@ -42,23 +41,23 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* the last two
 
 #define STATUS_PREFIX "tidings://self/"
 
-/* Which cores to ask; after workers exist and before clients can connect. */
+/* The workers to ask; after workers exist and before clients can connect. */
 void status_set_cores(struct tidings_provider *provider, struct worker *const *cores, size_t count);
-/* What verifies tokens; NULL: nothing does (any more). */
+/* The token verifier; NULL: none, or no longer. */
 void status_set_auth(struct tidings_provider *provider, const struct auth *auth);
-/* Whose state it is; before clients can connect. */
+/* The server to describe; before clients can connect. */
 void status_set_server(struct tidings_provider *provider, struct tidings_server *server);
-/* Those that share the store; before clients can connect. NULL: none do. */
+/* The nodes that share the store; before clients can connect. NULL: none. */
 void status_set_cluster(struct tidings_provider *provider, struct cluster *cluster);
-/* What to say of it; before clients can connect. */
+/* The sandbox to describe; before clients can connect. */
 void status_set_sandbox(struct tidings_provider *provider, const struct sandbox *sandbox);
 
 /* -------------------------------------------------------------------------------------------------
  * One worker's rows of tidings://self/stats, /peers and /subscriptions, a page at a time.
  *
- * Rows ascend by the number of their peer and, within a peer, by index. A page begins
- * after a row: "PEER" or "PEER.INDEX", as the member `row` of each says it. A page ends
- * where it is full; what comes and goes between two pages may be missed or told twice.
+ * Rows ascend by the number of their peer and, within a peer, by index. A page starts after a row:
+ * "PEER" or "PEER.INDEX", as in the member `row` of each row. A page ends when it is full; rows
+ * that appear or vanish between two pages may be missed or repeated.
  */
 
 #define STATUS_PAGE_ROWS 1000u
@@ -72,19 +71,20 @@ enum status_rows {
 };
 
 struct status_after {
-    uint64_t peer, index; /* 0, 0: the beginning */
+    uint64_t peer, index; /* 0, 0: the start */
 };
 
-/* false: not a row. */
+/* Returns false if the text is not a row. */
 bool status_after_parse(struct tidings_str text, struct status_after *ret);
 
-/* The members that say whose a subscription is: `principal`, `by`, `address`, `client`. */
+/* The members that identify the client of a subscription: `principal`, `by`, `address`,
+ * `client`. */
 struct jw;
 struct subscriber;
 struct subscription;
 
 /* -------------------------------------------------------------------------------------------------
- * Which capabilities a server that was started as root needs while it runs, by its configuration.
+ * The capabilities that a server started as root needs while it runs, by its configuration.
  */
 
 struct config;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `struct tidings_server`: created, configured and destroyed. It
- * also runs here. What it serves is registered in registry.c; setup.c makes it ready.
+ * `struct tidings_server`: creates, configures, runs and destroys it. registry.c registers the
+ * resources; setup.c prepares it to run.
  */
 #include "server/server.h"
 
@@ -23,7 +23,7 @@
 #include "store/commit_thread.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finds out whether the server can serve now, and if not, why.
+ * Checks whether the server can serve now, and lists the reasons if not.
  */
 
 size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS])
@@ -62,16 +62,16 @@ int server_health_text(const struct tidings_server *s, bool is_live, bool is_det
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Runs a server: on threads of our own, or stepped by the program.
+ * Runs a server: on its own threads, or stepped by the program.
  *
  *     NEW --run--> RUNNING ----> ENDED            tidings_server_run, which blocks
  *     NEW --start--> STEPPED --stop, turns, finish--> ENDED
  *
- * A start that fails leads back to NEW. The state is claimed with one exchange, so of two threads
- * that start a server one is refused. Ending has two parts in both modes: the workers end their
- * listens and finish their answers while the hub still runs for them; then everything is taken
- * apart. When stepped, the first part is spread over turns, and the second waits, over turns too,
- * for requests that the program's callbacks have not answered yet.
+ * A failed start leads back to NEW. The state changes with one atomic exchange, so if two threads
+ * start a server, one fails. Ending has two parts in both modes: first the workers end their
+ * listens and finish their answers while the hub still runs for them; then everything is destroyed.
+ * In stepped mode, the first part is spread over turns, and the second waits, also over turns, for
+ * requests that the program's callbacks have not answered yet.
  */
 
 enum server_state server_state(const struct tidings_server *s)
@@ -170,7 +170,7 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
     return rc;
 }
 
-/* Standard error has the greeting of the program; elsewhere the log says it. */
+/* Standard error gets the greeting of the program; other logs get this line. */
 static void log_serving(struct tidings_server *s)
 {
     char all[512];
@@ -216,7 +216,7 @@ static void wind_down(struct tidings_server *s)
     }
 }
 
-/* They have been given time, and it is taken back. */
+/* Cancels the rest of the drain time. */
 static void server_run_hurry(struct tidings_server *s)
 {
     if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
@@ -249,7 +249,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
     struct tidings_error why = {0, ""};
     int rc = server_run_begin(s, false, &why);
     if (rc == TIDINGS_E_CLOSED && server_is_stopping(s)) {
-        return 0; /* asked to stop while it started: as if a moment later */
+        return 0; /* a stop during the start counts as a stop right after it */
     }
     if (rc < 0) {
         if (err) {
@@ -292,7 +292,7 @@ int tidings_server_start(struct tidings_server *s, struct tidings_error *err)
     s->stepper = pthread_self();
     set_state(s, SERVER_STEPPED);
     notify_ready(s);
-    loop_turn(s->loop); /* so that the descriptor knows of everything that may become ready */
+    loop_turn(s->loop); /* so that the descriptor covers all event sources */
     return 0;
 }
 
@@ -309,7 +309,7 @@ int tidings_server_timeout_ms(struct tidings_server *s)
     return server_is_stopping(s) && !s->is_winding_down ? 0 : loop_timeout_ms(s->loop);
 }
 
-/* Nothing is under way any more, or those who still work have had their time. */
+/* Returns true if no jobs are in progress, or the time for them has passed. */
 static bool have_jobs_ended(struct tidings_server *s)
 {
     if (!workers_have_ended(s)) {
@@ -511,7 +511,7 @@ static const struct cluster_ops server_cluster_ops = {
     .reach_changed = server_reach_changed,
 };
 
-/* Each part gets what it uses of the others. */
+/* Each part gets pointers to the parts it uses. */
 static void server_notify_parts(struct tidings_server *s)
 {
     s->registry.inproc.hub = s->hub;
@@ -578,19 +578,20 @@ void tidings_server_destroy(struct tidings_server *s)
     }
     enum server_state state = server_state(s);
     if (state == SERVER_STEPPED) {
-        s->stepper = pthread_self(); /* whoever destroys it has it alone */
+        s->stepper = pthread_self(); /* the destroying thread is the only user */
         (void)tidings_server_finish(s, NULL);
     }
     if (s->is_stuck || state == SERVER_STARTING || state == SERVER_RUNNING) {
-        return; /* a callback still has a request of ours and may answer it; or it is in use */
+        return; /* a callback may still answer a request, or the server is in use */
     }
     server_timers_close(s);
     server_sockets_forget(s);
     if (s->hub) {
-        server_store_close(&s->store, false); /* it announces what it did last */
+        server_store_close(&s->store, false); /* it announces its last changes */
     }
     if (s->publishing.published) {
-        published_set_shares(s->publishing.published, NULL); /* accounts are shared */
+        published_set_shares(s->publishing.published,
+                             NULL); /* accounts are shared between servers */
     }
     shared_stop(s->shared);
     hub_destroy(s->hub);
@@ -755,11 +756,11 @@ void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user
 }
 
 /* -------------------------------------------------------------------------------------------------
- * tidings_server_main: a small program around one server, with its signals and messages. The only
- * place of the library that prints and handles signals: because it was asked to.
+ * tidings_server_main: a small program around one server, with its signals and messages. Only here
+ * does the library print and handle signals, because the program requested it.
  */
 
-/* A signal handler has no other way to know. */
+/* The only way to reach the server in a signal handler. */
 static struct tidings_server *serving; /* atomic */
 static volatile sig_atomic_t has_been_asked;
 static bool has_terminal;
@@ -774,7 +775,7 @@ static void on_signal(int number)
         tidings_server_reopen_log(server);
     } else if (server && has_been_asked) {
         tidings_server_stop_now(server);
-    } else if (server) { /* also when the terminal hung up */
+    } else if (server) { /* including a hangup of the terminal */
         has_been_asked = 1;
         tidings_server_stop(server);
     }
@@ -822,7 +823,7 @@ static int serve(struct tidings_server *server, struct tidings_error *err)
     return rc;
 }
 
-/* `--help` and `--version`, wherever they stand before `--`: printed instead of serving. */
+/* `--help` and `--version`, anywhere before `--`: printed instead of serving. */
 static bool server_main_explain(const struct tidings_server *server, const char *name, int argc,
                                 char **argv)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Can the server do its work? It says no, and why, while it starts, while it ends, and while its
+ * The health of a server: unhealthy, with reasons, while it starts, while it ends, and while its
  * store or database fails.
  */
 #ifndef SERVER_SERVER_H
@@ -12,10 +12,10 @@
 struct tidings_server;
 
 #define HEALTH_REASONS 4u
-/* The reasons why not, which live for ever; 0: it can. Any thread. */
+/* The reasons, static strings; 0: healthy. Thread-safe. */
 size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS]);
-/* The answer to /livez or /readyz: 200 and "ok", or 503 and a line for each reason, of which only
- * the first word is said unless `is_detailed`. Who answers lives. Any thread. */
+/* The answer to /livez or /readyz: 200 and "ok", or 503 and a line for each reason, with only its
+ * first word unless `is_detailed`. A process that answers is live. Thread-safe. */
 #define HEALTH_TEXT 512u
 int server_health_text(const struct tidings_server *s, bool is_live, bool is_detailed,
                        char out[HEALTH_TEXT]);

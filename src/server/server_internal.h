@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `struct tidings_server`: its life, and the parts it is made of. Each part is declared by the file
- * that implements it and takes that part; only what puts them together sees all.
+ * `struct tidings_server`: its life cycle and its parts. The file that implements a part declares
+ * it and takes only that part; only the code that connects the parts uses the whole struct.
  */
 #ifndef SERVER_SERVER_INTERNAL_H
 #define SERVER_SERVER_INTERNAL_H
@@ -25,8 +25,8 @@
 enum server_state {
     SERVER_NEW,
     SERVER_STARTING,
-    SERVER_RUNNING, /* on threads of our own */
-    SERVER_STEPPED, /* by the program */
+    SERVER_RUNNING, /* on its own threads */
+    SERVER_STEPPED, /* stepped by the program */
     SERVER_ENDED,
 };
 
@@ -42,12 +42,12 @@ struct tidings_server {
     struct server_publishing publishing;
     struct server_store store;
     struct server_admin admin;
-    struct oauth_setup oauth; /* behind settings.http.auth */
+    struct oauth_setup oauth; /* target of settings.http.auth */
     struct sandbox sandbox;
     struct list timers; /* struct server_timer */
     size_t timer_count;
 
-    /* its life */
+    /* life cycle */
     tidings_ready_fn ready;
     void *ready_user;
     tidings_reloaded_fn reloaded;
@@ -55,26 +55,26 @@ struct tidings_server {
     pthread_t stepper;       /* the thread of the turns */
     enum server_state state; /* atomic */
     bool stopping, hurries;  /* atomic */
-    bool reloading;          /* atomic: is to be done */
-    bool reopening;          /* likewise: the log's file is to be opened again */
+    bool reloading;          /* atomic: a reload is requested */
+    bool reopening;          /* likewise: reopen the log file */
     bool has_hurried;
     bool is_program; /* configured by a command line: must have something to serve */
     bool is_turning, is_winding_down, is_awaiting_jobs;
-    struct tidings_error unheard; /* the first failure that the program did not want to hear of … */
-    bool has_unheard;             /* … atomic: is there */
-    bool is_stuck; /* a worker could not be freed: a request of it was never answered */
+    struct tidings_error unheard; /* the first failure without an `err` of the program … */
+    bool has_unheard;             /* … atomic: it is set */
+    bool is_stuck;                /* a worker was leaked: a request of it was never answered */
 };
 
 enum server_state server_state(const struct tidings_server *s);
 /* TIDINGS_E_INVALID: it is NULL. */
 int server_check(const struct tidings_server *s, struct tidings_error *err);
-/* `rc` of the function of that name, which failed with `own` because the program gave no `err`: the
- * first one is kept for tidings_server_main to tell. Returns `rc`. */
+/* `rc` of the function of that name, which failed with `own` because the program passed no `err`:
+ * the first one is stored for tidings_server_main to print. Returns `rc`. */
 int server_note(struct tidings_server *s, const char *function, int rc,
                 const struct tidings_error *own);
-/* For what makes no sense any more when it has ended: TIDINGS_E_CLOSED. */
+/* For functions that need a server that has not ended: TIDINGS_E_CLOSED. */
 int server_check_open(const struct tidings_server *s, struct tidings_error *err);
-/* For what must be said before the server starts. */
+/* For functions that must be called before the server starts. */
 int server_check_new(const struct tidings_server *s, struct tidings_error *err);
 
 #endif
