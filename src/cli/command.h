@@ -51,8 +51,7 @@ struct option {
     const char *help;           /* lower case, no full stop */
     const char *const *choices; /* ends with NULL */
     uint64_t min, max;          /* max 0: no limit */
-    const char *value; /* the default, as on the command line: the parser stores it and --help shows
-                          it. NULL: zero */
+    const char *value;          /* default, parsed and shown as on the command line; NULL: zero */
 };
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -91,9 +90,9 @@ struct cli {
     bool verbose;         /* print the messages on the wire */
     unsigned log;         /* lowest level of the server's log to print, plus 1; 0: none */
     bool list_changes;    /* set by commands that subscribe to list changes */
-    bool is_careful; /* set if the user has not submitted the command yet: no server is launched, no
-                        question is asked, and a project's server is contacted only if the user
-                        agreed to it before */
+    /* The user has not submitted the command yet: no server is launched, no question is asked, and
+     * a project's server is contacted only if the user agreed to it before. */
+    bool is_careful;
 };
 
 /* The kind of completions for an argument. */

@@ -1033,8 +1033,7 @@ static void probe_other_open(struct run *r, struct other *o)
         rc = tidings_client_step(o->client, STEP_MS, NULL);
     }
     if (!r->is_modern) {
-        (void)probe_step(o->client, PROBE_LATE_MS, NULL,
-                         NULL); /* the server does not acknowledge it */
+        (void)probe_step(o->client, PROBE_LATE_MS, NULL, NULL); /* it is not acknowledged */
     }
 }
 

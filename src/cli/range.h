@@ -75,8 +75,7 @@ bool range_is_offered(const struct tidings_client *client);
 /* Zero it first. */
 struct pages {
     unsigned count;
-    uint64_t waited_ms; /* time waited for the server, added up by the caller: printing a page takes
-                           time too */
+    uint64_t waited_ms; /* for the server, added up by the caller */
     char *mark;         /* a used cursor: after 1, 2, 4, 8 … pages the newest */
 };
 

@@ -331,8 +331,7 @@ static void uri_list_merge(struct uri_list *l, struct uri_list *newer)
     l->turn = l->changes > 0 ? l->turn : newer->turn;
     for (size_t i = 0; i < newer->count; i++) {
         const struct uri_item *it = &newer->items[i];
-        (void)uri_list_add(l, tidings_strn(it->uri, it->len),
-                           it->line); /* a failure marks the list as cut */
+        (void)uri_list_add(l, tidings_strn(it->uri, it->len), it->line); /* may be cut */
     }
     l->changes = changes;
     l->is_cut = l->is_cut || newer->is_cut;

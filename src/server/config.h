@@ -40,8 +40,7 @@ enum config_source {
     CONFIG_FILE,
     CONFIG_ENVIRONMENT,
     CONFIG_FLAG,
-    CONFIG_PROGRAM, /* tidings_server_set: counts as a flag; errors use the name that the program
-                       passed */
+    CONFIG_PROGRAM, /* tidings_server_set: a flag, but errors use the program's name for it */
 };
 
 /* The source of a row's value. */

@@ -869,7 +869,7 @@ int config_load_file(struct config *c, const char *path, enum tidings_file_from 
 /* ---- environment ----------------------------------------------------------------------------- */
 
 /* Unknown names with our prefix are normal (an orchestrator sets TIDINGS_PORT, a user
- * TIDINGS_HOME), so only names that resemble one of ours are reported as typing errors. */
+ * TIDINGS_HOME), so only names that resemble a known one are reported as typing errors. */
 static int check_foreign(struct tidings_str name, struct tidings_error *err)
 {
     if (str_eq(name, STR("TIDINGS_SERVER")) || str_eq(name, STR("TIDINGS_TOKEN")) ||

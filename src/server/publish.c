@@ -568,8 +568,7 @@ void server_publish_open(struct server_publishing *s)
 struct publish_write {
     struct tidings_call *call;
     struct resource_io io;
-    struct buf uri, content,
-        metadata; /* copies, because the caller frees its data when it returns */
+    struct buf uri, content, metadata; /* copies: the caller frees its data */
     published_done_fn done;
 };
 

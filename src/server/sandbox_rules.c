@@ -191,7 +191,8 @@ static void allow_folder(struct landlock *l, const char *path, unsigned access)
     }
 }
 
-/* The directories of our loaded libraries: those loaded later are there too, on any system. */
+/* The directories of our loaded libraries, which also contain the libraries loaded later, on any
+ * system. */
 static int allow_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;

@@ -70,7 +70,7 @@ int server_health_text(const struct tidings_server *s, bool is_live, bool is_det
  * A failed start leads back to NEW. The state changes with one atomic exchange, so if two threads
  * start a server, one fails. Ending has two parts in both modes: first the workers end their
  * listens and finish their answers while the hub still runs for them; then everything is destroyed.
- * In stepped mode, the first part is spread over turns, and the second waits, also over turns, for
+ * In stepped mode, the first part is spread over turns, and so is the second, which waits for
  * requests that the program's callbacks have not answered yet.
  */
 
@@ -590,8 +590,7 @@ void tidings_server_destroy(struct tidings_server *s)
         server_store_close(&s->store, false); /* it announces its last changes */
     }
     if (s->publishing.published) {
-        published_set_shares(s->publishing.published,
-                             NULL); /* accounts are shared between servers */
+        published_set_shares(s->publishing.published, NULL); /* shared accounts */
     }
     shared_stop(s->shared);
     hub_destroy(s->hub);
@@ -691,7 +690,7 @@ char *tidings_config_json(struct tidings_server *s)
     return s ? printed(&s->config, config_json) : NULL;
 }
 
-/* Two passes over the same slices: measure, then copy. */
+/* Iterates twice over the same slices: measure, then copy. */
 int tidings_server_set_info(struct tidings_server *s, const struct tidings_server_info *info,
                             struct tidings_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes a server that can run from its configuration: identity, limits, mounts, workers, listeners;
- * and takes it apart again. What fails half-way leaves nothing behind: the server may be configured
- * otherwise and started again.
+ * Builds a server from its configuration: identity, limits, mounts, workers, listeners; and
+ * destroys it. A failed setup leaves nothing behind: the server may be reconfigured and started
+ * again.
  */
 #include "server/setup.h"
 
@@ -51,10 +51,9 @@
 /* -------------------------------------------------------------------------------------------------
  * From the configuration to the quotas of one client.
  *
- * What nobody has set holds for clients of other machines alone. Over loopback and Unix sockets
- * comes this machine's own user, who can slow it down without us, or a proxy, behind which many
- * share one address: a limit that is right for one client would be wrong for it. What somebody has
- * set holds for all.
+ * Default quotas apply only to clients of other machines. Clients over loopback and Unix sockets
+ * are the machine's own user, who can slow it down anyway, or a proxy whose many clients share one
+ * address, for which a limit for one client would be wrong. Configured quotas apply to all clients.
  */
 
 static struct token_bucket_rule rule(uint64_t count, uint64_t burst, uint32_t period_ms)
@@ -63,7 +62,7 @@ static struct token_bucket_rule rule(uint64_t count, uint64_t burst, uint32_t pe
         .count = (uint32_t)count, .burst = (uint32_t)burst, .period_ms = period_ms};
 }
 
-/* Every limit that is a row of the configuration has its value. */
+/* All limits with a row in the configuration are set. */
 static void fill_limits(const struct config *c, struct limit_counters *counters)
 {
     counters->fair_share = (unsigned)c->fair_share;
@@ -72,7 +71,7 @@ static void fill_limits(const struct config *c, struct limit_counters *counters)
     }
 }
 
-/* setup.c: from the configuration to what one client may use. */
+/* From the configuration to the quotas of one client. */
 static void server_set_quotas(struct tidings_server *s)
 {
     const struct config *c = &s->config;
@@ -107,8 +106,8 @@ static void server_set_quotas(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Loads the certificates and keys of the configuration into a TLS context, and names the libraries
- * that do TLS and WebSockets.
+ * Loads the configured certificates and keys into a TLS context, and names the libraries for TLS
+ * and WebSockets.
  */
 
 static void on_warning(void *user, const char *file, const char *what)
@@ -127,7 +126,7 @@ const char *tidings_websocket_library(void)
     return ws_library();
 }
 
-/* Reads and checks the files; what is suspicious is logged. `ret` is set to NULL when no TLS is
+/* Reads and checks the files; suspicious findings are logged. `ret` is set to NULL if TLS is not
  * configured. Errors name the option and the file. */
 static int tls_setup(struct tls_context **ret, const struct config *c, struct tidings_error *err)
 {
@@ -157,18 +156,19 @@ static int tls_setup(struct tls_context **ret, const struct config *c, struct ti
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The sockets a server listens on, and stdio: which there are, how many connections they may have
+ * The sockets a server listens on, and stdio: which ones exist, how many connections they may have
  * together, and their URLs.
  */
 
-/* What will be needed besides connections, at most at once but for very deep directories: those who
- * are turned away, the store, keys that are fetched; files that a worker has open for one request;
- * the watcher of a mount and its two threads; and files that clients are downloading. */
+/* The maximum number of descriptors besides connections, except in very deep directories: rejected
+ * connections, the store, key downloads; files that a worker opens for one request; the watcher of
+ * a mount and its two threads; and files that clients are downloading. */
 #define SPARE_DESCRIPTORS (REJECT_MAX + 32u)
 #define WORKER_DESCRIPTORS 4u
 #define MOUNT_DESCRIPTORS 16u
 
-/* Only a program of its own raises the limit: it belongs to the whole process. */
+/* Only a program that runs just this server raises the limit, which applies to the whole
+ * process. */
 static size_t descriptor_limit(const struct tidings_server *s)
 {
     struct rlimit limit;
@@ -183,7 +183,8 @@ static size_t descriptor_limit(const struct tidings_server *s)
     return (size_t)limit.rlim_cur;
 }
 
-/* How many the process has open already: loops, mounts, what an embedding program has. */
+/* The number of descriptors already open in the process: loops, mounts, those of an embedding
+ * program. */
 static size_t descriptors_in_use(const struct tidings_server *s)
 {
     size_t count = 0;
@@ -192,7 +193,7 @@ static size_t descriptors_in_use(const struct tidings_server *s)
         count++;
     }
     if (!dir) {
-        return 16 + 4 * s->workers.count; /* as it was measured */
+        return 16 + 4 * s->workers.count; /* a measured value */
     }
     closedir(dir);
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
@@ -277,7 +278,7 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
     const struct endpoint *e = listener_endpoint(d->listener);
     bool is_http = d->protocol.kind == LISTENER_HTTP, wants = config_wants_tokens(&s->config);
     bool knows = config_knows_clients(&s->config) || (is_http && wants);
-    if (wants && !is_http && !e->is_unix && !knows) { /* … passed, likewise */
+    if (wants && !is_http && !e->is_unix && !knows) { /* … a passed socket, likewise */
         return tidings_fail(
             err, TIDINGS_E_DENIED,
             "%s: this transport carries no token, so clients would not be authenticated; require "
@@ -295,7 +296,7 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
             listener_url(d->listener));
     }
     if (s->is_program && !s->config.allow_remote &&
-        !knows) { /* a passed one: others were judged before */
+        !knows) { /* a passed socket: others were checked before */
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "the passed socket %s can be reached by other machines and nothing "
                             "asks who they are; add --allow-remote to serve there",
@@ -304,7 +305,7 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
     if (knows) {
         return 0;
     }
-    if (is_http && s->config.console) { /* a passed one, likewise */
+    if (is_http && s->config.console) { /* a passed socket, likewise */
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "%s is reachable from other machines without authentication, so "
                             "--console is not available; require tokens (--auth-issuer, "
@@ -387,7 +388,8 @@ static int open_paths(struct tidings_server *s, enum listener_kind kind, struct 
     return rc;
 }
 
-/* Only when all are open the descriptors are let go: a start that fails may be tried again. */
+/* The program's descriptors are released only when all listeners are open, because a failed start
+ * may be repeated. */
 static int open_passed(struct tidings_server *s, struct tidings_error *err)
 {
     int rc = 0;
@@ -451,7 +453,7 @@ static int server_listeners_open(struct tidings_server *s, struct tidings_error 
     return rc < 0 ? rc : open_passed(s, err);
 }
 
-/* The URL of the first one for HTTP, if other programs of this machine, and only they, know the
+/* The URL of the first HTTP listener, if the programs of this machine, and only they, reach the
  * server by it; else NULL. */
 static const char *server_listeners_url(const struct tidings_server *s)
 {
@@ -474,7 +476,7 @@ void server_listeners_close(struct tidings_server *s)
     s->listeners.rejects = NULL;
 }
 
-/* nobody connects any more */
+/* no new connections arrive */
 static void server_listeners_destroy(struct tidings_server *s)
 {
     server_listeners_close(s);
@@ -486,7 +488,7 @@ static void server_listeners_destroy(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Sets the log as the configuration says.
+ * Configures the log.
  */
 
 struct log_settings {
@@ -509,7 +511,7 @@ void log_setup_levels(const struct config *c)
     log_set_access(c->access_log || c->access_log_file[0]);
 }
 
-/* Before the process confines itself: where it goes, and how it is written. */
+/* Before the process confines itself: the target and format of the log. */
 static int log_setup_open(const struct config *c, struct tidings_error *err)
 {
     int rc = log_set_format((enum log_format)c->log_format, NULL, err);
@@ -558,25 +560,24 @@ static void log_setup_put(struct log_settings *fresh)
     mem_free(fresh);
 }
 
-/* What the file of the configuration, read again, says of levels, format and the access log. *ret
- * NULL: there is no file. */
+/* Rereads the configuration file for levels, format and the access log. *ret NULL: there is no
+ * file. */
 static void log_setup_drop(struct log_settings *fresh)
 {
     mem_free(fresh);
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reload (SIGHUP, tidings_server_reload): certificates, tokens, access rules and settings of the
- * log are read again while the server runs. Each row loads its new value without touching the one
- * in use; only when all could be loaded are they put in place. So a mistake in one file changes
- * nothing at all.
+ * Reload (SIGHUP, tidings_server_reload): rereads certificates, tokens, access rules and log
+ * settings while the server runs. Each row loads its new value without changing the current one;
+ * only if all of them load are they put in place. So an error in one file changes nothing.
  *
  * Runs on the thread of the server's own loop, between two turns.
  */
 
 struct reloadable {
     const char *name;
-    /* `ret` NULL: nothing of it is configured. */
+    /* `ret` NULL: not configured. */
     int (*load)(struct tidings_server *s, void **ret, struct tidings_error *err);
     void (*put)(struct tidings_server *s, void *fresh); /* takes it */
     void (*drop)(void *fresh);                          /* NULL is fine */
@@ -592,7 +593,7 @@ static int load_tls(struct tidings_server *s, void **ret, struct tidings_error *
     return rc;
 }
 
-/* Who is connected keeps what it began with. */
+/* Existing connections keep their TLS context. */
 static void put_tls(struct tidings_server *s, void *fresh)
 {
     struct tls_context *old = s->listeners.tls;
@@ -765,7 +766,7 @@ void tidings_server_reopen_log(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The table of built-in providers; from a mount of the configuration to an open provider.
+ * The table of built-in providers; opens the provider of a configured mount.
  */
 
 static const struct tidings_provider_ops *const providers[] = {
@@ -842,7 +843,7 @@ static int mount_one(struct hub *hub, const struct config *c, const struct confi
     return rc;
 }
 
-/* `--system` is a mount with the interval of its own row. */
+/* `--system` is a mount with its own option for the interval. */
 static int mount_system(struct hub *hub, const struct config *c, struct tidings_error *err)
 {
     struct buf text;
@@ -854,7 +855,7 @@ static int mount_system(struct hub *hub, const struct config *c, struct tidings_
     return rc;
 }
 
-/* Open everything the configuration mounts, in its order. */
+/* Open all configured mounts, in order. */
 static int builtin_mount_all(struct hub *hub, const struct config *c, struct tidings_error *err)
 {
     int rc = 0;
@@ -868,7 +869,7 @@ static int builtin_mount_all(struct hub *hub, const struct config *c, struct tid
 
 #define LIST_CHANGED_MS 100u
 #define RETRY_MS 1000
-#define LIST_LINGER_MS 10000u /* longer than a client needs to open its stream again */
+#define LIST_LINGER_MS 10000u /* longer than a client needs to reopen its stream */
 
 static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
@@ -877,15 +878,15 @@ static void put_info(struct jw *w, struct tidings_str key, struct tidings_str va
     }
 }
 
-/* What the program is called; NULL: that cannot be said. */
+/* The name of the program; NULL: unknown. */
 static const char *program_name(void)
 {
     struct tidings_str name = tidings_str(program_invocation_short_name);
     return name.len > 0 && name.len <= 128 && str_is_utf8(name) ? name.ptr : NULL;
 }
 
-/* A server that says nothing of itself is called as its program is, and has no version: only that
- * of the program `tidings` is the library's. */
+/* A server without its own info has the name of its program and no version; only the program
+ * `tidings` has the library's version. */
 static void put_name(const struct tidings_server *s, struct jw *w)
 {
     const struct tidings_server_info *info = &s->settings.info;
@@ -932,9 +933,9 @@ static void build_identity(struct tidings_server *s)
     config_get(c, "profile", &profile);
     s->settings.identity.profile = dialect_find_profile(buf_str(&profile));
     buf_deinit(&profile);
-    /* Hosts that begin with tools give up where there is no such list
-     * (tests/integration/hosts.test.mjs): it is empty instead. A profile says what its document
-     * says. */
+    /* Hosts that start with tools/list fail if a server does not support it
+     * (tests/integration/hosts.test.mjs), so the server returns an empty list. A profile follows
+     * its source document. */
     bool has_lists = s->settings.identity.profile == NULL;
     s->settings.identity.has_tools = s->settings.identity.has_tools || has_lists;
     s->settings.identity.has_prompts = s->settings.identity.has_prompts || has_lists;
@@ -1068,7 +1069,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
         s->workers.cores[i] = &s->workers.threads[i]->core.worker;
         access_enforce_rules(s->workers.cores[i], access_rules_ref(s->settings.access));
         if (s->sandbox.is_entered && (o.http || o.sockets)) {
-            sendq_batch_open_ring(&s->workers.cores[i]->batch); /* none can be made later */
+            sendq_batch_open_ring(&s->workers.cores[i]->batch); /* later, the sandbox forbids it */
         }
     }
     if (s->admin.status) {
@@ -1093,7 +1094,7 @@ static int check_has_something(struct tidings_server *s, struct tidings_error *e
     return empty ? tidings_fail(err, TIDINGS_E_INVALID, "nothing to serve; name a directory") : 0;
 }
 
-/* The sources of what is served. */
+/* The sources of the served resources. */
 static int mount_all(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
@@ -1129,7 +1130,7 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
 
 enum { CHANGE_TOOLS_AUTO, CHANGE_TOOLS_ON, CHANGE_TOOLS_OFF }; /* values of change-tools */
 
-/* Is there anything that could change, besides what the server says of itself? */
+/* Returns true if any resource can change, besides the server's own state. */
 static bool has_resources(struct tidings_server *s)
 {
     struct catalog *c = hub_catalog(s->hub);
@@ -1139,9 +1140,9 @@ static bool has_resources(struct tidings_server *s)
     return has;
 }
 
-/* Is it served to hosts on this machine alone, by stdio or HTTP? Many of them ask for tools first,
- * and fail where a server has none. A program that embeds the library has tools of its own, or asks
- * for these. */
+/* Returns true if only hosts on this machine use the server, by stdio or HTTP. Many hosts request
+ * tools first, and fail if a server has none. A program that embeds the library registers its own
+ * tools, or requests these. */
 static bool serves_hosts(const struct tidings_server *s)
 {
     const struct config *c = &s->config;
@@ -1150,7 +1151,7 @@ static bool serves_hosts(const struct tidings_server *s)
     return c->stdio || (has_http && config_address_is_loopback(&c->http));
 }
 
-/* A program that has tools of these names keeps its own, unless ours were asked for. */
+/* A program's tools of these names take precedence, unless ours are requested explicitly. */
 static int offer_change_tools(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
@@ -1230,7 +1231,7 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     if (rc == 0 && config_shows_self(c)) {
         rc = server_end_peer_add(s, err);
         s->admin.has_end_peer = rc == 0;
-        rc = rc == TIDINGS_E_EXISTS ? 0 : rc; /* the program keeps its own */
+        rc = rc == TIDINGS_E_EXISTS ? 0 : rc; /* the program's tools are kept */
     }
     if (rc == 0 && c->console) {
         rc = open_console(s, err);
@@ -1256,7 +1257,7 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     return rc;
 }
 
-/* Whoever looks for the reason of a setting should not have to guess which file was read. */
+/* Operators who debug a setting need to know which file was read. */
 static void log_settings(const struct config *c)
 {
     char path[PATH_MAX];
@@ -1295,7 +1296,7 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         hub_unmount_new(s->hub, before);
         server_store_close(&s->store, true);
         hub_undo_start(s->hub);
-        loop_free_discarded(s->loop); /* no turn: messages and timers wait for a hub that runs */
+        loop_free_discarded(s->loop); /* no turn: messages and timers need a hub that runs */
     } else {
         server_publish_open(&s->publishing);
     }
@@ -1315,7 +1316,7 @@ void server_teardown(struct tidings_server *s)
         status_set_auth(s->admin.status, NULL);
     }
     mem_free(s->workers.threads);
-    if (!s->is_stuck) { /* else the worker that stays may still answer */
+    if (!s->is_stuck) { /* else the leaked worker may still answer */
         server_history_destroy(s->admin.history);
         s->admin.history = NULL;
     }

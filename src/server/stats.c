@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asks each worker for its counters, by a message, and adds up the answers.
+ * Asks each worker for its counters, by a thread message, and adds up the answers.
  */
 #include "server/stats.h"
 
@@ -39,25 +39,26 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What a stream has written may still lie in the kernel, because its client does not read. Only
- * the kernel knows, and is asked about some of the streams each time somebody wants figures.
+ * Data that a stream has written may still be in the kernel, because its client does not read. Only
+ * the kernel knows, so each request for statistics queries the kernel about some of the streams.
  */
 
-/* Streams that are asked about each time, in turn: with more of them a stalled client is noticed
- * some figures later, and counts until its turn comes again. */
+/* Streams queried per request, in turn. With more streams, a stalled client is noticed a few
+ * requests later, and counts until its next turn. */
 #define KERNEL_LAG_ASKED 128u
 
 struct worker;
 
 /* -------------------------------------------------------------------------------------------------
- * Asking the kernel about the process. Counting descriptors one by one takes as long as there are
- * descriptors, so where the kernel does not know their number (before Linux 6.2) they are counted
- * at most every FDS_COUNT_MS.
+ * Queries the kernel about the process. Counting descriptors takes time proportional to their
+ * number, so if the kernel does not report the number (before Linux 6.2) they are counted at most
+ * every FDS_COUNT_MS.
  */
 
 #define FDS_COUNT_MS 10000u
 
-/* When the process began, from its age in ticks since boot; now, when that cannot be had. */
+/* The start time of the process, from its age in ticks since boot; the current time if
+ * unavailable. */
 static int64_t process_start_ms(void)
 {
     char text[1024];
@@ -71,7 +72,7 @@ static int64_t process_start_ms(void)
         return now;
     }
     text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* names may have blanks; the third field follows */
+    const char *at = strrchr(text, ')'); /* names may contain blanks; the third field follows */
     for (int field = 2; at && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }
@@ -109,7 +110,7 @@ void process_probe_close(struct process_probe *probe)
 static uint64_t process_count_fds(int dir)
 {
     uint64_t count = 0;
-    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0); /* nothing may be opened any more */
+    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0); /* the sandbox may forbid opening files */
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (d) {
         rewinddir(d);
@@ -119,7 +120,7 @@ static uint64_t process_count_fds(int dir)
     }
     if (d) {
         closedir(d);
-        return count - (count > 0); /* the one that looks */
+        return count - (count > 0); /* the descriptor used for counting */
     }
     if (copy >= 0) {
         close(copy);
@@ -170,7 +171,7 @@ void process_probe_read(struct process_probe *probe, struct process_stats *ret)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Goes round the subscribers of a worker, a part of the way each time.
+ * Visits the subscribers of a worker in turn, some of them each time.
  */
 
 static uint64_t kernel_lag_of(const struct subscriber *subscriber)
@@ -181,15 +182,15 @@ static uint64_t kernel_lag_of(const struct subscriber *subscriber)
     return facts.stalled_ms * 1000;
 }
 
-/* For how long the clients of this worker have taken nothing of what the kernel holds for them: the
- * longest, in microseconds. On the worker's thread. */
+/* The longest time, in microseconds, for which a client of this worker has not read the data that
+ * the kernel holds for it. On the worker's thread. */
 static uint64_t kernel_lag_us(struct worker *worker)
 {
     struct delivery *d = worker->delivery;
     struct delivery_asked *asked = &d->asked;
     for (unsigned n = 0; n < KERNEL_LAG_ASKED; n++) {
         struct list *at = asked->next ? asked->next : d->subscribers.next;
-        if (at == &d->subscribers) { /* once round */
+        if (at == &d->subscribers) { /* a full round */
             asked->before_us = asked->longest_us;
             asked->longest_us = 0;
             asked->next = NULL;
@@ -204,7 +205,7 @@ static uint64_t kernel_lag_us(struct worker *worker)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What only some ask for, of one worker. */
+/* Optional statistics of one worker. */
 struct stats_more {
     struct operations operations;
     struct tool_counts tools;
@@ -212,7 +213,7 @@ struct stats_more {
 };
 
 struct stats_reply {
-    struct stats_more *more; /* NULL: not asked for, or out of memory */
+    struct stats_more *more; /* NULL: not requested, or out of memory */
     struct thread_message message;
     struct stats_ask *ask;
     size_t index;
@@ -371,7 +372,7 @@ static void stats_drop(struct thread_message *message)
     stats_reply_done(list_entry(message, struct stats_reply, message));
 }
 
-/* False: out of memory. */
+/* Returns false if out of memory. */
 static bool stats_prepare(struct stats_ask *ask, struct server_stats *f, bool wants_all)
 {
     bool is_whole = true;
@@ -410,12 +411,12 @@ static void stats_send(struct worker *const *cores, size_t count, bool wants_all
         stats_free(ask);
         return;
     }
-    for (size_t i = 0; i < count; i++) { /* with the last it may all be gone */
+    for (size_t i = 0; i < count; i++) { /* after the last message it may be freed */
         mailbox_send(cores[i]->mailbox, &ask->replies[i].message);
     }
 }
 
-/* Ask all of them; any thread. `fn` is called once, also at once when there are none. */
+/* Ask all workers; thread-safe. `fn` is called once, and immediately if there are no workers. */
 static void stats_gather(struct worker *const *cores, size_t count, server_stats_fn fn, void *user)
 {
     stats_send(cores, count, false, fn, user);
@@ -428,7 +429,7 @@ void server_stats_gather_all(struct worker *const *cores, size_t count, server_s
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes the overview of a server when all workers have given their numbers.
+ * Writes the overview of a server after all workers have answered.
  */
 
 #define OVERVIEW_MAX 65536u
@@ -496,7 +497,7 @@ static void server_overview_put_ms(struct jw *w, const char *key, uint64_t us)
     jw_put_raw(w, tidings_str(key), tidings_strn(text, (size_t)n));
 }
 
-/* Of nothing there is no quantile: null. */
+/* Without samples there is no quantile: null. */
 static void server_overview_put_lag(struct jw *w, const struct worker_snapshot *f)
 {
     const struct lag_counts *c = &f->recent;
@@ -616,15 +617,15 @@ void server_overview_read(struct tidings_server *s, struct tidings_read *read)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * A ring of samples. The worker that answers last adds one, and whoever reads writes them all:
- * both are rare and short, so a lock guards the ring.
+ * A ring of samples. The worker that answers last adds one, and a reader writes them all: both are
+ * rare and short, so a lock guards the ring.
  */
 
 #define HISTORY_TEXT_MAX (HISTORY_SAMPLES * 320u + 64u)
 
 struct server_history {
     pthread_mutex_t lock;
-    struct loop_timer *timer; /* NULL: nothing is sampled */
+    struct loop_timer *timer; /* NULL: no sampling */
     uint64_t added;
     struct history_sample samples[HISTORY_SAMPLES];
 };
@@ -705,7 +706,7 @@ static void history_gathered(void *user, const struct server_stats *f)
     struct tidings_server *s = user;
     struct process_stats p;
     if (!f) {
-        return; /* without memory this one is missing */
+        return; /* out of memory: skip this sample */
     }
     process_probe_read(&s->admin.process, &p);
     const struct worker_snapshot *all = &f->all;
@@ -767,7 +768,7 @@ void server_history_read(struct tidings_server *s, struct tidings_read *read)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writes how often tools were called. All tools without a row of their own are one, which has no
+ * Writes the number of calls of each tool. All tools without their own row share one, which has no
  * name here and the label `tool=""`.
  */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public functions that take care of a store in a file: check, backup, compact.
+ * The public functions that maintain a store in a file: check, backup, compact.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@
 #include "store/sqlite_store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The public function that copies a store: opens both, copies, and compares what was written with
- * what was read.
+ * The public function that copies a store: opens both, copies, and compares the written data with
+ * the read data.
  */
 
 struct store_copying {
@@ -54,7 +54,7 @@ static int store_open(const struct tidings_store_copying *copy, const char *name
         return is_target ? postgres_store_open_target(name, cluster, ret, err)
                          : postgres_store_open(name, cluster, ret, err);
     }
-    if (!is_target && access(name, F_OK) < 0) { /* opening would make it */
+    if (!is_target && access(name, F_OK) < 0) { /* opening would create it */
         char shown[URL_REDACTED_MAX];
         return tidings_fail(err, TIDINGS_E_NOTFOUND,
                             "'%.120s': %s: name a store that a server has written, or a "
@@ -71,8 +71,9 @@ static void store_close(struct store *store)
     }
 }
 
-/* What the new store calls the old one. Of a URL neither user, password nor parameters, which may
- * hold one, but a digest of it all: two schemas differ in their parameters alone. */
+/* The name of the old store in the new one. For a URL, user, password and parameters are omitted,
+ * because they may contain secrets, but a digest of the whole URL is included: URLs of two schemas
+ * differ only in their parameters. */
 #define SOURCE_MAX 320u
 static struct tidings_str store_source(const char *name, char out[SOURCE_MAX])
 {
@@ -128,7 +129,7 @@ int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_
     rc = rc == 0
              ? transfer_copy(from, to, store_source(copy->from, source), store_on_progress, &c, err)
              : rc;
-    if (rc == 0) { /* as those will find it who open it next */
+    if (rc == 0) { /* in the state that the next opening finds */
         store_close(to);
         to = NULL;
         rc = store_open(copy, copy->to, false, &to, err);
@@ -144,7 +145,7 @@ int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* It is named, and it is a file. */
+/* The store must be named, and must be a file. */
 static int store_maintenance_begin(const char *store, const char *instead,
                                    struct tidings_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opens and closes the store of a server. After a start the change log is made again from the
- * store: each change that it knows becomes a row of the log with its position as number. So nothing
- * is written twice.
+ * Opens and closes the store of a server. After a start, the change log is rebuilt from the store:
+ * each stored change becomes a row of the log, numbered by its position. So no data is stored
+ * twice.
  */
 #include "server/store_setup.h"
 
@@ -31,15 +31,15 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Saves what file watchers know of their trees in the store, and with it the changes that they
- * announced: parts of a tree come through the hub, in the order of the announcements before them,
- * and take along what the log has since the last that was written. At the end of the server
- * everything that is left is saved.
+ * Saves the state of file watchers in the store, together with the changes that they announced.
+ * Chunks of a tree pass through the hub, after the announcements before them, and include the new
+ * changes of the log since the last saved chunk. When the server ends, the remaining state is
+ * saved.
  *
- * Owned by the hub's thread, but for `saved_to`.
+ * Owned by the hub's thread, except `saved_to`.
  */
 
-#define SCOPES_MAX 100000u /* whose history is kept; who comes back to others must look again */
+#define SCOPES_MAX 100000u /* scopes with history; for others, resuming clients must reread */
 
 struct server_files {
     struct file_keeping keeping;
@@ -47,19 +47,19 @@ struct server_files {
     struct file_history *history;
     struct catalog *catalog; /* a reference */
     size_t max_changes;
-    uint64_t saved_to;  /* atomic: changes of files up to this number are in the store */
+    uint64_t saved_to;  /* atomic: file changes up to this number are in the store */
     struct map scopes;  /* struct known_scope of this run, by URI … */
-    struct list known;  /* … and those of them that have yet to go with a part */
-    size_t scope_count; /* of this run and of those before, each once */
+    struct list known;  /* … and those of them that still need to be saved with a chunk */
+    size_t scope_count; /* of this and earlier runs, without duplicates */
 };
 
 struct known_scope {
-    struct thread_message message; /* on its way to the hub */
+    struct thread_message message; /* in transit to the hub */
     struct list link;              /* in `known` */
     struct server_files *files;
     uint64_t number;
     struct tidings_str prefix, uri;
-    /* the texts follow */
+    /* the strings follow */
 };
 
 static struct server_files *files_of(struct file_keeping *k)
@@ -93,7 +93,7 @@ static void known_deliver(struct thread_message *message, void *owner)
         list_init(&known->link);
         f->scope_count += is_new;
     }
-    if (known) { /* since now, though it was known before: what was saved may have been forgotten */
+    if (known) { /* starts now even for an old scope, whose history may be lost */
         known->number = hub_log(owner)->ops->last(hub_log(owner));
         list_remove(&known->link);
         list_append(&f->known, &known->link);
@@ -105,7 +105,7 @@ static void files_known(struct file_keeping *k, struct tidings_str prefix, struc
     struct server_files *f = files_of(k);
     struct known_scope *known = mem_zalloc(sizeof *known + prefix.len + uri.len);
     if (!known) {
-        return; /* who comes back to it must look again */
+        return; /* clients that resume there must reread */
     }
     char *at = (char *)(known + 1);
     known->files = f;
@@ -116,7 +116,7 @@ static void files_known(struct file_keeping *k, struct tidings_str prefix, struc
     mailbox_send(hub_mailbox(f->hub), &known->message);
 }
 
-/* Those of its mount go with the part. What there is no memory for stays. */
+/* The scopes of its mount go with the chunk. If memory runs out, the rest stays. */
 static void take_known(struct server_files *f, struct file_chunk *chunk)
 {
     list_each (it, next, &f->known) {
@@ -185,7 +185,7 @@ static bool gather_row(void *user, const struct changelog_row *row)
            server_files_gather(g, change_ref(c), is_new ? TIDINGS_CHANGE_CREATED : c->kind);
 }
 
-/* The log does not reach back to what was last saved: of no file is it known what happened. */
+/* The log does not reach back to the last saved change: the changes of all files are unknown. */
 static void gather_missed(struct gathering *g, uint64_t epoch, uint64_t floor)
 {
     const struct catalog *c = g->files->catalog;
@@ -198,13 +198,13 @@ static void gather_missed(struct gathering *g, uint64_t epoch, uint64_t floor)
     }
 }
 
-/* What was announced since the last time goes with the part. */
+/* Add the changes announced since the last chunk. */
 static int take_changes(struct server_files *f, struct file_chunk *chunk)
 {
     const struct changelog *log = hub_log(f->hub);
     uint64_t saved_to = __atomic_load_n(&f->saved_to, __ATOMIC_ACQUIRE);
     struct gathering g = {.files = f, .chunk = chunk, .saved_to = saved_to};
-    for (size_t i = 0; i < chunk->change_count; i++) { /* from before, when it is sent again */
+    for (size_t i = 0; i < chunk->change_count; i++) { /* from an earlier attempt */
         change_unref(chunk->changes[i].change);
     }
     mem_free(chunk->changes);
@@ -304,7 +304,7 @@ static int run_read_history(struct store_job *job, struct entities *e)
                              &job->err);
 }
 
-/* What decides which files a mount has; `texts` is the memory it lies in. */
+/* The settings that decide which files a mount has; `texts` is their memory. */
 static int describe_mount(struct tidings_provider *p, struct file_mount_row *row, char **text,
                           struct tidings_error *err)
 {
@@ -345,7 +345,7 @@ static int files_read(struct server_files *f, struct files_opening *o, char **te
 int server_files_open(struct server_store *s, size_t max_changes, struct tidings_error *err)
 {
     if (!s->commit_thread || !s->has_file || commit_thread_is_shared(s->commit_thread)) {
-        return 0; /* what a node knows of its files is of no use to others */
+        return 0; /* a node's file state is useless to other nodes */
     }
     struct server_files *f = mem_zalloc(sizeof *f);
     struct catalog *c = hub_catalog(s->hub);
@@ -395,7 +395,7 @@ static int run_nothing(struct store_job *job, struct entities *e)
     return 0;
 }
 
-/* All that is known and not saved, in as many parts as it takes. */
+/* Save the remaining state, in as many chunks as needed. */
 static void save_rest(struct server_files *f, struct tidings_provider *p)
 {
     struct file_chunk *chunk;
@@ -415,7 +415,7 @@ static void save_rest(struct server_files *f, struct tidings_provider *p)
     }
 }
 
-/* Nobody watches any more; what was announced is numbered, and what was on its way is written. */
+/* All watches have stopped: number the pending announcements, and write the pending chunks. */
 static void files_drain(struct server_files *f)
 {
     struct store_job job = {.run = run_nothing};
@@ -426,7 +426,7 @@ static void files_drain(struct server_files *f)
     }
     hub_hold(f->hub);
     while (mailbox_drain(hub_mailbox(f->hub)) > 0) {
-        /* announcements, and parts behind them */
+        /* announcements, and the chunks after them */
     }
     hub_release(f->hub);
     (void)commit_thread_run(f->keeping.commit_thread, &job);
@@ -472,10 +472,10 @@ struct rebuilding {
     const struct changelog_limits *limits;
     int64_t now_ms;
     struct changelog *log;
-    struct seal_key seal; /* of a store that others have as well */
+    struct seal_key seal; /* of a store shared with other nodes */
     bool has_entities;
-    uint64_t position; /* of the change at hand */
-    bool is_leaving;   /* … which is that an entity left its URI */
+    uint64_t position; /* of the current change */
+    bool is_leaving;   /* … the change is a move away from a URI */
 };
 
 static void server_store_append(void *user, const struct tidings_change *told)
@@ -484,7 +484,7 @@ static void server_store_append(void *user, const struct tidings_change *told)
     const struct changelog_ops *ops = r->log->ops;
     struct tidings_change change = *told;
     bool is_move = change.kind == TIDINGS_CHANGE_MOVED, is_leaving = is_move && r->is_leaving;
-    if (is_move && !is_leaving) { /* that it left has a row of its own */
+    if (is_move && !is_leaving) { /* the departure has its own row */
         change.kind = TIDINGS_CHANGE_CREATED;
     }
     change.not_subscribable = told->not_subscribable || catalog_is_mute(r->catalog, change.uri) ||
@@ -536,12 +536,12 @@ static bool add_kept(void *user, const struct log_entry *k)
     r->position = k->position;
     r->is_leaving = k->kind == LOG_ENTRY_MOVED;
     if (log_entry_check(k, NULL) < 0) {
-        return true; /* it was said when it came, or is when it is read */
+        return true; /* it was announced on arrival, or will be when it is read */
     }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->note_gap(r->log, k->position);
     } else if (k->kind == LOG_ENTRY_MOUNTED && !cluster_owned_has(r->store->cluster, k->uri)) {
-        return true; /* not here */
+        return true; /* this node does not have it */
     } else if ((k->kind == LOG_ENTRY_FILE || k->kind == LOG_ENTRY_MOUNTED) &&
                change_is_missed_uri(k->uri)) {
         append_missed(r, k);
@@ -559,7 +559,7 @@ static int server_store_rebuild(struct store_job *job, struct entities *e)
     struct store *store = entities_store(e);
     uint64_t floor = 0;
     r->now_ms = entities_now(e);
-    /* The log begins with what was followed. */
+    /* The log starts with the followed changes. */
     int rc = commit_thread_follow_now(r->store->commit_thread, &job->err);
     rc = rc == 0 ? store->ops->create_changelog(store, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0 ? store->ops->each_change(store, r->limits->max_entries, &floor, add_kept, r,
@@ -613,7 +613,7 @@ static int server_store_open_file(struct server_store *s, const struct changelog
     rc = commit_thread_run(s->commit_thread, &r.job);
     catalog_unref(r.catalog);
     if (rc == 0 && commit_thread_is_shared(s->commit_thread)) {
-        s->shared->seal = r.seal; /* what one node sealed the others open */
+        s->shared->seal = r.seal; /* other nodes open cursors that this node sealed */
     }
     explicit_bzero(&r.seal, sizeof(r.seal));
     if (rc < 0) {
@@ -623,7 +623,7 @@ static int server_store_open_file(struct server_store *s, const struct changelog
     return 0;
 }
 
-/* Whoever starts it may accept that something is lost; it is said either way. */
+/* Operators may accept data loss at startup; the loss is logged in any case. */
 static int server_store_open_sqlite(struct server_store *s, const char *path, struct store **ret,
                                     struct tidings_error *err)
 {

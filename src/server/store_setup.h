@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The store of a server (`--store`, `--entities`): one medium, and the thread that writes it, for
- * entities, for what is published, for the state of files and for tasks. It is opened before
- * anything is mounted, and with it the change log whose cursors outlive the server.
+ * The store of a server (`--store`, `--entities`): one medium, and its commit thread, for entities,
+ * published resources, file state and tasks. It is opened before anything is mounted, together with
+ * the change log whose cursors survive restarts.
  */
 #ifndef SERVER_STORE_SETUP_H
 #define SERVER_STORE_SETUP_H
@@ -31,32 +31,31 @@ struct server_store {
     struct server_publishing *publishing;
     const struct cluster_ops *cluster_ops; /* the server's … */
     void *cluster_user;                    /* … for the cluster */
-    struct store *given_store; /* of a test: taken instead of the store that is configured */
+    struct store *given_store;             /* of a test: used instead of the configured store */
 
     struct commit_thread *commit_thread; /* NULL: there is no store */
-    struct cluster *cluster;             /* of the nodes that share it; NULL: none do */
-    struct server_files *files;          /* what goes there of files; NULL: nothing */
+    struct cluster *cluster;             /* of the nodes that share it; NULL: not shared */
+    struct server_files *files;          /* saves file state; NULL: not saved */
     struct server_tasks tasks;
-    bool has_file;      /* it is one that outlives the server */
-    bool has_lost_data; /* … and had lost committed data when this run began */
+    bool has_file;      /* it survives restarts */
+    bool has_lost_data; /* … and had lost committed data when this run started */
 };
 
-/* Nothing when the configuration names no store. *ret gets the log that belongs to it, NULL: none.
+/* Does nothing if no store is configured. *ret gets the log of the store, NULL: none.
  */
 int server_store_open(struct server_store *s, const struct changelog_limits *limits,
                       struct changelog **ret, struct tidings_error *err);
-/* What `p` serves is kept there, if anything is. */
+/* Let `p` keep its resources in the store, if there is one. */
 void server_store_bind(const struct server_store *s, struct tidings_provider *p);
-/* Is it one that nodes share? */
+/* Returns true if nodes share the store. */
 bool server_store_is_shared(const struct server_store *s);
-/* Everything submitted is done first. `is_undone`: the server does not start after all. */
+/* All submitted jobs finish first. `is_undone`: the startup failed. */
 void server_store_close(struct server_store *s, bool is_undone);
 
-/* After everything was mounted: mounts of files save what they know, and who comes back with a
- * cursor of an earlier run is told what changed. Nothing without a file. */
+/* After everything is mounted: file mounts save their state, and a client that resumes with a
+ * cursor of an earlier run receives the changes since. Does nothing without a file. */
 int server_files_open(struct server_store *s, size_t max_changes, struct tidings_error *err);
-/* Save what is known now, unless the server does not start after all. Files are not watched any
- * more. */
+/* Save the current file state, unless the startup failed. Files are no longer watched. */
 void server_files_close(struct server_store *s, bool is_undone);
 
 #endif

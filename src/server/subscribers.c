@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists who is subscribed to what (<tidings/subscribers.h>), by asking all workers. The question
- * goes to the hub, which knows the workers and sends a part to each; each fills its part on its own
- * thread; the last one sends the whole back to the thread that waits, where the rows are read. On
- * the only worker's own thread the part is filled on the spot.
+ * Lists subscribers and their subscriptions (<tidings/subscribers.h>) by asking all workers. The
+ * question goes to the hub, which knows the workers and sends a part to each; each fills its part
+ * on its own thread; the last one sends the result back to the waiting thread, which reads the
+ * rows. On the thread of the only worker, the part is filled immediately.
  */
 #include <assert.h>
 #include <limits.h>
@@ -32,20 +32,20 @@ enum question_kind {
 struct worker_answer {
     struct thread_message message;
     struct question *question;
-    struct buf rows; /* struct row and its texts, one after the other */
-    uint64_t count;  /* rows, or subscriptions ended */
+    struct buf rows; /* struct row and its strings, one after the other */
+    uint64_t count;  /* number of rows, or of ended subscriptions */
     struct tidings_totals totals;
 };
 
 struct question {
     struct thread_message message;
     struct thread_message answer;
-    struct mailbox *asker; /* NULL: nobody waits; it frees itself */
+    struct mailbox *asker; /* NULL: no thread waits; the question frees itself */
     enum question_kind what;
     uint64_t subscriber; /* 0: any */
     struct worker_answer *replies;
     size_t reply_count;
-    size_t left; /* atomic: parts under way */
+    size_t left; /* atomic: unanswered parts */
     int code;
     size_t uri_len;
     char uri[];
@@ -66,13 +66,13 @@ enum row_text {
 };
 
 struct row {
-    struct tidings_subscriber about; /* without its texts, … */
-    size_t texts[ROW_TEXTS];         /* … whose lengths these are; they follow */
+    struct tidings_subscriber about; /* without its strings, … */
+    size_t texts[ROW_TEXTS];         /* … whose lengths are here; the strings follow */
 };
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
 
-/* The texts of a row; borrowed. */
+/* The strings of a row; borrowed. */
 static void gather_texts(const struct subscription *sub, const struct channel_facts *facts,
                          const struct client_error *error, struct tidings_str ret[ROW_TEXTS])
 {
@@ -261,7 +261,7 @@ static void subscribers_reply_deliver(struct thread_message *message, void *owne
     subscribers_reply_done(reply);
 }
 
-/* The worker went, and its subscribers with it. */
+/* The worker ended, and its subscribers with it. */
 static void subscribers_reply_drop(struct thread_message *message)
 {
     subscribers_reply_done(list_entry(message, struct worker_answer, message));
@@ -330,7 +330,7 @@ static int ask_and_wait(struct tidings_server *s, struct question *q, struct tid
     return q->code < 0 ? tidings_fail(err, q->code, "out of memory") : 0;
 }
 
-/* On a thread of the library, which must not wait. 1: taken over, it will be done. */
+/* On a thread of the library, which must not block. 1: accepted, to be done later. */
 static int ask_here(struct tidings_server *s, struct question *q, struct tidings_error *err)
 {
     struct hub *hub = s->hub;
@@ -351,7 +351,7 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
     return 0;
 }
 
-/* *ret is the answered question, or NULL when it will be answered later; the caller frees it. */
+/* *ret is the answered question, or NULL if it will be answered later; the caller frees it. */
 static int subscribers_ask(struct tidings_server *s, const struct question *about,
                            struct tidings_str uri, struct question **ret, struct tidings_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tasks as resources: tidings://tasks/ID, read and subscribed to by their owner, also where another
- * node works on them.
+ * Tasks as resources: tidings://tasks/ID, which their owner can read and subscribe to, even if
+ * another node runs them.
  */
 #include "server/tasks.h"
 
@@ -15,16 +15,16 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Tasks in the store. In a file: written when they begin and when they end, taken over when the
- * server starts. In a database that nodes share: every state is written, and told to all nodes in
- * the same batch; what another node wrote of a task of this one is followed
- * (server_tasks_followed), and every SHARED_LOOK_MS a node looks for tasks whose node is gone, or
- * whose time has passed.
+ * Tasks in the store. In a file: written when they start and when they end, and taken over when the
+ * server starts. In a database that nodes share: every state is written, and announced to all nodes
+ * in the same batch. The node that runs a task follows what other nodes write about it
+ * (server_tasks_followed). Every SHARED_LOOK_MS a node looks for tasks whose node is dead, or that
+ * have expired.
  */
 
-#define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* the longest there is, ended late */
+#define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* longest TTL, plus delay */
 #define SHARED_LOOK_MS 2000u
-#define SHARED_GRACE_MS 10000u /* after the store was away: its nodes say again that they live */
+#define SHARED_GRACE_MS 10000u /* grace period for nodes after a store outage */
 
 static const char tasks_lost_message[] = "the node that ran it is gone";
 static const char tasks_lost_error[] =
@@ -32,7 +32,7 @@ static const char tasks_lost_error[] =
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row of another program is passed over like one that is too old. */
+/* A row that another program wrote is skipped, like one that has expired. */
 static bool server_tasks_read_row(const struct stored_task *k, struct task_row *ret)
 {
     int status = task_status_find(k->status);
@@ -41,7 +41,7 @@ static bool server_tasks_read_row(const struct stored_task *k, struct task_row *
         status >= 0 && k->ttl_ms > 0 && k->ttl_ms <= KEPT_TTL_MAX_MS &&
         k->payload.len <= TASKS_BYTES && k->message.len < TASK_MAX_MESSAGE &&
         str_is_utf8(k->message) && str_find(k->payload, '\n') < 0 &&
-        str_find(k->payload, '\r') < 0 && /* what is written on lines stays on one */
+        str_find(k->payload, '\r') < 0 && /* line transports need single-line text */
         (k->payload.len == 0 ||
          (jv_parse(k->payload, JSON_MAX_DEPTH, &payload, NULL) == 0 && jv_is(payload, JV_OBJECT)));
     jv_unref(payload);
@@ -66,7 +66,7 @@ static struct tidings_change server_tasks_change(struct tidings_str uri, bool is
         .uri = uri, .kind = is_gone ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED};
 }
 
-/* Inside a batch: all nodes hear of it, this one when it is committed. */
+/* In a batch: all nodes receive the announcement, this one after the commit. */
 static int server_tasks_announce(struct store *store, struct tidings_str id, bool is_gone,
                                  uint64_t *ret_position, struct tidings_error *err)
 {
@@ -78,7 +78,7 @@ static int server_tasks_announce(struct store *store, struct tidings_str id, boo
     return store->ops->announce(store, LOG_ENTRY_ANNOUNCED, &change, ret_position, err);
 }
 
-/* A refusal leaves no trace in its batch; any other failure loses the batch. */
+/* A refusal leaves its batch unchanged; any other failure loses the batch. */
 static int server_tasks_classify(struct store_job *job, int rc)
 {
     job->is_fatal = rc < 0 && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
@@ -96,14 +96,14 @@ struct server_task_job {
     struct stored_task row; /* slices into `text` */
     struct stored_task_limits room;
     struct refusal *why; /* it is new */
-    uint64_t position;   /* at which it was told; 0: it was not */
+    uint64_t position;   /* position of its announcement; 0: none */
     void (*done)(void *user, int code);
     void *user;
     char text[];
 };
 
 /* TIDINGS_E_CONFLICT if the task has already ended; server_tasks_done follows that end after the
- * commit. A row that no tidings wrote does not count. */
+ * commit. A row that tidings did not write does not count. */
 static int server_tasks_check_end(struct server_task_job *j, struct store *store)
 {
     struct stored_task kept;
@@ -113,7 +113,8 @@ static int server_tasks_check_end(struct server_task_job *j, struct store *store
     return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
 }
 
-/* What other nodes wrote of one that runs here: its end, or answers, which are taken once. */
+/* Follows what other nodes wrote about a task that runs here: its end, or answers, which are
+ * consumed once. */
 static int server_tasks_follow(struct tasks *tasks, struct store *store, struct tidings_str id,
                                struct tidings_error *err)
 {
@@ -127,8 +128,8 @@ static int server_tasks_follow(struct tasks *tasks, struct store *store, struct 
     return rc < 0 ? rc : 0;
 }
 
-/* Of one that asks, answers may be there that this node did not hear of: while the store was away,
- * or when it could not look. It writes the state again then (tasks_doubt). */
+/* A task with questions may have answers that this node did not receive: because of a store outage,
+ * or because it could not look. The node then writes the state again (tasks_doubt). */
 static int server_tasks_put_state(struct server_task_job *j, struct store *store)
 {
     bool asks = j->row.questions.len > 0;
@@ -246,7 +247,7 @@ static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
 {
     struct server_tasks *o = list_entry(store, struct server_tasks, store);
     struct server_task_job *j = store->is_shared ? NULL : server_tasks_job(o, 0);
-    if (j) { /* else with the next; of those that nodes share by the timer */
+    if (j) { /* otherwise with the next call; shared tasks by the timer */
         j->is_sweep = true;
         j->now_ms = now_ms;
         commit_thread_submit(o->commit_thread, &j->job);
@@ -259,7 +260,7 @@ struct server_task_asking {
     struct store_job job;
     struct server_tasks *owner;
     struct task_asking *asking;
-    uint64_t position; /* at which it was told; 0: it was not */
+    uint64_t position; /* position of its announcement; 0: none */
 };
 
 static int server_tasks_cancel_row(struct store *store, const struct stored_task *found,
@@ -269,7 +270,7 @@ static int server_tasks_cancel_row(struct store *store, const struct stored_task
     struct stored_task row = *found;
     char id[SHARED_TASK_ID_MAX], client[SHARED_TASK_CLIENT_MAX];
     memcpy(id, found->id.ptr,
-           found->id.len); /* the store bounds both; they go with the next call */
+           found->id.len); /* the store bounds both; they are freed with the next call */
     memcpy(client, found->client.ptr, found->client.len);
     row.id = tidings_strn(id, found->id.len);
     row.client = tidings_strn(client, found->client.len);
@@ -368,8 +369,8 @@ static int server_tasks_run_following(struct store_job *job, struct entities *en
     return server_tasks_classify(job, server_tasks_follow(f->tasks, store, id, &job->err));
 }
 
-/* Whoever listens here was told when the other node wrote it, and may have looked too early. What
- * was not followed is when the store is there again: tasks_doubt. */
+/* Local subscribers were notified when the other node wrote the task, and may have read too early.
+ * If following failed, it is repeated when the store is available again: tasks_doubt. */
 static void server_tasks_on_followed(struct store_job *job, int code)
 {
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
@@ -421,8 +422,8 @@ void server_tasks_reach(struct server_tasks *o, bool is_unreachable)
     o->checks_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
 }
 
-/* While the store is away no node can say that it lives: none is taken for gone before all had the
- * time to. On the commit thread. */
+/* During a store outage no node can renew its sign of life, so none counts as dead until all had
+ * time to do so. On the commit thread. */
 static bool server_tasks_checks_stale(const struct server_tasks *o)
 {
     return clock_monotonic_ms() >= o->checks_at;
@@ -543,7 +544,7 @@ static void server_tasks_restore(void *user, const struct stored_task *k)
     }
 }
 
-/* Those in a database stay there: whoever is asked for one looks. */
+/* Tasks in a database stay there: a request for a task looks it up. */
 static int server_tasks_load(struct store_job *job, struct entities *entities)
 {
     struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
@@ -596,7 +597,7 @@ struct tasks_provider {
     struct tasks *tasks;
 };
 
-/* Access has been asked: the id says whose it is. */
+/* Access is already checked: the id identifies the owner. */
 static struct task *tasks_provider_find(struct tidings_provider *p, struct tidings_str uri)
 {
     struct tasks_provider *o = tidings_provider_state(p);
@@ -689,7 +690,7 @@ static void tasks_provider_asked(struct task_asking *asking, int code)
     mem_free(a);
 }
 
-/* false: there is nobody to ask. */
+/* Returns false if no store can be queried. */
 static bool tasks_provider_ask(struct tidings_provider *p, struct tidings_str uri,
                                struct tidings_read *read, struct tidings_stat *stat)
 {
@@ -745,7 +746,7 @@ static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gon
     struct tidings_change change = {0};
     change.uri = uri;
     change.kind = is_gone ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED;
-    (void)tidings_provider_changed(user, &change, NULL); /* who cannot be told looks again */
+    (void)tidings_provider_changed(user, &change, NULL); /* on failure, clients must poll */
 }
 
 int server_tasks_mount(struct server_tasks *o, struct commit_thread *commit_thread,

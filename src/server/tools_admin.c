@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools by which clients publish: what `PUT` and `DELETE` of a resource and `POST /notify` do
- * over HTTP, for a model. What a provider lets clients write goes to publish.c.
- * Offered while clients may write (`--allow-write`), for the same URIs and under the same
+ * The tools that clients publish with: the equivalents of `PUT` and `DELETE` of a resource and
+ * `POST /notify` over HTTP, for a model. Writes to a provider's own resources go to publish.c. The
+ * tools are offered if clients may write (`--allow-write`), for the same URIs and under the same
  * conditions.
  */
 #include "server/tools_admin.h"
@@ -33,10 +33,10 @@
 #include "store/change.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Ending clients: one message to each worker, which ends those that are meant on its own thread. A
- * session ends with its streams, a listen gets its result, a connection of messages is closed; of
- * one that takes nothing any more, the stream is cut. Standard input stays open, since the server
- * would end with it: what it has subscribed ends.
+ * Disconnecting clients: each worker gets one message and ends the matching clients on its own
+ * thread. A session ends with its streams, a listen gets its result, a message connection is
+ * closed; if a client no longer reads, its stream is cut. Standard input stays open, because the
+ * server would end with it; only its subscriptions end.
  */
 
 #define PEERS_URI ACCESS_OPERATOR_URI
@@ -73,7 +73,7 @@ static void end_one(struct subscriber *subscriber)
         bool is_session = subscriber->ops && subscriber->ops->session_id;
         subscriber->sink->ops->cut(subscriber->sink, "ended by end_peer");
         if (!is_session) {
-            return; /* it went with its stream */
+            return; /* it ended with its stream */
         }
     }
     subscriber_disconnect(subscriber);
@@ -140,7 +140,7 @@ static void end_peer_log(const struct tidings_call *call, const struct ending *e
              KV("by", asked), KV("reason", reason));
 }
 
-/* Whom? The schema has let exactly one of both through. */
+/* The peer or principal to disconnect. The schema ensures that exactly one is present. */
 static int end_peer_read(const struct tidings_call *call, struct ending *e,
                          struct tidings_error *err)
 {
@@ -177,7 +177,7 @@ static void end_peer_call(void *user, struct tidings_call *call)
         e->replies[i].message.deliver = end_peer_deliver;
         e->replies[i].message.drop = end_peer_drop;
     }
-    for (size_t i = 0; i < count; i++) { /* with the last it may be gone */
+    for (size_t i = 0; i < count; i++) { /* after the last message it may be freed */
         mailbox_send(s->workers.cores[i]->mailbox, &e->replies[i].message);
     }
 }
@@ -328,7 +328,7 @@ static const char notify_output[] =
 
 /* ---- publish --------------------------------------------------------------------------------- */
 
-/* Appends the URI that the argument `uri` means: it may be a path. */
+/* Appends the URI of the argument `uri`, which may be a path. */
 static int publish_tools_put_uri(struct tidings_call *call, struct buf *out,
                                  struct tidings_error *err)
 {
@@ -354,7 +354,7 @@ static int read_content(struct tidings_call *call, struct buf *bytes, struct tid
     return rc < 0 ? tidings_fail(err, TIDINGS_E_INVALID, "'blob' must be base64 with padding") : 0;
 }
 
-/* What both tools take. */
+/* The common arguments of both tools. */
 static int read_common(struct tidings_call *call, struct tidings_str uri, struct publication *p,
                        struct buf *metadata, struct tidings_error *err)
 {

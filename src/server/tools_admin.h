@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tool `end_peer`: ends a client that is there, or all of one principal. It is offered with
- * --self, to those who may write tidings://self/peers by a rule of access or, where there are no
- * rules, come from this machine; to all others there is no such tool.
+ * The tool `end_peer`: disconnects a client, or all clients of a principal. It is offered with
+ * --self, to clients that may write tidings://self/peers by an access rule or, without rules,
+ * connect from this machine; other clients do not see the tool.
  */
 #ifndef SERVER_TOOLS_ADMIN_H
 #define SERVER_TOOLS_ADMIN_H
@@ -16,7 +16,7 @@ int server_end_peer_add(struct tidings_server *s, struct tidings_error *err);
 void server_end_peer_remove(struct tidings_server *s);
 
 /* -------------------------------------------------------------------------------------------------
- * A call of the tool `my_subscriptions`: what its client is subscribed to
+ * A call of the tool `my_subscriptions`: the client's own subscriptions
  * (engine/protocol/method_listen.h).
  */
 
@@ -25,7 +25,7 @@ struct tidings_call;
 /* `user` is not used. */
 void own_subscriptions_call(void *user, struct tidings_call *call);
 
-/* The tools `publish` and `unpublish`; TIDINGS_E_EXISTS when the program has one of that name. */
+/* The tools `publish` and `unpublish`; TIDINGS_E_EXISTS if the program has one of that name. */
 int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err);
 void server_publish_remove_tools(struct tidings_server *s);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Registers the tools `changes_since` and `wait_for_change`, with their descriptions and schemas.
- * The texts are read by models: what a tool does, what to give it, what to do with the answer, and
- * nothing else.
+ * Models read these strings, so they describe only the purpose, the arguments, and the use of the
+ * answer.
  */
 #include "server/tools_changes.h"
 
@@ -29,7 +29,7 @@
 #define NUMBER(x) TEXT_OF(x)
 #define LIMIT_MAX 1000
 #define URIS_MAX 100
-/* Its deadline proper is the caller's; this is for the case that a provider never answers. */
+/* The caller sets the actual deadline; this one applies if a provider never answers. */
 #define OWN_TIMEOUT_MS (CHANGE_WAIT_MAX_MS + 60000u)
 
 #define URIS                                                                                       \
@@ -148,7 +148,7 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
         rc = tidings_server_add_tool(s, tools[count].about, tools[count].fn, NULL, err);
         count += rc == 0;
     }
-    while (rc < 0 && count > 0) { /* of that name may be one of the program's: ours go */
+    while (rc < 0 && count > 0) { /* the program may have a tool of that name: withdraw ours */
         (void)tidings_server_remove_tool(s, tools[--count].about->name, NULL);
     }
     return rc;
@@ -162,13 +162,13 @@ void change_tools_remove(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Runs a call of `changes_since` or `wait_for_change`: its query, and the timer of one that waits.
+ * Runs a call of `changes_since` or `wait_for_change`: its query, and the timer of a waiting call.
  */
 
-#define PROGRESS_MS 3000u /* well within the patience of hosts */
+#define PROGRESS_MS 3000u /* well below the timeout of hosts */
 #define ROW_OVERHEAD 128u
-#define ARENA_BYTES (1u << 20) /* URIs of paths, and what a read needs */
-#define NOTES_BYTES (1u << 20) /* of what is said of URIs: as many as the schema allows fit */
+#define ARENA_BYTES (1u << 20) /* URIs of paths, and memory for a read */
+#define NOTES_BYTES (1u << 20) /* of notes on URIs: enough for as many as the schema allows */
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
@@ -293,7 +293,7 @@ static void on_exists(void *user, struct tidings_str uri, int64_t modified_ms)
     struct change_call *c = user;
     char *copy = str_dup(uri);
     struct change_row *row = copy ? change_call_add_row(c, ROW_OVERHEAD + uri.len) : NULL;
-    if (!row) { /* the client asks again with the cursor, or reads it */
+    if (!row) { /* the client repeats the call with the cursor, or reads it */
         mem_free(copy);
         return;
     }
@@ -344,7 +344,8 @@ static const struct change_query_ops change_query_ops = {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* A connection of the legacy era that is lost cancels nothing, but nobody hears the answer. */
+/* Returns true if no client can receive the answer. In the legacy era, a lost connection does not
+ * cancel the call. */
 static bool is_alone(const struct change_call *c)
 {
     return !c->call->request || !c->call->request->channel;
@@ -376,7 +377,7 @@ static void change_call_on_timer(struct loop_timer *timer, void *user)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-/* One element of `uris`; a path becomes the URI that it means. */
+/* One element of `uris`; a path is converted to its URI. */
 static int change_call_read_uri(struct change_call *c, struct tidings_str given,
                                 struct tidings_str *ret, struct tidings_error *err)
 {
@@ -486,9 +487,9 @@ void change_call_wait(void *user, struct tidings_call *call)
 /* -------------------------------------------------------------------------------------------------
  * Writes the answer of `changes_since` and `wait_for_change`, one row after the other.
  *
- * Contents appear once in a result: as blocks of it, whose positions the row names. The first block
- * is the structured content as text. Contents that cannot be read (gone, too large, unreadable) are
- * left out: the client reads the resource itself and learns why.
+ * Each content appears once in a result, as a block whose position the row names. The first block
+ * is the structured content as text. Contents that cannot be read (deleted, too large, unreadable)
+ * are omitted: a client that reads the resource itself gets the error.
  */
 
 /* Escaping may turn one byte into six. */
@@ -496,7 +497,8 @@ void change_call_wait(void *user, struct tidings_call *call)
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Is it what the server itself says of every change, and no news here? */
+/* Returns true if the server adds this metadata to every change, so that it is not worth
+ * reporting. */
 static bool change_answer_is_ours(const struct change *change, struct tidings_str key,
                                   const struct json *value)
 {
@@ -578,7 +580,7 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     if (kind == TIDINGS_CHANGE_MOVED) {
         jw_put_string(w, STR("from"), change->from);
     }
-    if (!hides_from || change->to.len == 0) { /* else it is that of where it is now */
+    if (!hides_from || change->to.len == 0) { /* otherwise it is the content at the new URI */
         change_answer_write_metadata(w, change, metadata);
     }
 }
@@ -612,7 +614,7 @@ static void on_read(struct job *request)
     }
 }
 
-/* The URI that the content of a row is read from; empty: there is no content. */
+/* The URI to read the content of a row from; empty: there is no content. */
 static struct tidings_str change_answer_source(const struct change_call *c,
                                                const struct change_row *row)
 {
@@ -625,7 +627,7 @@ static struct tidings_str change_answer_source(const struct change_call *c,
     return leads ? row->change->to : is_gone ? STR_EMPTY : row->change->uri;
 }
 
-/* The row ends when its contents are there. false: it has none. */
+/* The row ends after its contents have been read. Returns false if it has none. */
 static bool read_contents(struct change_call *c, const struct change_row *row)
 {
     struct catalog_hit hit;
@@ -720,7 +722,7 @@ static void change_answer_finish(struct change_call *c)
     change_call_end(c, rc, &err);
 }
 
-/* As far as it goes: a read that is not done at once goes on here. */
+/* Writes as many rows as possible: a read that is not done immediately continues here. */
 static void change_answer_write_rows(struct change_call *c)
 {
     c->is_writing = true;
@@ -737,7 +739,7 @@ static void change_answer_write_rows(struct change_call *c)
     }
 }
 
-/* What was found becomes the answer; ends the call and frees everything, now or later. */
+/* Turns the result into the answer; ends the call and frees everything, now or later. */
 static void change_answer(struct change_call *c)
 {
     char cursor[CURSOR_TEXT];

@@ -20,40 +20,40 @@ void change_tools_remove(struct tidings_server *s);
 
 /* -------------------------------------------------------------------------------------------------
  * One call of `changes_since` or `wait_for_change`: it queries (engine/delivery/change_query.h),
- * perhaps waits, and answers.
+ * may wait, and answers.
  *
- *     query ── row, row, … ── done ── contents one after the other, if asked for ── the answer
+ *     query ── row, row, … ── done ── contents one after the other, if requested ── the answer
  *
- * A wait without a cursor first reports the named resources that exist: its client has not seen
- * them yet. While a call waits it holds its subscriptions and one timer, and no thread. It ends
- * when something changed, at its deadline, when the server stops, and when nobody waits for the
- * answer any more.
+ * A wait without a cursor first reports the named resources that exist, because its client has not
+ * seen them yet. While a call waits it holds its subscriptions and one timer, and no thread. It
+ * ends after a change, at its deadline, when the server stops, and when the client no longer waits
+ * for the answer.
  */
 
-#define CHANGE_LIMIT 100u /* rows, when the caller says nothing */
+#define CHANGE_LIMIT 100u /* default number of rows */
 #define CHANGE_WAIT_MS 25000u
 #define CHANGE_WAIT_MAX_MS 600000u
-#define CHANGE_BYTES (256u * 1024u) /* of rows, and as much again of contents; see `budget` */
+#define CHANGE_BYTES (256u * 1024u) /* of rows, and the same for contents; see `budget` */
 
 struct change_row {
-    const struct change *change; /* a reference; NULL: it did not change, it exists: */
+    const struct change *change; /* a reference; NULL: no change, but the resource exists: */
     enum tidings_change_kind kind;
     char *uri;
-    int64_t modified_ms; /* 0: not known */
+    int64_t modified_ms; /* 0: unknown */
 };
 
 struct change_call {
     struct tidings_call *call;
     struct worker *worker;
-    struct change_query *query; /* NULL: it is over */
-    struct loop_timer *timer;   /* of one that waits */
+    struct change_query *query; /* NULL: it has finished */
+    struct loop_timer *timer;   /* of a waiting call */
     uint64_t begun_ms, wait_ms;
     bool waits, wants_contents;
     bool is_cancelled; /* while contents are read */
 
     struct change_row *rows;
     size_t count, room, limit, bytes;
-    size_t budget;                      /* CHANGE_BYTES, or what an answer may have */
+    size_t budget;                      /* CHANGE_BYTES, or the maximum of an answer */
     struct buf lost, refused, warnings; /* elements of arrays */
     bool can_change;                    /* one of the URIs has no warning */
     struct tidings_error why;           /* the first refusal */
@@ -62,16 +62,16 @@ struct change_call {
 
     struct buf out;
     struct jw w;
-    size_t next; /* row to be written */
+    size_t next; /* next row to write */
     bool is_writing, is_reading;
-    struct catalog *catalog; /* a reference while something is read */
+    struct catalog *catalog; /* a reference during a read */
     struct arena arena;
     struct tidings_read read;
-    struct buf contents;                   /* an array of what resources/read gives, of all rows */
+    struct buf contents; /* the contents of resources/read, of all rows, as an array */
     struct jw contents_w, contents_before; /* a failed read restores the state before it */
     size_t contents_before_len;
     size_t block_count; /* of the result so far; the first is the JSON text */
-    bool is_full;       /* there is no space for further contents */
+    bool is_full;       /* no space for further contents */
 };
 
 /* The two handlers; `user` is not used. */

@@ -44,7 +44,7 @@ static void put_done(struct jw *w, const struct entity_done *done, bool is_repla
     buf_deinit(&uri);
 }
 
-/* About: so that it is made in one piece. */
+/* An estimate, so that the buffer is allocated once. */
 static size_t entity_answer_bytes_of(const struct entity_call *c)
 {
     size_t bytes = 64;
@@ -55,7 +55,7 @@ static size_t entity_answer_bytes_of(const struct entity_call *c)
     return bytes;
 }
 
-/* What the writes left, as JSON: one of them, or a transaction. */
+/* The results of the writes, as JSON: of a single write, or a transaction. */
 static void entity_put_written(const struct entity_call *c, struct buf *out)
 {
     struct jw w;
@@ -77,7 +77,7 @@ static void entity_put_written(const struct entity_call *c, struct buf *out)
     }
 }
 
-/* What the writes left, as structured content. */
+/* The results of the writes, as structured content. */
 static int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
 {
     struct buf out;
@@ -89,9 +89,9 @@ static int entity_answer_writes(struct entity_call *c, struct tidings_error *err
     return rc;
 }
 
-#define RETRY_MS 1000 /* when the store may be there again */
+#define RETRY_MS 1000 /* when the store may be available again */
 
-/* The store cannot be reached: nothing is wrong with what was asked. */
+/* The store is unreachable: the request itself is valid. */
 static bool is_unavailable(const struct entity_call *c, int code)
 {
     return code == TIDINGS_E_BUSY && c->job.is_fatal;
@@ -163,7 +163,7 @@ static void entity_put_problem(const struct entity_call *c, int code, struct jw 
     }
 }
 
-/* Why they were refused, in place of a result. */
+/* The reason of the refusal, in place of a result. */
 static int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err)
 {
     struct buf out;
@@ -181,8 +181,8 @@ static int entity_answer_problem(struct entity_call *c, int code, struct tidings
     return rc;
 }
 
-/* Of an error of the protocol, by what that system answers: parameters, entities that are missing
- * or deleted, and everything else. */
+/* The code of a protocol error, in the classes of the original system: parameters, missing or
+ * deleted entities, and everything else. */
 static int refusal_code(const struct entity_call *c, int code)
 {
     switch (c->problem.reason) {
@@ -190,7 +190,7 @@ static int refusal_code(const struct entity_call *c, int code)
     case ENTITY_UNKNOWN_BASELINE:
         return TIDINGS_E_INTERNAL;
     case ENTITY_OK:
-        if (code == TIDINGS_E_EXISTS) { /* a type */
+        if (code == TIDINGS_E_EXISTS) { /* for a type */
             return TIDINGS_E_INTERNAL;
         }
         break;
@@ -213,8 +213,8 @@ static int refusal_code(const struct entity_call *c, int code)
     return is_missing ? TIDINGS_E_INVALID : code;
 }
 
-/* Why they were refused, as the text of an object. `ret_text` is initialised; the caller releases
- * it. */
+/* The reason of the refusal, as the text of an object. `ret_text` is initialised; the caller
+ * releases it. */
 static void entity_problem_text(const struct entity_call *c, int code, struct buf *ret_text)
 {
     struct jw w;
@@ -240,8 +240,8 @@ static void entity_answer_refusal(struct entity_call *c, int code)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The arguments of tools that write entities, read. They obey the input schemas already; what those
- * cannot say is judged here.
+ * Reads the arguments of tools that write entities. They already satisfy the input schemas; this
+ * code checks what schemas cannot express.
  */
 
 #define ANONYMOUS "[{\"userId\":\"anonymous\"}]"
@@ -253,7 +253,7 @@ static int entity_arguments_out_of_memory(struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* The version of a type, a text or a number. */
+/* The version of a type, a string or a number. */
 static int entity_call_version(struct entity_call *c, struct json *value, struct tidings_str *ret,
                                struct tidings_error *err)
 {
@@ -289,7 +289,7 @@ static int entity_arguments_read_uri(struct entity_call *c, struct tidings_str s
     return rc < 0 ? error_wrap(err, rc, "uri") : 0;
 }
 
-/* Which entity, from `uri` or `entityId`, `entityTypeName` and `entityTypeVersion`. */
+/* The entity, from `uri` or `entityId`, `entityTypeName` and `entityTypeVersion`. */
 static int entity_call_target(struct entity_call *c, struct json *a, struct entity_uri *ret,
                               struct tidings_error *err)
 {
@@ -314,7 +314,7 @@ static int entity_call_target(struct entity_call *c, struct json *a, struct enti
     return rc;
 }
 
-/* An instant; TIMELINE_NEVER when it is absent. */
+/* An instant; TIMELINE_NEVER if absent. */
 static int entity_call_time(struct json *a, const char *name, int64_t *ret,
                             struct tidings_error *err)
 {
@@ -324,7 +324,7 @@ static int entity_call_time(struct json *a, const char *name, int64_t *ret,
     return rc < 0 ? error_wrap(err, rc, "%s", name) : 0;
 }
 
-/* The schema of the tools says the same; over HTTP there is none. */
+/* The schema of the tools requires the same; HTTP has no schema. */
 static bool is_changed_by(struct json *list)
 {
     size_t count = jv_count(list);
@@ -337,8 +337,8 @@ static bool is_changed_by(struct json *list)
     return good;
 }
 
-/* LU-R5: together with validFrom, and later. It is no more than that: a version ends when the next
- * one begins, whatever was foreseen, so there is nothing to be kept. */
+/* LU-R5: it requires validFrom, and must be later. Otherwise it has no effect: a version ends when
+ * the next one begins, whatever validTo was given, so it is not stored. */
 static int check_valid_to(struct json *a, int64_t from, struct tidings_error *err)
 {
     struct tidings_str text = jv_str(jv_get(a, "validTo"));
@@ -393,7 +393,7 @@ static int entity_call_check(const struct entity_call *c, enum access_op op,
         return 0;
     }
     if (uri->id.len > 0 && uri->type.len == 0) {
-        return 0; /* it is asked of what it is stored as, where that is known */
+        return 0; /* checked on the stored type, once it is known */
     }
     if (uri->kind != ENTITY_URI_TYPES && uri->version.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -413,8 +413,8 @@ static int entity_call_check(const struct entity_call *c, enum access_op op,
                               op == ACCESS_WRITE ? "you may not write this" : "not found");
 }
 
-/* May whoever calls a tool do that with it? Over HTTP it was asked before. Of an entity that is
- * named without its type it is asked later, for the one it is stored as. */
+/* Checks that the caller of a tool has access. Over HTTP, access was checked before. If the entity
+ * is named without its type, access is checked later, on its stored type. */
 static int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
                              struct entity_write *ret, struct tidings_error *err)
 {
@@ -630,8 +630,8 @@ void entity_tools_remove(struct tidings_server *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Carries a call of an entity tool to the commit thread and its answer back. A call that
- * nobody waits for any more is carried out all the same: it may be in a batch already.
+ * Passes a call of an entity tool to the commit thread and its answer back. A call is carried out
+ * even if its client no longer waits for it, because it may already be in a batch.
  */
 
 #define ARENA_MAX (64u << 20)
@@ -669,7 +669,7 @@ static void refuse_limit(struct entity_call *c)
 
 static void entity_http_refuse(struct entity_call *c, int code);
 
-/* Answer with what the store said no to, and end. */
+/* Answer with the store's refusal, and end. */
 static void call_refuse(struct entity_call *c, int code)
 {
     struct tidings_error err = {0};
@@ -685,7 +685,7 @@ static void call_refuse(struct entity_call *c, int code)
     entity_call_free(c);
 }
 
-/* NULL: out of memory. It frees itself when it is answered. */
+/* NULL: out of memory. It frees itself after it is answered. */
 static struct entity_call *entity_call_create(struct tidings_provider *provider)
 {
     struct entity_call *c = mem_zalloc(sizeof(*c));
@@ -714,7 +714,7 @@ static struct entity_call *entity_call_begin(struct tidings_provider *provider,
     c->call = call;
     c->principal = call->principal;
     c->account = call->account;
-    c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
+    c->arguments = call->arguments; /* lives as long as the call; immutable */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
     if (origin.len > 0) {
         principal_put_origin(c->principal, origin, &c->origin);
@@ -742,7 +742,7 @@ static bool call_may(void *user, enum entity_right right, const struct entity_ty
     return may;
 }
 
-/* Of a version as it is stored; without rules nobody needs to ask. */
+/* Checks access to a stored version; without rules no check is needed. */
 static bool call_knows(struct entity_call *c, const struct entity_version *v)
 {
     struct entity_type_row type = {.name = v->type, .version = v->type_version};
@@ -751,10 +751,11 @@ static bool call_knows(struct entity_call *c, const struct entity_version *v)
 
 /* ---- what schemas may cost ------------------------------------------------------------------- */
 
-/* With what is judged before, a request is within what a client has at once. */
+/* Together with earlier checks, a request stays below the client's burst budget. */
 _Static_assert(ENTITY_STEPS < CPU_BUDGET_BURST, "steps for one transaction");
 
-/* The client has no steps for schemas, which this needs: true, and it is to be refused. */
+/* The client has no steps left for the schemas of this request: returns true, and the request must
+ * be refused. */
 static bool entity_call_lacks_steps(struct entity_call *c)
 {
     uint64_t left = client_account_steps_left(c->account, clock_monotonic_ms());
@@ -764,7 +765,7 @@ static bool entity_call_lacks_steps(struct entity_call *c)
     return c->is_limited;
 }
 
-/* It was tried. `is_out`: and given up, for want of them. */
+/* Charge the steps after an attempt. `is_out`: it ran out of steps. */
 static void pay_steps(struct entity_call *c, bool is_out)
 {
     client_account_pay(c->account, c->had - c->steps, clock_monotonic_ms());
@@ -809,7 +810,7 @@ static int run_writes(struct store_job *job, struct entities *e)
     return rc < 0 ? rc : 0;
 }
 
-/* It is not the caller's fault that it is judged twice. */
+/* The caller does not pay for the repeated schema checks. */
 static void undo_writes(struct store_job *job)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
@@ -831,7 +832,7 @@ static int answer_writes(void *user, struct tidings_call *call, struct tidings_e
     return rc;
 }
 
-/* Half of it would be another's: none, when there was no memory. */
+/* A truncated origin could name another one: it is empty if memory ran out. */
 static struct entity_cause call_cause(const struct entity_call *c)
 {
     return (struct entity_cause){
@@ -847,7 +848,7 @@ static void entity_http_done(struct entity_call *c);
 static void writes_done(struct store_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
-    if (job->is_fatal && c->problem.reason != ENTITY_MEDIUM) { /* that was not decided after all */
+    if (job->is_fatal && c->problem.reason != ENTITY_MEDIUM) { /* the decision was rolled back */
         c->problem = (struct entity_problem){.current = TIMELINE_NEVER};
         c->is_limited = false;
     }
@@ -867,7 +868,7 @@ static void writes_done(struct store_job *job, int code)
     call_done_on_worker(c->call, answer_writes, c);
 }
 
-/* Who asks, and, of what may be repeated, what exactly. */
+/* The caller, and for repeatable requests, a digest of the request. */
 static int call_identify(struct entity_call *c)
 {
     struct jw w;
@@ -878,7 +879,7 @@ static int call_identify(struct entity_call *c)
     return rc < 0 ? tidings_fail(&c->job.err, rc, "out of memory") : 0;
 }
 
-/* Do the writes, or (rc < 0, its sentence in job.err) refuse; then answer. */
+/* Do the writes, or (rc < 0, its error in job.err) refuse; then answer. */
 static void entity_call_submit(struct entity_call *c, int rc)
 {
     rc = rc < 0 ? rc : call_identify(c);
@@ -893,7 +894,7 @@ static void entity_call_submit(struct entity_call *c, int rc)
     commit_thread_submit(entity_commit_thread(c->provider), &c->job);
 }
 
-/* For so many writes. */
+/* Memory for `count` writes. */
 static int entity_call_room(struct entity_call *c, size_t count, struct tidings_error *err)
 {
     c->count = count;
@@ -1118,8 +1119,8 @@ void entity_call_history(void *user, struct tidings_call *call)
 
 /* -------------------------------------------------------------------------------------------------
  * PUT, PATCH and DELETE of an entity over HTTP. The body is the value or the merge patch, If-Match
- * names the baseline, and what else the tools take stands in the query under its name there: all of
- * it is made the arguments of the tool, and goes its road.
+ * names the baseline, and the query contains other arguments under the names that the tools use:
+ * all of it is converted to the arguments of the tool and handled like a tool call.
  */
 
 #define ARGUMENTS_MAX (64u << 10)
@@ -1154,7 +1155,7 @@ static int entity_http_check_names(struct tidings_str query, struct tidings_erro
     return 0;
 }
 
-/* One user's id, or all of it as JSON. */
+/* One user's id, or the whole array as JSON. */
 static int put_changed_by(struct jw *w, struct tidings_str value, struct tidings_error *err)
 {
     struct json *list = NULL;
@@ -1221,7 +1222,7 @@ int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_err
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-/* Everything but the body, as arguments of the tool. */
+/* Everything except the body, as arguments of the tool. */
 static int read_arguments(struct entity_call *c, struct tidings_str uri, struct tidings_error *err)
 {
     struct tidings_str match = tidings_write_if_match(c->write);
@@ -1230,7 +1231,7 @@ static int read_arguments(struct entity_call *c, struct tidings_str uri, struct 
     int64_t baseline;
     bool is_named = match.len > 0 && !str_eq(match, STR("*"));
     if (is_named && timeline_parse(match, &baseline, NULL) < 0) {
-        c->problem.reason = ENTITY_UNKNOWN_BASELINE; /* an etag, but none of ours */
+        c->problem.reason = ENTITY_UNKNOWN_BASELINE; /* an etag, but not ours */
         return tidings_fail(err, TIDINGS_E_CONFLICT, "no version has the etag of If-Match");
     }
     buf_init(&text, 2 * ARGUMENTS_MAX);
@@ -1248,7 +1249,7 @@ static int read_arguments(struct entity_call *c, struct tidings_str uri, struct 
                           is_long ? "the parameters are too long" : "out of memory");
     }
     rc = rc == 0 ? jv_parse(buf_str(&text), JSON_MAX_DEPTH, &c->arguments, err) : rc;
-    if (rc == TIDINGS_E_PARSE) { /* only a name that stands twice is left */
+    if (rc == TIDINGS_E_PARSE) { /* the only remaining cause is a duplicate name */
         rc = tidings_fail(err, TIDINGS_E_INVALID, "send baseline or If-Match, not both");
     }
     buf_deinit(&text);
@@ -1341,8 +1342,8 @@ static void entity_http_done(struct entity_call *c)
     buf_deinit(&text);
 }
 
-/* As a status tells it. A PUT needs nothing to be there, so what is there can only be in its way;
- * a baseline in If-Match is a condition like any other. */
+/* The code for the HTTP status. A PUT does not require an existing entity, so an existing one can
+ * only be a conflict; a baseline in If-Match is an ordinary condition. */
 static int code_of(const struct entity_call *c, int code)
 {
     bool is_put = !tidings_write_is_removal(c->write) && !tidings_write_is_patch(c->write);

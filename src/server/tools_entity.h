@@ -15,32 +15,32 @@
 struct tidings_provider;
 struct tidings_server;
 
-/* Offer all or none; they write what `entities` serves. TIDINGS_E_EXISTS: the program has a tool of
- * that name. */
+/* Offer all or none; they write the entities of `entities`. TIDINGS_E_EXISTS: the program has a
+ * tool of that name. */
 int entity_tools_add(struct tidings_server *s, struct tidings_provider *entities,
                      struct tidings_error *err);
 void entity_tools_remove(struct tidings_server *s);
 
 /* -------------------------------------------------------------------------------------------------
- * A call of one of the entity tools, or a write of an entity over HTTP: its arguments are read, the
- * thread that keeps the store does what is asked, and the answer is given from there.
+ * A call of an entity tool, or a write of an entity over HTTP: its arguments are read, the commit
+ * thread does the work, and the answer is sent from there.
  *
- * What the store refuses is for tools a result that the model reads (`isError`): a JSON object with
- * `error`, a sentence; `reason`, a word; and what belongs to it.
+ * For tools, a refusal by the store is a result that the model reads (`isError`): a JSON object
+ * with `error`, the error message; `reason`, a word; and details.
  */
 
 struct entity_call {
     struct store_job job;
     struct tidings_provider *provider;
     struct tidings_call *call;         /* or … */
-    struct tidings_write *write;       /* … over HTTP: then the arguments are its own, and: */
-    const struct principal *principal; /* held by whichever it is; NULL: may do everything */
-    struct client_account *account; /* likewise: at whose expense schemas judge and are compiled */
-    struct json *body;              /* the value or patch; NULL: among the arguments */
-    struct json *arguments;         /* everything below borrows from it and from the arena */
+    struct tidings_write *write;       /* … over HTTP: then the call owns the arguments, and: */
+    const struct principal *principal; /* held by the call or write; NULL: may do everything */
+    struct client_account *account;    /* likewise: pays for compiling and running schemas */
+    struct json *body;                 /* the value or patch; NULL: it is in the arguments */
+    struct json *arguments;            /* everything below borrows from it and from the arena */
     struct arena arena;
-    struct arena work; /* of what is done and handed out; begun anew when it is done again */
-    struct buf origin; /* of what is announced */
+    struct arena work; /* memory of the work and its results; reset on a retry */
+    struct buf origin; /* of the announcement */
 
     /* writes */
     struct entity_write *writes;
@@ -48,12 +48,12 @@ struct entity_call {
     size_t count;
     struct tidings_str key;
     char digest[ENTITY_DIGEST_TEXT]; /* with a key */
-    struct buf principal_json;       /* who writes, as JSON */
-    bool is_transaction;             /* else the one write is the answer */
+    struct buf principal_json;       /* the writer, as JSON */
+    bool is_transaction;             /* otherwise the single write is the answer */
     bool is_replayed;
     struct entity_problem problem;
-    uint64_t had, steps; /* those there were, and are left */
-    bool is_limited;     /* they were too few; at another time they might be enough */
+    uint64_t had, steps; /* steps at the start, and left */
+    bool is_limited;     /* out of steps; a later attempt may succeed */
 
     /* types */
     struct entity_type_spec type;
@@ -64,7 +64,7 @@ struct entity_call {
     int64_t first;
     size_t limit, found;
     bool with_values;
-    int64_t next; /* where the first version begins that did not fit; TIMELINE_NEVER: none */
+    int64_t next; /* start of the first version that did not fit; TIMELINE_NEVER: none */
     struct buf out;
     struct jw w;
 };
@@ -80,7 +80,7 @@ struct entity_call {
 /* The writer of the mount. */
 void entity_http_write(struct tidings_provider *provider, struct tidings_write *write,
                        struct tidings_str uri);
-/* What stands in the query, as arguments of a tool: members of the object being written. */
+/* The query string as arguments of a tool: members of the object under construction. */
 int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_error *err);
 
 /* ---- the calls (server/tools_entity.c) --------------------------------------------------------

@@ -12,7 +12,7 @@
 #include "engine/catalog/job.h"
 #include "engine/delivery/hub.h"
 
-/* How long a provider may still work on what it was asked before the server goes without it. */
+/* How long providers may still work on their requests before the server ends without them. */
 #define AWAIT_JOBS_MS 5000u /* for providers and handlers that have not answered yet */
 
 static void worker_thread_finish(struct worker_thread *w)
@@ -90,7 +90,7 @@ static void stop_deliver(struct thread_message *message, void *owner)
 
 static void stop_drop(struct thread_message *message)
 {
-    (void)message; /* lies in the worker */
+    (void)message; /* part of the worker */
 }
 
 static void hurry_deliver(struct thread_message *message, void *owner)
@@ -99,9 +99,9 @@ static void hurry_deliver(struct thread_message *message, void *owner)
     struct worker_thread *w = list_entry(message, struct worker_thread, hurry);
     drain_begin(&w->core.worker, 0);
     if (w->http) {
-        http_worker_drain(w->http, on_http_drained, w); /* those whose end has come now */
+        http_worker_drain(w->http, on_http_drained, w); /* connections that end now */
     }
-    loop_timer_start(w->deadline, 0, 0); /* when what was said has been written */
+    loop_timer_start(w->deadline, 0, 0); /* after pending output is written */
 }
 
 struct worker_thread *worker_thread_create(const struct worker_thread_options *o,
@@ -158,7 +158,7 @@ bool worker_thread_destroy(struct worker_thread *w)
     socket_worker_destroy(w->sockets);
     if (!core_await_jobs(&w->core, w->has_awaited_jobs ? 0 : AWAIT_JOBS_MS)) {
         job_log_unfinished(&w->core.worker);
-        return false; /* it may still write into memory of ours: leave it */
+        return false; /* it may still write into our memory: leak it */
     }
     core_deinit(&w->core);
     loop_timer_close(w->deadline);
@@ -195,7 +195,7 @@ static void *worker_thread_run(void *arg)
 
 int worker_thread_start(struct worker_thread *w, struct tidings_error *err)
 {
-    /* Signals belong to the program: its own threads get them. */
+    /* Signals belong to the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
