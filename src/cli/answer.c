@@ -47,9 +47,9 @@ static bool terminal_read_byte(struct terminal *t, char *ret)
     return false;
 }
 
-/* A line from the terminal, whatever standard input is; returns false at the end of input. A line
- * longer than `size` is read to its end, so that its rest does not answer the next question, and
- * the user is asked again. */
+/* Reads a line from the terminal, whatever standard input is; returns false at the end of input. A
+ * line longer than `size` is read to its end, so that its rest does not answer the next question,
+ * and the prompt is repeated. */
 static bool terminal_read(struct terminal *t, char *line, size_t size)
 {
     size_t len;
@@ -329,7 +329,7 @@ char *input_json(const char *argument, struct tidings_error *err)
     "array "                                                                                       \
     "of these, one for each question"
 
-/* ---- what was given -------------------------------------------------------------------------- */
+/* ---- --answer -------------------------------------------------------------------------------- */
 
 static bool answers_is_word(const char *json)
 {
@@ -398,7 +398,7 @@ static int answers_give(struct tidings_question *q, const char *answer, struct t
     return tidings_question_accept(q, tidings_str(answer), err);
 }
 
-/* ---- nobody is there ------------------------------------------------------------------------- */
+/* ---- unanswered questions -------------------------------------------------------------------- */
 
 static int answers_show_field(void *user, const struct tidings_field *f)
 {
@@ -454,7 +454,7 @@ int answers_check(const struct answers *a, struct tidings_error *err)
                             : "--answer has no answer left for: give an array with one for each");
 }
 
-/* ---- being asked ----------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void answers_on_question(void *user, struct tidings_question *q)
 {

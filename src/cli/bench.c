@@ -518,7 +518,7 @@ static int bench_fanout(struct bench *b, struct tidings_error *err)
 #define BOUND 0.8 /* of one core: the client was CPU-bound */
 #define BAR 40u
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static double share_of(const struct measured *m)
 {

@@ -89,8 +89,8 @@ const struct command command_request = {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Returns false if the argument may be something other than a string. `schema` is that of the whole
- * input. */
+/* Returns true if the argument must be a string, or if there is no schema. `schema` is that of the
+ * whole input. */
 static bool wants_string(struct tidings_str schema, const char *name, size_t len)
 {
     char pointer[256] = "/properties/";
@@ -254,7 +254,7 @@ static void put_contents(FILE *out, struct tidings_str result, const char *point
     tidings_json_each(result, pointer, tool_put_content, &s);
 }
 
-/* ---- tools of ours --------------------------------------------------------------------------- */
+/* ---- tidings tools --------------------------------------------------------------------------- */
 
 static int tool_code_of(const char *reason)
 {

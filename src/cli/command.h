@@ -177,8 +177,8 @@ const char *suggest(const char *word, const char *const *candidates);
  * status of a usage error, which it has printed. If `help` is set, the other fields are unset. Call
  * options_release in any case. */
 int options_parse(struct cli *cli, const struct command *command, int argc, char **argv);
-/* Checks the number of arguments, not counting the server. Returns the same. `server` names the
- * server in messages; NULL: none. */
+/* Checks the number of arguments, not counting the server. Returns 0, or the exit status of a usage
+ * error, which it has printed. `server` names the server in messages; NULL: none. */
 int options_check(const struct cli *cli, const char *server);
 void options_release(struct cli *cli);
 

@@ -200,13 +200,13 @@ void names_cache_save(const char key[TIDINGS_DIGEST_MAX], int64_t now_s, struct 
 #define OFFERED_MAX 200u
 #define MESSAGE_MIB 4u
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* The output: whole lines, fewer bytes than a pipe accepts without blocking. */
 static char offered[OFFERED_MAX * (NAME_MAX_BYTES + 1)];
 static atomic_size_t offered_len;
 
-/* Once, from the program or when the time limit expires. */
+/* Prints the names once, from the program or when the time limit expires. */
 static void print_offered(void)
 {
     size_t len = atomic_exchange(&offered_len, 0);

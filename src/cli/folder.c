@@ -142,7 +142,7 @@ static const struct {
      ".htaccess .user.ini web.config desktop.ini autorun.inf .directory"},
 };
 
-/* ---- one form of a name ---------------------------------------------------------------------- */
+/* ---- normalized names ------------------------------------------------------------------------ */
 
 /* The next character; a byte that is not valid UTF-8 is returned unchanged. */
 static uint32_t next_character(const unsigned char **at, const unsigned char *end)
@@ -321,7 +321,7 @@ int folder_stat(int root, const char *path, struct stat *ret)
     return errnum;
 }
 
-/* ---- a file in one step ---------------------------------------------------------------------- */
+/* ---- atomic files ---------------------------------------------------------------------------- */
 
 int folder_begin(int root, int *ret_fd)
 {
@@ -343,7 +343,7 @@ int folder_add(int fd, struct tidings_str bytes)
     return 0;
 }
 
-/* Read up to `len` bytes from the start of the last `at` bytes; 0 also if they are unreadable. */
+/* Reads up to `len` bytes at offset `at`; returns fewer at the end of the file or on an error. */
 static size_t read_at(int fd, char *range, size_t len, off_t at)
 {
     size_t done = 0;
@@ -447,7 +447,7 @@ void folder_drop(int root, int fd)
     close(fd);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- directories and removal ----------------------------------------------------------------- */
 
 int folder_make(int root, const char *path)
 {

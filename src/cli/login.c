@@ -29,7 +29,7 @@ struct login {
     bool lists, is_device, is_client, no_browser;
 };
 
-/* ---- a person -------------------------------------------------------------------------------- */
+/* ---- the user -------------------------------------------------------------------------------- */
 
 static int login_open(void *user, const char *url)
 {

@@ -117,7 +117,7 @@ static int fetch_run(struct fetch *f, struct tidings_error *err)
 #define LINE_MAX_BYTES (128u << 10) /* a URI of the longest path, each byte escaped twice */
 #define SPARE_LINES 1000u           /* obsolete lines that justify a rewrite */
 
-/* ---- in memory ------------------------------------------------------------------------------- */
+/* ---- entries in memory ----------------------------------------------------------------------- */
 
 /* A server that chooses its names cannot make the lists long, because it does not know the seed. */
 static struct mirrored **mirror_state_bucket_of(struct mirror_state *s, const char *path)
@@ -685,7 +685,7 @@ void mirror_remove(struct mirror *m, struct tidings_str uri)
     }
 }
 
-/* ---- going over everything ------------------------------------------------------------------- */
+/* ---- full pass ------------------------------------------------------------------------------- */
 
 void mirror_give_up(struct mirror *m)
 {
@@ -734,7 +734,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
     mirror_report(m, MIRROR_FAILED, uri, reason);
 }
 
-/* ---- taking ---------------------------------------------------------------------------------- */
+/* ---- taking a resource ----------------------------------------------------------------------- */
 
 /* Marks the path and its parent directories. */
 static void mirror_mark_present(struct mirror *m, const char *path)

@@ -234,7 +234,7 @@ void probe_restore_list(struct run *r, struct tidings_client *by)
     }
 }
 
-/* ---- was there one? -------------------------------------------------------------------------- */
+/* ---- content hashes -------------------------------------------------------------------------- */
 
 /* FNV-1a */
 static uint64_t probe_change_mix(uint64_t hash, const char *text)
@@ -460,7 +460,7 @@ static void probe_heading(const struct probe *p, const struct negotiated *s)
     fputc('\n', stdout);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- result ---------------------------------------------------------------------------------- */
 
 static void probe_report_put_member(const char *before, const char *name, const char *value)
 {
@@ -546,7 +546,7 @@ enum {
     ERA_2024_11 = 7
 };
 
-/* ---- who answers ----------------------------------------------------------------------------- */
+/* ---- eras ------------------------------------------------------------------------------------ */
 
 /* "resources: subscribe, listChanged; tools" */
 struct summary {
@@ -641,7 +641,7 @@ static int probe_connect(struct run *r, struct tidings_error *err)
     return r->client ? 1 : 0;
 }
 
-/* ---- what is subscribed to ------------------------------------------------------------------- */
+/* ---- choosing the resource ------------------------------------------------------------------- */
 
 struct looking {
     const char *wanted; /* NULL: any */

@@ -2,14 +2,8 @@
  *
  * The shared state of the parts of `tidings probe`: the findings, and one server in one era.
  *
- *     probe.c           the command; which eras are spoken, what is advertised
- *     probe_report.c    findings: the table of checks, how they are printed
- *     probe_progress.c  what it is doing, on a terminal
- *     probe_change.c    how a change is brought about
- *     probe_checks.c   subscribed, told, not told too much, not told any more
- *     probe_checks.c    a second client, and lists that change
- *     probe_checks.c    what is answered to what is wrong
- *     probe_checks.c    silence, interruption, the end of a session
+ *     probe.c         the command: eras, capabilities, findings, progress, and how to make a change
+ *     probe_checks.c  the checks: subscriptions, lists, errors, and the stream
  */
 #ifndef CLI_PROBE_H
 #define CLI_PROBE_H
@@ -134,20 +128,19 @@ void probe_restore_list(struct run *r, struct tidings_client *by);
 uint64_t probe_content(struct run *r);
 uint64_t probe_list(struct run *r);
 
-/* ---- probe_checks.c ------------------------------------------------------------------------- */
+/* ---- clients and updates --------------------------------------------------------------------- */
 
 /* Another client in the run's era. NULL with `err`. `receives`: it wants list changes, so it opens
  * a stream itself. */
 struct tidings_client *probe_open(const struct run *r, bool receives, struct tidings_error *err);
 /* Checks subscriptions and their updates. The modern era forbids updates without a subscription,
- * the legacy era advises against them.
- */
+ * the legacy era advises against them. */
 void probe_updates(struct run *r);
 
-/* ---- probe_checks.c -------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 #define PROBE_LATE_MS 300u
-/* ---- probe_checks.c, probe_checks.c ---------------------------------------------------------- */
+/* ---- errors and streams ---------------------------------------------------------------------- */
 
 void probe_errors(struct run *r);
 void probe_streams(struct run *r);

@@ -243,7 +243,7 @@ struct tidings_client *probe_open(const struct run *r, bool receives, struct tid
     return client;
 }
 
-/* ---- hearing --------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* Returns true if an update of `uri` belongs to the subscription. Resources below a container
  * do. */
@@ -396,7 +396,7 @@ static unsigned probe_reopened(const struct run *r)
 }
 
 /* A server may refuse any URI, have no stream, or fail. It must not declare an unsupported
- * capability, and in the modern era it must acknowledge first. `rc`: what ended the wait. */
+ * capability, and in the modern era it must acknowledge first. `rc`: the result of the wait. */
 static enum verdict subscribe_verdict(const struct run *r, int rc)
 {
     const struct received_messages *h = &r->received;

@@ -349,7 +349,7 @@ const struct command command_tree = {
 #define COUNT_MAX 1000u /* list elements that are counted */
 #define COLUMN 14u
 
-/* ---- who it is ------------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static void info_put_key(const struct cli *cli, const char *key)
 {
@@ -463,7 +463,7 @@ static void info_put_object(const struct tidings_client_info *a)
     tidings_free(versions);
 }
 
-/* ---- how much of it -------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 struct info_count {
     unsigned count;
@@ -716,7 +716,7 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
     return rc < 0 ? rc : l->status;
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- other lists ----------------------------------------------------------------------------- */
 
 /* The first line of a string. */
 static struct tidings_str first_line(const char *text)

@@ -52,7 +52,7 @@ static bool is_seen(struct listing *l, struct tidings_str name)
     return false;
 }
 
-/* ---- what was agreed to ---------------------------------------------------------------------- */
+/* ---- trusted servers ------------------------------------------------------------------------- */
 
 static char *servers_key_of(const struct trusted *e)
 {

@@ -93,7 +93,7 @@ static bool sync_add_visit(struct visits *s, struct tidings_str uri, struct visi
     return true;
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static void clear_progress(const struct sync *s)
 {
@@ -155,7 +155,7 @@ static void compact(struct sync *s)
     }
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- full pass ------------------------------------------------------------------------------- */
 
 static int64_t size_of(struct tidings_str item)
 {

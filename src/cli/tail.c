@@ -148,7 +148,7 @@ static int growing_begin(struct growing *g, int64_t lines, struct tidings_error 
     return rc;
 }
 
-/* ---- what is new ----------------------------------------------------------------------------- */
+/* ---- new data -------------------------------------------------------------------------------- */
 
 /* Returns true if the bytes before `at` are unchanged. */
 static bool is_same(const struct growing *g, const struct range *p)

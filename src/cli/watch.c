@@ -320,7 +320,7 @@ static bool watch_resume_is_cursor(struct tidings_str cursor)
     return cursor.len > 0 && cursor.len < WATCH_STATE_CURSOR && !memchr(cursor.ptr, 0, cursor.len);
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 /* The marks of all URIs, in their order, without cursors. */
 static int watch_resume_make(struct watch *w, struct watch_state *s, struct tidings_error *err)
@@ -400,7 +400,7 @@ static const char *watch_resume_since(const struct watch *w, size_t index)
     return index < s->count && s->marks[index].cursor[0] ? s->marks[index].cursor : NULL;
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void watch_resume_watching(struct watch *w, struct tidings_str uri,
                                   struct tidings_str cursor)
@@ -779,7 +779,7 @@ static void watch_on_notification(void *user, struct tidings_str method, struct 
     }
 }
 
-/* ---- how it stands --------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 static void watch_say(const char *what, struct tidings_str uri, struct tidings_str reason)
 {

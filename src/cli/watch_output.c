@@ -97,7 +97,7 @@ static void skip_ends(struct diff *d)
     d->m = (int)(m - d->skip);
 }
 
-/* ---- the shortest way ------------------------------------------------------------------------ */
+/* ---- the shortest edit script ---------------------------------------------------------------- */
 
 /* The point where a path of `edits` edits enters diagonal k: from k + 1 by an inserted line, or
  * from k - 1 by a deleted line. -1: unreachable. */
@@ -293,7 +293,7 @@ struct content_cache {
     uint64_t turn;
 };
 
-/* ---- what was seen --------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 struct content_cache *content_create(void)
 {
@@ -380,7 +380,7 @@ static void content_keep(struct content_cache *k, struct tidings_str uri, char *
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The text of a content, or NULL and the number of its bytes. False: it has neither. */
+/* The text of a content, or NULL and the number of its bytes. Returns false if it has neither. */
 static bool content_text_of(struct tidings_str content, char **ret_text, size_t *ret_len)
 {
     *ret_text = tidings_json_text(content, "/text", ret_len);

@@ -255,7 +255,7 @@ int access_rule_check(struct tidings_str text, struct tidings_error *err)
     return rc;
 }
 
-/* ---- sets of them ---------------------------------------------------------------------------- */
+/* ---- sets of rules --------------------------------------------------------------------------- */
 
 static int access_add(struct rule_set *set, const struct config *c, struct json *v,
                       struct tidings_error *err)

@@ -212,7 +212,7 @@ static int check_tokens(const struct config *c, struct tidings_error *err)
     return c->auth_resource[0] ? check_resource(c, err) : 0;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all checks ------------------------------------------------------------------------------ */
 
 bool config_knows_clients(const struct config *c)
 {
@@ -331,7 +331,7 @@ int config_check(const struct config *c, struct tidings_error *err)
 #define FILE_MAX_DEPTH 16u
 #define MOUNT_SETTINGS_MAX 65536u
 
-/* ---- where things are ------------------------------------------------------------------------ */
+/* ---- source lines ---------------------------------------------------------------------------- */
 
 struct cursor {
     const char *at, *end;
@@ -420,7 +420,7 @@ static bool enter_index(struct cursor *c, size_t index)
     return false;
 }
 
-/* ---- taking values --------------------------------------------------------------------------- */
+/* ---- storing values -------------------------------------------------------------------------- */
 
 struct reading {
     struct config *config;

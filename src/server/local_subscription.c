@@ -58,7 +58,7 @@ static void inproc_unref(struct inproc_subscription *inproc)
     }
 }
 
-/* ---- being told ------------------------------------------------------------------------------ */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static void inproc_notify_state(struct inproc_subscription *inproc, enum tidings_state state,
                                 struct tidings_str reason)
@@ -135,7 +135,7 @@ static const struct subscriber_ops inproc_subscriber_ops = {
     .disconnect = inproc_disconnect,
 };
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static void inproc_subscribe(struct thread_message *message, void *owner)
 {
@@ -189,7 +189,7 @@ static void inproc_begin_drop(struct thread_message *message)
     inproc_unref(list_entry(message, struct inproc_subscription, begin));
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
 static void inproc_end_drop(struct thread_message *message)
 {

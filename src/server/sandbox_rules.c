@@ -341,7 +341,7 @@ static int enter_landlock(struct sandbox *b, const struct config *c, bool serves
     return rc;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the sandbox ----------------------------------------------------------------------------- */
 
 /* In a process with several threads, only this thread would be confined. If the count is
  * unavailable, the result is 1. */
@@ -424,7 +424,7 @@ void sandbox_seal(struct sandbox *b, const struct config *c)
               KV("helper", b->has_helper ? "yes" : "no"));
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- reporting ------------------------------------------------------------------------------- */
 
 void tidings_sandbox_probe(struct tidings_sandbox *ret)
 {

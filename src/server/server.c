@@ -140,7 +140,7 @@ static bool server_is_stopping(const struct tidings_server *s)
 
 static void server_timers_start(struct tidings_server *s);
 
-/* ---- beginning and ending, whoever turns the loops ------------------------------------------- */
+/* ---- start and end in both modes ------------------------------------------------------------- */
 
 static int server_run_begin(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
 {
@@ -242,7 +242,7 @@ static void server_run_end(struct tidings_server *s)
     set_state(s, SERVER_ENDED);
 }
 
-/* ---- on threads of our own ------------------------------------------------------------------- */
+/* ---- on its own threads ---------------------------------------------------------------------- */
 
 int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
 {

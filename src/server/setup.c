@@ -213,7 +213,7 @@ static size_t connection_limit(const struct tidings_server *s)
     return limit;
 }
 
-/* ---- which there are ------------------------------------------------------------------------- */
+/* ---- listeners ------------------------------------------------------------------------------- */
 
 bool server_has_listener(const struct tidings_server *s, enum listener_kind kind)
 {
@@ -403,7 +403,7 @@ static int open_passed(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all listeners --------------------------------------------------------------------------- */
 
 static void input_ended(void *user)
 {
@@ -631,7 +631,7 @@ static void drop_auth(void *fresh)
     auth_files_destroy(fresh);
 }
 
-/* ---- who may do what ------------------------------------------------------------------------- */
+/* ---- access rules ---------------------------------------------------------------------------- */
 
 static int load_access(struct tidings_server *s, void **ret, struct tidings_error *err)
 {
@@ -690,7 +690,7 @@ static const struct reloadable rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all rows -------------------------------------------------------------------------------- */
 
 static void server_reload_now(struct tidings_server *s)
 {

@@ -72,7 +72,7 @@ static bool has_history(const struct tidings_provider *p)
     return p && p->has_history;
 }
 
-/* ---- scopes that are known ------------------------------------------------------------------- */
+/* ---- known scopes ---------------------------------------------------------------------------- */
 
 static void known_drop(struct thread_message *message)
 {
@@ -280,7 +280,7 @@ static void files_save(struct file_keeping *k, struct file_chunk *chunk)
     mailbox_send(hub_mailbox(f->hub), &chunk->message);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 struct files_opening {
     struct store_job job;
@@ -582,7 +582,7 @@ static int server_store_rebuild(struct store_job *job, struct entities *e)
     return 0;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static int server_store_announce(void *user, const struct tidings_change *change, uint64_t position)
 {

@@ -226,7 +226,7 @@ static void server_subscribers_fill(struct worker_answer *reply, struct worker *
     }
 }
 
-/* ---- the way there and back ------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void question_free(struct question *q)
 {

@@ -254,7 +254,7 @@ static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
     }
 }
 
-/* ---- those of other nodes -------------------------------------------------------------------- */
+/* ---- tasks of other nodes -------------------------------------------------------------------- */
 
 struct server_task_asking {
     struct store_job job;
@@ -352,7 +352,7 @@ static void server_tasks_ask(struct task_store *store, struct task_asking *askin
     commit_thread_submit(j->owner->commit_thread, &j->job);
 }
 
-/* ---- what other nodes wrote of ours ---------------------------------------------------------- */
+/* ---- writes of other nodes ------------------------------------------------------------------- */
 
 struct server_task_following {
     struct store_job job;
@@ -415,7 +415,7 @@ void server_tasks_on_data_loss(struct server_tasks *o)
     tasks_doubt(o->tasks);
 }
 
-/* ---- those that are over --------------------------------------------------------------------- */
+/* ---- expired tasks --------------------------------------------------------------------------- */
 
 void server_tasks_reach(struct server_tasks *o, bool is_unreachable)
 {
@@ -527,7 +527,7 @@ static void server_tasks_on_timer(struct loop_timer *timer, void *user)
     commit_thread_submit(o->commit_thread, &l->job);
 }
 
-/* ---- taking over ----------------------------------------------------------------------------- */
+/* ---- loading at startup ---------------------------------------------------------------------- */
 
 struct server_tasks_loading {
     struct store_job job;
@@ -665,7 +665,7 @@ static void tasks_provider_give_stat(struct tidings_stat *stat, struct task *t)
     task_unref(t);
 }
 
-/* ---- those of other nodes -------------------------------------------------------------------- */
+/* ---- tasks of other nodes -------------------------------------------------------------------- */
 
 struct tasks_provider_asking {
     struct task_asking asking;
@@ -739,7 +739,7 @@ static const struct tidings_provider_ops tasks_provider_ops = {
     .close = tasks_provider_close,
 };
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life cycle ------------------------------------------------------------------------------ */
 
 static void server_tasks_changed(void *user, struct tidings_str uri, bool is_gone)
 {

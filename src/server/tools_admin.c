@@ -97,7 +97,7 @@ static void end_on_worker(struct ending *e, const struct worker *worker)
     }
 }
 
-/* ---- the way there and back ------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void end_peer_finish(struct ending *e)
 {
@@ -538,7 +538,7 @@ static void on_notify(void *user, struct tidings_call *call)
     }
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- registration ---------------------------------------------------------------------------- */
 
 static const struct {
     const char *name, *title, *description, *input, *output, *annotations;

@@ -215,7 +215,7 @@ static void change_call_on_cancel(void *user, struct tidings_call *call)
     }
 }
 
-/* ---- what the query says --------------------------------------------------------------------- */
+/* ---- query results --------------------------------------------------------------------------- */
 
 static void put_element(struct buf *array, struct tidings_str text)
 {

@@ -639,7 +639,7 @@ void entity_tools_remove(struct tidings_server *s)
 #define HISTORY_LIMIT 100
 #define PRINCIPAL_TEXT_MAX (6u * PRINCIPAL_MAX + 64u)
 
-/* ---- both ends ------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static void entity_call_free(struct entity_call *c)
 {
@@ -724,7 +724,7 @@ static struct entity_call *entity_call_begin(struct tidings_provider *provider,
     return c;
 }
 
-/* ---- what the caller may --------------------------------------------------------------------- */
+/* ---- access ---------------------------------------------------------------------------------- */
 
 static bool call_may(void *user, enum entity_right right, const struct entity_type_row *type,
                      struct tidings_str id)
@@ -749,7 +749,7 @@ static bool call_knows(struct entity_call *c, const struct entity_version *v)
     return access_is_full(c->principal) || call_may(c, ENTITY_MAY_KNOW, &type, v->id);
 }
 
-/* ---- what schemas may cost ------------------------------------------------------------------- */
+/* ---- cost of schemas ------------------------------------------------------------------------- */
 
 /* Together with earlier checks, a request stays below the client's burst budget. */
 _Static_assert(ENTITY_STEPS < CPU_BUDGET_BURST, "steps for one transaction");
@@ -1220,7 +1220,7 @@ int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_err
     return rc;
 }
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* Everything except the body, as arguments of the tool. */
 static int read_arguments(struct entity_call *c, struct tidings_str uri, struct tidings_error *err)
@@ -1324,7 +1324,7 @@ void entity_http_write(struct tidings_provider *provider, struct tidings_write *
     entity_call_submit(c, read_write(c, uri, &c->job.err));
 }
 
-/* ---- what is answered ------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void entity_http_done(struct entity_call *c)
 {
