@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Announcements of a server whose store others share: what a program or a client says has changed
- * goes through the store, so that every node tells it, at one position. It is told here after its
- * commit, like what is written.
+ * Announcements of a server that shares its store with other nodes. Changes that a program or a
+ * client reports go through the store, so every node announces them at the same position. This node
+ * announces them after the commit, like written changes.
  *
- * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
- * What the provider of a mount sees that this node owns goes the same way; if the node does not own
- * it any more when that has its turn, it is dropped (cluster/owned_mounts.h).
- * What a program said and cannot be committed because the store cannot be reached waits, in order,
- * until it is back, and is then written before anything that was said later. All of it together is
- * bounded by `max-announced`. What a client said is tried once: the client has the outcome, after
- * the commit (struct hub_receipt). Until then it counts as the client's share of `max-announced`,
- * as what is said at this node does until it has its number.
+ * Changes in a mount that only this node has (files, commands, metrics) are announced only here.
+ * Changes that the provider of an owned mount reports go the same way; they are dropped if the node
+ * has lost the mount when they are due (cluster/owned_mounts.h).
+ *
+ * If the store is unreachable, changes from the program wait in order until it is reachable again.
+ * They are written before any later change. `max-announced` bounds their total size. Changes from a
+ * client are tried once: the client receives the outcome after the commit (struct hub_receipt).
+ * Until then they count towards the client's share of `max-announced`, as local announcements do
+ * until they have a number.
  */
 #include "base/error.h"
 #include "base/list.h"
@@ -25,27 +26,27 @@
 #include "store/commit_thread.h"
 #include "store/store.h"
 
-#define TRIES_MAX 8u /* of one whose commit fails though the store can be reached */
+#define TRIES_MAX 8u /* if the commit fails although the store is reachable */
 
-/* One on its way; its texts follow. */
+/* An announcement under way. Its strings follow the struct. */
 struct announcing {
     struct store_job job;
-    struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
-    struct list taken; /* those that waited, written before it */
+    struct list link;  /* in `announcing` while it waits, or in another `taken` */
+    struct list taken; /* waiting announcements that are written first */
     struct cluster *cluster;
-    struct owned_mount *mount;      /* whose provider saw it; NULL: somebody said it */
-    struct hub_receipt *receipt;    /* of a client that waits for the outcome, or NULL */
-    bool is_clients;                /* it counts as the share of … */
-    struct client_account *account; /* … its client, held by the share; NULL: only in total */
+    struct owned_mount *mount;   /* whose provider reported it; NULL: the program or a client did */
+    struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
+    bool is_clients;             /* counts towards the share of … */
+    struct client_account *account; /* … its client, in the share; NULL: only to the total */
     enum log_entry_kind kind;
     bool is_dropped;
     size_t bytes;
     unsigned tries;
-    uint64_t left_at, position; /* a move has two: that it left, and that it is there */
+    uint64_t left_at, position; /* a move has both: deletion, then creation */
     struct tidings_change change;
 };
 
-/* A move is told as two: what left, and what came. */
+/* A move is announced as two changes: a deletion and a creation. */
 static struct tidings_change change_at_old_uri(const struct tidings_change *move)
 {
     return (struct tidings_change){
@@ -78,7 +79,7 @@ static int announce_write(struct announcing *a, struct store *store, struct tidi
     return rc == 0 ? store->ops->announce(store, a->kind, &came, &a->position, err) : rc;
 }
 
-/* Those that wait were said before anything that comes now: whichever job is next takes them. */
+/* Waiting announcements are older than any new one, so the next job takes them. */
 static int announce_waiting(struct cluster *c, struct list *taken, struct store *store,
                             struct tidings_error *err)
 {
@@ -102,7 +103,7 @@ static int run_announce(struct store_job *job, struct entities *e)
     return rc;
 }
 
-/* They wait again, before all others. */
+/* Puts them back in front of all others. */
 static void announce_wait_again(struct cluster *c, struct list *taken)
 {
     list_splice(taken, &c->announcing);
@@ -115,8 +116,8 @@ static void undo_announce(struct store_job *job)
     announce_wait_again(a->cluster, &a->taken);
 }
 
-/* Takes room; `who` NULL: the program. Returns false if there is none, which `err` says, and `why`
- * of a client. */
+/* Reserves space. `who` NULL: the program. Returns false if there is none and sets `err`, for a
+ * client also `why`. */
 static bool announce_take(struct cluster *c, size_t bytes, const struct share_taker *who,
                           struct refusal *why, struct tidings_error *err)
 {
@@ -176,7 +177,7 @@ static void announcing_answer(struct announcing *a, int code, const struct tidin
     receipt->done(receipt, code < 0 ? code : 0, err);
 }
 
-/* It was committed, or not: then it waits, behind those that were said before it. */
+/* Ends an announcement. If it was not committed, it waits after older ones. */
 static void announcing_end(struct announcing *a, int code, const struct tidings_error *err)
 {
     struct cluster *c = a->cluster;
@@ -186,7 +187,7 @@ static void announcing_end(struct announcing *a, int code, const struct tidings_
         return;
     }
     if (code < 0 && !is_over && (hub_is_store_unreachable(c->hub) || ++a->tries < TRIES_MAX)) {
-        list_append(&c->announcing, &a->link); /* perhaps told twice: better than never */
+        list_append(&c->announcing, &a->link); /* a possible duplicate is better than a loss */
         return;
     }
     if (code >= 0 && !a->is_dropped) {
@@ -197,7 +198,7 @@ static void announcing_end(struct announcing *a, int code, const struct tidings_
         log_warn(LOG_NODES, "announced on this node only", KV("uri", a->change.uri),
                  KV("reason", err->text));
         (void)hub_announce(c->hub, &a->change, NULL);
-    } else if (is_over && !a->mount) { /* of a mount its next owner has everybody look again */
+    } else if (is_over && !a->mount) { /* the next owner of the mount sends `truncated` */
         c->announced_lost++;
     }
     announcing_free(a);
@@ -292,7 +293,8 @@ void cluster_announce_close(struct cluster *c)
     }
 }
 
-/* In which mount is it? `is_local`: each node has its own there. */
+/* Returns the kind of the mount that contains the URI. `is_local`: each node has its own mount
+ * there. */
 static enum log_entry_kind announce_kind(struct cluster *c, struct tidings_str uri, bool *ret_local)
 {
     const struct catalog *mounts = __atomic_load_n(&c->mounted, __ATOMIC_ACQUIRE);
@@ -317,7 +319,7 @@ static struct announcing *announcing_create(struct cluster *c, const struct tidi
     return a;
 }
 
-/* NULL: no room for it, as in announce_take. */
+/* Returns NULL if there is no space, like announce_take. */
 static struct announcing *announcing_begin(struct cluster *c, const struct tidings_change *change,
                                            const struct share_taker *who, struct refusal *why,
                                            struct tidings_error *err)
@@ -354,7 +356,8 @@ int cluster_announce(void *user, const struct tidings_change *change, const stru
     }
     struct announcing *a = announcing_begin(c, change, who, &limit, &reason);
     if (!a) {
-        if (!limit.is_own) { /* else its client is told, and nobody else has to look again */
+        if (!limit.is_own) { /* otherwise its client receives the error, and no resync is necessary
+                              */
             hub_overflow(c->hub);
         }
         if (why) {

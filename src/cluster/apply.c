@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Follows a store that other nodes write to as well: what they committed is applied and told here
- * like what was written here. Everything but cluster_follow_open runs on the commit thread.
+ * Follows a store that other nodes also write. Their commits are applied and announced here like
+ * local ones. All functions but cluster_follow_open run on the commit thread.
  */
 #include "cluster/apply.h"
 
@@ -21,9 +21,8 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Turns rows of the store into changes as they are told: when the log is made again after a start,
- * and when another node wrote them. Somebody else may have written them, too: what is no row of
- * ours is refused.
+ * Converts rows of the store to changes, to rebuild the log after a start and to announce commits
+ * of other nodes. Other programs may have written to the tables, so invalid rows are rejected.
  */
 
 #define RESOURCE_TEXT_MAX (1u << 20) /* of a name, a description */
@@ -179,7 +178,7 @@ bool log_entry_describe(const struct log_entry *k, bool has_entities, log_entry_
 
 #define SAY_AGAIN_MS 1000
 
-/* The change at hand. */
+/* The current change. */
 struct following {
     struct hub *hub;
     struct published *published;
@@ -194,11 +193,11 @@ static void follow_announce(void *user, const struct tidings_change *change)
     reported.not_subscribable =
         reported.not_subscribable || f->was_mute || published_is_mute(f->published, change->uri);
     (void)hub_announce_durable(f->hub, &reported, f->position,
-                               NULL); /* refused: everybody looks again */
+                               NULL); /* rejected: all clients resync */
 }
 
-/* What is not served here is not told either. Said once for each reason in a while: a line for each
- * would be as many as there are. */
+/* A resource that is not served here is not announced. Each reason is logged at most once per
+ * interval, because the number of such rows is not bounded. */
 static int follow_published(struct cluster *c, const struct log_entry *k)
 {
     struct tidings_error why = {0};
@@ -211,7 +210,7 @@ static int follow_published(struct cluster *c, const struct log_entry *k)
     return rc;
 }
 
-/* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
+/* Skips a row that no node wrote, and logs that at most once per interval. */
 static bool follow_is_whole(struct cluster *c, const struct log_entry *k)
 {
     struct tidings_error why = {0};
@@ -227,7 +226,7 @@ static bool follow_is_whole(struct cluster *c, const struct log_entry *k)
     return false;
 }
 
-/* Said once in a while, like the above. */
+/* Logged at most once per interval, like the above. */
 static bool follow_mounted(struct cluster *c, const struct log_entry *k)
 {
     bool is_here = cluster_owned_has(c, k->uri);
@@ -238,8 +237,8 @@ static bool follow_mounted(struct cluster *c, const struct log_entry *k)
     return is_here;
 }
 
-/* false: out of memory. What this node takes for current would not be, and others' writes would be
- * decided by it. */
+/* Returns false if memory runs out. The node would otherwise keep a stale version as current and
+ * decide other writes by it. */
 static bool cluster_follow_change(void *user, const struct log_entry *k)
 {
     struct cluster *c = user;
@@ -268,10 +267,10 @@ static bool cluster_follow_change(void *user, const struct log_entry *k)
         return rc != TIDINGS_E_NOMEM;
     }
     if (!c->follow_announces) {
-        return true; /* it is in the log that is made again */
+        return true; /* it is in the rebuilt log */
     }
     if (k->kind == LOG_ENTRY_ENTITY && k->position == c->follow_moved) {
-        return true; /* told when it left */
+        return true; /* announced when it left */
     }
     if (k->kind == LOG_ENTRY_MOVED) {
         f.position = c->follow_moved = k->position + 1; /* both halves */
@@ -282,7 +281,7 @@ static bool cluster_follow_change(void *user, const struct log_entry *k)
     return true;
 }
 
-/* Before anybody reads it again: they were told to when they followed that. */
+/* Runs before any client can read the data again: following the data loss sent them `truncated`. */
 static int cluster_follow_reread(void *user, struct store *store, struct tidings_error *err)
 {
     struct cluster *c = user;

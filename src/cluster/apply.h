@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of a store as changes: when the log is made again after a start, and when another node wrote
- * them.
+ * Converts rows of a store to changes, to rebuild the log after a start and to announce commits of
+ * other nodes.
  */
 #ifndef CLUSTER_APPLY_H
 #define CLUSTER_APPLY_H
@@ -11,13 +11,15 @@
 struct log_entry;
 
 typedef void (*log_entry_described_fn)(void *user, const struct tidings_change *change);
-/* Is it a row as we write them? TIDINGS_E_INVALID, TIDINGS_E_LIMIT: it can be neither told nor
- * served. */
+/* Checks that a node could have written the row. TIDINGS_E_INVALID, TIDINGS_E_LIMIT: the row can be
+ * neither announced nor served. */
 int log_entry_check(const struct log_entry *k, struct tidings_error *err);
 bool log_entry_is_resource(const struct tidings_resource *about);
-/* What every kind of row says; what only some do is empty in the others. */
+/* Returns the members that all kinds of rows share. Members that only some kinds have are empty in
+ * the others. */
 struct tidings_change log_entry_to_change(const struct log_entry *k);
-/* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
+/* Finds the announcement of a row other than a file's: one change, or nothing. Returns false if
+ * memory runs out. */
 bool log_entry_describe(const struct log_entry *k, bool has_entities, log_entry_described_fn fn,
                         void *user);
 

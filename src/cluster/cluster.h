@@ -33,21 +33,21 @@ struct limit_counters;
 struct loop;
 struct published;
 
-/* What the server does for its cluster. All of them are required. */
+/* Callbacks into the server. All of them are required. */
 struct cluster_ops {
     /* Any thread: how `uri` is declared in the configuration. */
     enum mount_nodes (*nodes_of)(void *user, struct tidings_str uri);
-    /* Any thread: may this node serve the resource that another one published? */
+    /* Any thread: returns true if this node may serve a resource that another node published. */
     bool (*may_serve)(void *user, const struct tidings_resource *about);
-    /* Server thread: the URL of the first listener; NULL: there is none. */
+    /* Server thread: the URL of the first listener; NULL if there is none. */
     const char *(*address)(void *user);
-    /* Server thread: is the start to be given up? */
+    /* Server thread: returns true to abort the start. */
     bool (*is_stopping)(void *user);
     /* Commit thread: another node has changed the task of this URI. */
     void (*task_changed)(void *user, struct tidings_str uri);
-    /* Commit thread: the store has lost what it had committed. */
+    /* Commit thread: the store has lost committed data. */
     void (*data_lost)(void *user);
-    /* Commit thread: the store cannot be reached, or can again. */
+    /* Commit thread: the store has become unreachable, or reachable again. */
     void (*reach_changed)(void *user, bool is_unreachable);
 };
 
@@ -70,7 +70,7 @@ struct cluster_options {
     uint64_t max_announced; /* bytes of changes that wait for the store */
     uint64_t stale_cache, watch_timeout_ms, session_timeout_ms;
     bool has_entities; /* entities are mounted here */
-    /* The store is PostgreSQL's. A store of a test has no nodes, leases and sessions: the node does
+    /* The store is PostgreSQL. Stores of tests have no nodes, leases and sessions: the node does
      * not join, and sessions stay here. */
     bool has_nodes;
 };
@@ -83,7 +83,7 @@ int cluster_open(struct cluster **at, const struct cluster_options *options,
 int cluster_join(struct cluster *c, struct tidings_error *err);
 /* Returns true while the node has its row. NULL: false. */
 bool cluster_is_joined(const struct cluster *c);
-/* Commit thread: the log has what was followed so far; changes that follow are announced. */
+/* Commit thread: the log contains everything followed so far. Later changes are announced. */
 void cluster_log_is_there(struct cluster *c);
 /* The mounts stay from now on. Takes a reference. */
 void cluster_serve(struct cluster *c, struct catalog *mounted);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What changed in the database, in the order of positions: what others committed since, and what is
- * known at a start.
+ * Changes in the database in the order of positions: later commits of other nodes, and the state at
+ * a start.
  *
  * One statement reads all three tables and the counter of positions, so from one snapshot. A
  * committer takes its positions under the lock and keeps the lock until the commit: a snapshot with
- * a position has all lower ones. Notices have the same records (cluster/log_record.h);
+ * a position has all lower ones. Notifications have the same records (cluster/log_record.h);
  * `apply_record` applies both.
  */
 #include "cluster/follow.h"
@@ -22,7 +22,7 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Notifications by what they say of themselves; whether that is so shows when one is opened.
+ * Stores notifications by their unverified headers. Decryption verifies the headers later.
  */
 
 void notifications_clear(struct notifications *h)
@@ -65,20 +65,20 @@ bool notifications_find(const struct notifications *h, uint64_t followed,
 /* ---------------------------------------------------------------------------------------------- */
 
 struct postgres_follow {
-    uint64_t notified; /* a position that others have come to */
+    uint64_t notified; /* a position that other nodes have reached */
     struct notifications notifications;
     struct notification_counts notification_counts; /* atomic */
     uint64_t say_refused_ms;                        /* not before: monotonic */
     struct seal_key payload_key;
-    bool wants_to_listen, is_listening; /* NOTIFY; this connection does */
-    bool is_listener_new;       /* another descriptor than before, which may have the same number */
-    bool has_all_notifications; /* nothing else has to be asked for, if it leads up to `notified` */
-    unsigned value_pages;       /* to be read yet with values, for the heads */
+    bool wants_to_listen, is_listening; /* NOTIFY; this connection listens */
+    bool is_listener_new;       /* the descriptor has changed, even if its number is the same */
+    bool has_all_notifications; /* no query is necessary if they lead up to `notified` */
+    unsigned value_pages;       /* still to be read with values, to fill the heads */
 };
 
-#define PAGE_ROWS 1000 /* as the statements say */
+#define PAGE_ROWS 1000 /* the number in the statements */
 #define NO_VALUES (-1)
-#define VALUE_PAGES 256 /* in a row that had no entity which is known here: then without values */
+#define VALUE_PAGES 256 /* pages without an entity known here; then without values */
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
 
@@ -90,10 +90,10 @@ static void postgres_store_listen(struct postgres_store *s)
         return;
     }
     s->follow->is_listening = s->follow->is_listener_new = true;
-    s->follow->has_all_notifications = false; /* what was told meanwhile was not heard */
+    s->follow->has_all_notifications = false; /* notifications sent before this were lost */
     (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
     if (postgres_exec(s->db, sql, NULL) < 0) {
-        /* An engine that knows no such thing is asked every so often; else it is tried again. */
+        /* If the engine does not support it, polls at intervals; otherwise tries again. */
         s->has_notify = !postgres_store_is_unsupported(s);
         s->follow->is_listening = false;
     }
@@ -167,14 +167,14 @@ static int page_complete(struct pg_result *r, bool *ret_last)
     return !*ret_last && page_has_moved(r, n - 1) ? n - 1 : n;
 }
 
-/* Somebody else wrote an entity that may be known here as current: values are read from now on, and
- * told with the change. */
+/* Updates an entity that is cached as current after another node wrote it. From now on values are
+ * read and sent with the change. */
 static void renew_latest(struct postgres_store *s, const struct kept_record *r, struct log_entry *c)
 {
     const struct entity_version *v = &r->version;
     entity_ids_add(&s->ids, v->id);
     const struct entity_version *head = latest_find(&s->latest, v->id);
-    if (!head || head->from > v->from) { /* it was read since, and is newer than this */
+    if (!head || head->from > v->from) { /* read since then, and newer than this */
         return;
     }
     s->follow->value_pages = VALUE_PAGES;
@@ -186,8 +186,8 @@ static void renew_latest(struct postgres_store *s, const struct kept_record *r, 
     }
 }
 
-/* What the store itself has to know of it. After a loss, of what is there, all is read again: some
- * has positions below what was followed. */
+/* Updates the state of the store itself. After a data loss, reads all existing rows again, because
+ * some have positions below the followed ones. */
 static int note_change(struct postgres_store *s, const struct kept_record *r, struct log_entry *c,
                        struct tidings_error *err)
 {
@@ -209,7 +209,8 @@ void postgres_store_note_followed(struct postgres_store *s, uint64_t position, b
     postgres_history_follow(s, position, is_durable);
 }
 
-/* All of what was published there. 0: it was published again since, and that comes later. */
+/* Reads everything that was published there. 0: it was published again later, and that change
+ * follows. */
 static int fill_published(struct postgres_store *s, struct log_entry *c, struct published_row *row,
                           struct pg_result **r, struct tidings_error *err)
 {
@@ -250,8 +251,8 @@ static int apply_record(struct postgres_store *s, const struct kept_record *r, l
     return rc;
 }
 
-/* Some of it was forgotten before it was followed here: told in the place of the newest of those,
- * when what comes next has the position `next`. */
+/* Announces that changes were removed before this node followed them. They are announced at the
+ * position of the newest one, if the next change has the position `next`. */
 static bool announce_missed(struct postgres_store *s, uint64_t next, uint64_t *missed,
                             log_entry_fn fn, void *user)
 {
@@ -265,7 +266,7 @@ static bool announce_missed(struct postgres_store *s, uint64_t next, uint64_t *m
     return goes_on;
 }
 
-/* What happened up to there may be forgotten. */
+/* Returns the position up to which changes may have been removed. */
 static uint64_t postgres_store_floor(const struct postgres_store *s)
 {
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
@@ -307,7 +308,7 @@ static int read_page(struct postgres_store *s, struct pg_result **ret, struct ti
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = ask_for_page(s, ret, err);
-    /* It was lost while nobody used it: another may do. */
+    /* An idle connection was lost: another connection may work. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
         rc = ask_for_page(s, ret, err);
     }
@@ -318,14 +319,14 @@ static int read_page(struct postgres_store *s, struct pg_result **ret, struct ti
     return rc;
 }
 
-/* Others took this node's run for ended: nobody is told of what comes after that before they know
- * better, or they would refuse its cursors. */
+/* Returns true if other nodes marked this node's incarnation as ended. It must announce nothing
+ * after that before they know that it lives, because they would reject its cursors. */
 static bool must_revive(const struct postgres_store *s, bool was_tried)
 {
     return postgres_history_must_revive(s) && !s->is_in_batch && !was_tried;
 }
 
-/* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
+/* Follows a page of changes from other nodes. 1: continue; 0: the last page, or `fn` stopped. */
 static int follow_page(struct postgres_store *s, bool was_tried, log_entry_fn fn, void *user,
                        struct tidings_error *err)
 {
@@ -354,7 +355,7 @@ static int follow_page(struct postgres_store *s, bool was_tried, log_entry_fn fn
     }
     if (is_last) {
         s->follow->value_pages -= s->follow->value_pages > 0;
-        postgres_store_note_followed(s, s->now.position, false); /* rows said what was durable */
+        postgres_store_note_followed(s, s->now.position, false); /* rows stated durability */
         s->is_behind = false;
     }
     return is_last ? 0 : 1;
@@ -383,7 +384,7 @@ int postgres_store_follow(struct store *store, log_entry_fn fn, void *user,
     while (rc == 1) {
         rc = follow_page(s, was_tried, fn, user, err);
         if (rc == 0 && must_revive(s, was_tried)) {
-            /* If it fails, it is tried again when the row of this node is written. */
+            /* If it fails, the next write of this node's row tries again. */
             was_tried = true;
             (void)postgres_store_keep_run(s, POSTGRES_INCARNATION_MS, NULL);
             rc = 1;
@@ -404,7 +405,8 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
     postgres_free(r);
     floor = s->now.floor > floor ? s->now.floor : floor;
     floor = s->now.announced > floor ? s->now.announced : floor;
-    /* Of before a data loss the announcements are gone: nobody could tell who comes from there. */
+    /* Announcements from before a data loss are gone, so cursors from before it cannot be
+     * served. */
     uint64_t broken = postgres_history_broken(s);
     floor = broken > floor ? broken : floor;
     *ret_floor = floor;
@@ -421,7 +423,7 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
             page_read(r, n, i, &record);
             kept_record_change(&record, &c);
             after = c.position;
-            /* Of the others, what cursors of before are good for says enough. */
+            /* The other kinds need no resync, because the rules for earlier cursors suffice. */
             bool is_resource = c.kind <= LOG_ENTRY_FILE || log_entry_is_announced(c.kind);
             more = after <= s->followed && (!is_resource || fn(user, &c));
         }
@@ -431,9 +433,9 @@ int postgres_store_each_change(struct store *store, size_t max, uint64_t *ret_fl
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Notices in PostgreSQL: the rows of a batch travel with NOTIFY to the nodes that follow it, which
- * then need not ask. The rules are those of cluster/log_record.h. The channel has the name of the
- * cluster.
+ * Notifications in PostgreSQL. The rows of a batch travel with NOTIFY to the nodes that follow it,
+ * so that they need no query. The rules are those of cluster/log_record.h. The channel has the name
+ * of the cluster.
  */
 
 #define SAY_AGAIN_MS 10000u
@@ -471,7 +473,7 @@ void postgres_follow_disconnected(struct postgres_store *s)
 
 /* ---- where they are good --------------------------------------------------------------------- */
 
-/* Everything but the secret is no secret. */
+/* Only the secret is confidential. */
 static void read_scope(struct postgres_store *s, struct pg_result *r)
 {
     struct postgres_values v = {0};
@@ -489,8 +491,7 @@ static void read_scope(struct postgres_store *s, struct pg_result *r)
     sealer_init(&s->sealer, &s->follow->payload_key);
 }
 
-/* An engine that cannot say where this is goes on with positions alone; so does who has no OpenSSL.
- */
+/* Without support in the engine, or without OpenSSL, the node uses only positions. */
 int postgres_store_read_place(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -508,7 +509,8 @@ int postgres_store_read_place(struct postgres_store *s, struct tidings_error *er
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
-/* Somebody else wrote it, or it is of before a restart. Said now and then. */
+/* Rejects a payload from another program or from before a restart. Logs that at most once per
+ * interval. */
 static void payload_refuse(struct postgres_store *s)
 {
     notification_count(&s->follow->notification_counts.refused, 1);
@@ -566,7 +568,7 @@ bool postgres_store_has_news(struct store *store)
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-/* 1: go on; 0: `fn` has enough. */
+/* 1: continue; 0: `fn` stopped. */
 static int apply_rows(struct postgres_store *s, const struct notify_payload_head *head,
                       struct tidings_str rows, log_entry_fn fn, void *user,
                       struct tidings_error *err)
@@ -582,7 +584,7 @@ static int apply_rows(struct postgres_store *s, const struct notify_payload_head
     return rc;
 }
 
-/* What was forgotten before it was followed is told by who asks. */
+/* The query announces changes that were removed before this node followed them. */
 static bool notifications_may_be_followed(const struct postgres_store *s)
 {
     return s->follow->has_all_notifications && s->has_scope && postgres_is_connected(s->db) &&

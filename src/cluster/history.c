@@ -2,10 +2,10 @@
  *
  * Incarnations, data losses and positions in three small arrays under one lock.
  *
- * Invariants: data losses ascend by `began`. An entry says of `count` positions in a row which
- * numbers they have; entries ascend in both. Everything with a position above an entry has a number
- * above the entry's, so any of them can be left out: the answer is lower then, and something is
- * told twice.
+ * Invariants: data losses ascend by `began`. A position entry maps `count` consecutive positions to
+ * their numbers; entries ascend in both. Every position above an entry has a number above the
+ * entry's. Any entry can therefore be omitted: the answer is lower then, and some changes are sent
+ * twice.
  */
 #include "cluster/history.h"
 
@@ -21,16 +21,15 @@
 #include "store/change_log.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finding out whether the database lost what it had committed (a *data loss*, cluster/history.h).
- * Checked whenever a connection was made: nothing of that kind happens while one stands.
- * cluster/history.h decides; here it is read what that is decided from, and written down what was
- * decided.
+ * Detection of a *data loss* (cluster/history.h): whether the database lost committed data. It runs
+ * after each connect, because a data loss breaks all connections. cluster/history.h decides; this
+ * code reads the input of the decision and records its result.
  *
- * The unlogged table `tidings_mark` has one row, unless the database crashed; which server it is,
- * and which of its timelines, is compared with what was recorded.
+ * The unlogged table `tidings_mark` has one row, unless the database crashed. The server and its
+ * timeline are compared with the recorded ones.
  */
 
-#define NO_IDENTITY 1 /* of an engine that cannot say who it is */
+#define NO_IDENTITY 1 /* of an engine that cannot identify itself */
 
 /* Shared by the change log and follow.c. */
 struct postgres_log {
@@ -43,7 +42,8 @@ struct postgres_history {
     struct postgres_log *log;  /* NULL: there is no change log yet */
     uint64_t incarnation;      /* its epoch; 0: none */
     uint64_t server;           /* that server and its timeline */
-    bool is_incarnation_ended; /* others took it for ended, and it goes on: they must know */
+    bool is_incarnation_ended; /* other nodes marked it as ended, but it lives; they must be
+                                  notified */
 };
 
 struct observed {
@@ -59,7 +59,7 @@ bool postgres_store_is_unsupported(const struct postgres_store *s)
            (strncmp(state, "42", 2) == 0 || strncmp(state, "0A", 2) == 0);
 }
 
-/* A number of the server and its timeline. */
+/* Computes a number from the server and its timeline. */
 static int identify(struct postgres_store *s, uint64_t *ret, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -67,7 +67,7 @@ static int identify(struct postgres_store *s, uint64_t *ret, struct tidings_erro
     int rc = postgres_ask(s->db, PG_SERVER, NULL, &r, &why);
     *ret = NO_IDENTITY;
     if (rc < 0 && postgres_store_is_unsupported(s)) {
-        return 0; /* it has no such functions, or they are not for us */
+        return 0; /* the engine lacks these functions, or access is denied */
     }
     if (rc < 0) {
         return tidings_fail(err, rc, "%s", why.text);
@@ -76,7 +76,7 @@ static int identify(struct postgres_store *s, uint64_t *ret, struct tidings_erro
         unsigned char digest[32];
         postgres_store_digest(postgres_str(r, 0, 0), digest);
         memcpy(ret, digest, sizeof *ret);
-        *ret = (*ret & INT64_MAX) | 2; /* fits the column, and is none of the others */
+        *ret = (*ret & INT64_MAX) | 2; /* fits the column, and differs from all reserved values */
     }
     postgres_free(r);
     return 0;
@@ -124,7 +124,7 @@ static int send_int(struct postgres_store *s, enum postgres_statement which, int
     return postgres_store_send(s, which, &v, err);
 }
 
-/* Under the lock. NULL: none; the server is recorded. */
+/* Under the lock. `b` NULL: no data loss; only the server is recorded. */
 static int write_down(struct postgres_store *s, const struct observed *l, const struct data_loss *b,
                       struct tidings_error *err)
 {
@@ -159,14 +159,14 @@ static enum store_verdict check_server(struct postgres_store *s, const struct ob
 {
     uint64_t random = 0;
     if (l->state.recorded == 0) {
-        return STORE_SAME; /* it is new, and will be */
+        return STORE_SAME; /* it is new; check_locked records it */
     }
-    (void)!random_bytes(&random, sizeof random); /* without: the shortest jump */
+    (void)!random_bytes(&random, sizeof random); /* on failure: the shortest jump */
     return incarnations_check(s->history->log ? s->history->log->incarnations : NULL, &l->state,
                               random, ret);
 }
 
-/* With the lock, which is let go of at the end. */
+/* Takes the lock, and releases it at the end. */
 static int check_locked(struct postgres_store *s, uint64_t server, struct tidings_error *err)
 {
     struct observed l = {.state = {.server = server}};
@@ -223,7 +223,7 @@ struct incarnation {
 
 struct mapped_position {
     uint64_t number, position;
-    uint64_t count; /* of changes in a row */
+    uint64_t count; /* of consecutive changes */
 };
 
 struct incarnations {
@@ -233,7 +233,7 @@ struct incarnations {
     size_t incarnation_count, incarnation_oldest; /* a ring */
     size_t data_loss_count;
     size_t position_count;
-    uint64_t forgotten; /* `began` of the newest data loss that is not remembered */
+    uint64_t forgotten; /* `began` of the newest data loss that was evicted */
     uint64_t marked;    /* the highest position that has a number */
     struct incarnation incarnations[INCARNATIONS_MAX];
     struct data_loss data_losses[INCARNATIONS_LOSSES_MAX];
@@ -293,9 +293,9 @@ void incarnations_add(struct incarnations *r, uint64_t epoch, uint64_t last)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Has been heard of an incarnation that it began, and came so far? Else another node may have begun
- * it just now; or took it for ended, and it goes on: incarnations_resume refuses its cursors until
- * that is followed. */
+/* Returns true if the incarnation is known to have reached this position. Otherwise another node
+ * may just have begun it, or marked it as ended although it lives: incarnations_resume rejects its
+ * cursors until that is followed. */
 static bool incarnations_know(struct incarnations *r, uint64_t epoch, uint64_t position)
 {
     pthread_mutex_lock(&r->lock);
@@ -370,7 +370,7 @@ bool incarnations_miss(struct incarnations *r, uint64_t floor)
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-/* Every second of the older half goes: what is old is known less exactly. */
+/* Removes every second entry of the older half: old positions become less exact. */
 static void positions_thin(struct incarnations *r)
 {
     size_t kept = 0;
@@ -380,8 +380,8 @@ static void positions_thin(struct incarnations *r)
     r->position_count = kept;
 }
 
-/* A position that comes late makes those above it say too much: they are forgotten, and those up to
- * the highest are not taken any more. */
+/* A late position invalidates the entries above it. They are removed, and positions up to the
+ * highest one are no longer accepted. */
 static void positions_forget_from(struct incarnations *r, uint64_t position)
 {
     while (r->position_count > 0) {
@@ -417,7 +417,7 @@ void incarnations_map_position(struct incarnations *r, uint64_t number, uint64_t
     pthread_mutex_unlock(&r->lock);
 }
 
-/* The number of the newest change up to that position, as far as known. */
+/* Returns the number of the newest known change up to that position. */
 static uint64_t number_of(const struct incarnations *r, uint64_t position)
 {
     size_t low = 0, high = r->position_count; /* the first mark above it is in [low, high] */
@@ -437,7 +437,7 @@ static uint64_t number_of(const struct incarnations *r, uint64_t position)
     return m->number + (beyond < m->count ? beyond : m->count - 1);
 }
 
-/* Is what was told up to this position still so? */
+/* Returns true if everything announced up to this position is still valid. */
 static bool incarnations_vouch(const struct incarnations *r, uint64_t position, bool is_durable)
 {
     for (size_t i = r->data_loss_count; i-- > 0 && r->data_losses[i].began > position;) {
@@ -467,8 +467,8 @@ enum incarnations_answer incarnations_resume(struct incarnations *r, uint64_t ep
 
 /* ---- the state of the store ------------------------------------------------------------------ */
 
-/* Is something durable gone that was followed here? Also when others found that the store went
- * back, and not how far. */
+/* Returns true if durable changes that were followed here are lost. This includes losses that other
+ * nodes recorded without knowing their extent. */
 static bool has_lost_durable(const struct incarnations *r, const struct store_state *state)
 {
     bool is_recorded = false, is_below = state->position < r->followed_durable;
@@ -526,9 +526,10 @@ enum store_verdict incarnations_check(struct incarnations *r, const struct store
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The change log beside a database: one in memory that begins where this node began to follow, and
- * which other incarnations' cursors are good here (cluster/history.h). Whoever follows the database
- * adds incarnations and data losses while the log is asked for them: the two share that, counted.
+ * The change log of a node with a database: an in-memory log that begins where this node began to
+ * follow, plus the rules for cursors of other incarnations (cluster/history.h). The thread that
+ * follows the database adds incarnations and data losses while others query the log. Both share the
+ * reference-counted `incarnations`.
  */
 
 static void postgres_log_unref(struct postgres_log *log)
@@ -539,7 +540,8 @@ static void postgres_log_unref(struct postgres_log *log)
     }
 }
 
-/* Who has not come so far goes on at the newest: some changes are heard twice then, none is missed.
+/* If this node has not reached the position, resumes at the newest number: the client receives some
+ * changes twice and misses none.
  */
 static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, bool is_durable,
                                 uint64_t *ret)
@@ -555,7 +557,7 @@ static bool postgres_log_knows(void *user, uint64_t epoch, uint64_t position)
     return incarnations_know(log->incarnations, epoch, position);
 }
 
-/* Up to the first number, numbers are positions already. */
+/* Numbers up to the first one are positions already. */
 static void postgres_log_appended(void *user, const struct change *change)
 {
     const struct postgres_log *log = user;
@@ -689,7 +691,7 @@ static int log_run(struct postgres_store *s, uint64_t epoch, int64_t last,
     return postgres_store_log(s, &record, err);
 }
 
-/* Incarnations whose nodes do not live any more came as far as the store is. */
+/* Incarnations of dead nodes end at the newest position of the store. */
 static int end_dead_runs(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -748,7 +750,7 @@ int postgres_store_keep_run(struct postgres_store *s, int64_t for_ms, struct tid
         s->history->is_incarnation_ended = s->history->is_incarnation_ended && rc < 0;
         return rc;
     }
-    /* Others took it for ended, or it is gone with what the store lost. */
+    /* Other nodes marked it as ended, or it was part of a data loss. */
     rc = postgres_store_begin(&s->base, err);
     if (rc < 0) {
         return rc;
@@ -779,7 +781,8 @@ void postgres_store_end_run(struct postgres_store *s)
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-/* Its numbers begin where this node has followed to; what others did since is followed. */
+/* Its numbers begin at the position that this node has followed to. Later changes of other nodes
+ * are followed. */
 int postgres_store_create_changelog(struct store *store, const struct changelog_limits *limits,
                                     struct changelog **ret, struct tidings_error *err)
 {

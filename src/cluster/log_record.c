@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing and reading a change as bytes, and those of a batch as one sealed text. `record_fields`
- * is the only list of the fields.
+ * Encodes and decodes a change as bytes, and the changes of a batch as one sealed string.
+ * `record_fields` is the only list of the fields.
  */
 #include "cluster/log_record.h"
 
@@ -17,7 +17,7 @@
 enum record_flag {
     FLAG_DELETED = 1, /* a version */
     FLAG_CREATED = 2,
-    FLAG_KIND = 3, /* else: which kind of change … */
+    FLAG_KIND = 3, /* otherwise: the kind of change … */
     FLAG_MUTE = 4, /* … and whether only lists are notified */
     FLAGS_MAX = 7,
 };
@@ -79,7 +79,7 @@ static void record_put_texts(struct buf *out, const struct tidings_str *texts, s
 
 void kept_record_put(const struct kept_record *r, struct buf *out)
 {
-    struct kept_record copy = *r; /* the list is of what may be written to */
+    struct kept_record copy = *r; /* the list of fields needs a writable record */
     struct record_fields f;
     const struct tidings_change *c = &r->resource;
     record_fields(&copy, &f);
@@ -205,7 +205,7 @@ void notify_payload_key(const unsigned char secret[32], struct seal_key *ret)
     hmac256_end(&h, ret->secret);
 }
 
-/* What is authenticated beside the rows. */
+/* The additional authenticated data. */
 struct payload_purpose {
     char text[sizeof(PURPOSE) + NOTIFY_PAYLOAD_SCOPE + 16];
 };
@@ -244,7 +244,8 @@ void notify_payload_clear(struct notify_payload *n)
     n->is_partial = false;
 }
 
-/* A row was put after the first `len` bytes. false: it does not fit, and nothing of it is there. */
+/* Adds a row after the first `len` bytes. Returns false, and removes a partial row, if it does not
+ * fit. */
 static bool payload_added(struct notify_payload *n, size_t len)
 {
     if (!n->rows.failed) {
@@ -305,7 +306,7 @@ bool notify_payload_parse(struct tidings_str text, struct notify_payload_head *r
            ret->from <= ret->to && ret->to - ret->from < NOTIFY_PAYLOAD_MAX && ret->sealed.len > 0;
 }
 
-/* Of the kinds that payloads have. */
+/* Returns true for the kinds that payloads can have. */
 static bool notice_has_kind(enum log_entry_kind kind)
 {
     return kind == LOG_ENTRY_ENTITY || kind == LOG_ENTRY_SESSION || log_entry_is_announced(kind);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * This server among the nodes that share its store: its row there, which counts for NODE_LEASE_MS
- * and is renewed before, and tidings://self/nodes, which tells of all of them.
+ * This server among the nodes that share its store: its row, which is valid for NODE_LEASE_MS and
+ * renewed earlier, and tidings://self/nodes, which lists all nodes.
  *
- * The timer and what it gathers are the server's thread's; rows are written and read on the
- * commit thread's.
+ * The timer and the data that it collects belong to the server's thread. The commit thread reads
+ * and writes rows.
  */
 #include "cluster/nodes.h"
 
@@ -26,20 +26,20 @@
 
 #define NODE_LEASE_MS 6000
 #define NODE_RENEW_MS 2000u
-#define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
+#define NODE_SILENT_MS 4500 /* age of a row at which the next one is overdue */
 #define NODE_STATE_MAX 4096u
 #define NODES_TEXT_MAX (8u << 20)
-#define NODE_BEHIND_MS 10000   /* it has not followed a change that old: logged … */
-#define NODE_CAUGHT_UP_MS 2000 /* … until it is younger than this */
+#define NODE_BEHIND_MS 10000   /* age of an unfollowed change that is logged as lag … */
+#define NODE_CAUGHT_UP_MS 2000 /* … until the age is below this */
 #define NODE_WAIT_MS 100u      /* between two checks for a stop request while it waits */
-#define NODES_NOTED_MAX 64u    /* others whose coming and going is logged; those beyond are not */
+#define NODES_NOTED_MAX 64u    /* other nodes whose joins and exits are logged */
 
-/* Another node, as it was when the rows were last read. */
+/* Another node, as of the last read of the rows. */
 struct noted_node {
     char name[SHARED_NAME_MAX + 1];
-    bool lives, is_there; /* is there: it has a row still */
-    bool is_behind;       /* and that was said */
-    bool differs;         /* it has a mount otherwise, and that was said */
+    bool lives, is_there; /* is_there: it still has a row */
+    bool is_behind;       /* and that was logged */
+    bool differs;         /* it declares a mount differently, and that was logged */
 };
 
 struct cluster_nodes {
@@ -47,13 +47,13 @@ struct cluster_nodes {
     struct loop_timer *timer;
     struct store_job job; /* writes the row; under way while `is_busy` */
     bool is_busy;         /* atomic */
-    bool is_refused;      /* the commit thread's: another one has its name, and it was said */
-    bool is_behind;       /* the commit thread's: it does not keep up, and that was said */
-    bool is_off;          /* the commit thread's: this machine's clock is wrong, and it was said */
-    struct noted_node noted[NODES_NOTED_MAX]; /* the commit thread's */
+    bool is_refused;      /* commit thread: another node has its name, and that was logged */
+    bool is_behind;       /* commit thread: it lags, and that was logged */
+    bool is_off; /* commit thread: the clock of this machine is wrong, and that was logged */
+    struct noted_node noted[NODES_NOTED_MAX]; /* commit thread */
     size_t noted_count;
-    uint64_t seen, unseen; /* the commit thread's: while they are counted, … */
-    /* … atomic: those that live, those that do not any more, and how far this one is behind */
+    uint64_t seen, unseen; /* commit thread: while counting, … */
+    /* … atomic: live nodes, dead nodes, and the lag of this node */
     uint64_t count, silent, lag_ms;
     struct buf state;
     char name[SHARED_NAME_MAX + 1];
@@ -81,7 +81,7 @@ static void gather_state(struct cluster_nodes *n)
     jw_end_object(&w);
 }
 
-/* What nodes have in common is timed by the store's clock; what is not is said. */
+/* The clock of the store times everything that nodes share. Logs a deviation of the local clock. */
 static void check_clock(struct cluster_nodes *n, struct store *store)
 {
     int64_t off = postgres_clock_off(store);
@@ -135,7 +135,7 @@ static void check_mounts(struct cluster_nodes *n, const struct node_row *row, bo
     }
 }
 
-/* Another one is said to have come, or to be silent, when that changes. */
+/* Logs changes of another node between live and silent. */
 static void note_other(struct cluster_nodes *n, const struct node_row *row)
 {
     struct noted_node *noted = find_noted(n, row->name);
@@ -158,7 +158,7 @@ static void note_other(struct cluster_nodes *n, const struct node_row *row)
     noted->is_there = true;
 }
 
-/* Those whose rows are gone ended in order, or were forgotten after a day. */
+/* Forgets nodes without rows: they ended cleanly, or were removed after a day. */
 static void forget_gone(struct cluster_nodes *n)
 {
     size_t kept = 0;
@@ -244,7 +244,7 @@ struct nodes_reading {
     struct jw w;
     struct buf text;
     struct tidings_str self;
-    uint64_t newest; /* that any of them has come to */
+    uint64_t newest; /* that any of them has reached */
 };
 
 static bool find_newest(void *user, const struct node_row *row)
@@ -254,8 +254,8 @@ static bool find_newest(void *user, const struct node_row *row)
     return true;
 }
 
-/* As its row says. If the node is silent for too long: the time of its silence, at least if there
- * was anything to follow. */
+/* Returns the lag in its row. If the node has been silent for too long: at least the time of its
+ * silence, provided that there were changes to follow. */
 static int64_t lag_of(const struct node_row *row, uint64_t newest)
 {
     int64_t silent_ms = NODE_LEASE_MS - row->left_ms;
@@ -266,7 +266,7 @@ static int64_t lag_of(const struct node_row *row, uint64_t newest)
                                                                     : row->behind_now_ms;
 }
 
-/* What is known of a node is not for it to say. */
+/* Returns true for members that other nodes observe, which a node must not state itself. */
 static bool is_ours_to_say(struct tidings_str member)
 {
     static const char *const known[] = {"name",  "version", "since", "followed", "lag",
@@ -278,7 +278,7 @@ static bool is_ours_to_say(struct tidings_str member)
     return is;
 }
 
-/* Those of them that whoever reads may know of. */
+/* Writes the owned mounts that the reader may see. */
 static void put_owned(struct nodes_reading *r, const struct json *owns)
 {
     jw_begin_array(&r->w);
@@ -376,7 +376,7 @@ void cluster_nodes_read(struct cluster *c, struct tidings_read *read)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* One that nobody else has, unless it was given. */
+/* Chooses a unique name, unless one was configured. */
 static int choose_name(struct cluster_nodes *n, struct tidings_error *err)
 {
     const char *given = n->cluster->with.node;
@@ -411,7 +411,8 @@ static int run_find_left(struct store_job *job, struct entities *e)
     return postgres_each_node(store, find_left, r, &job->err);
 }
 
-/* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
+/* Waits; signals can shorten that, and have no other effect unless they stop the server. Returns
+ * false if the server must stop.
  */
 static bool nodes_pause(const struct cluster *c, uint64_t ms)
 {
@@ -424,7 +425,7 @@ static bool nodes_pause(const struct cluster *c, uint64_t ms)
     return !c->with.ops->is_stopping(c->with.user);
 }
 
-/* A node that was killed and begins again under its name waits until its row does not count. */
+/* A node that restarts under its name after a crash waits until its old row has expired. */
 static int enter_nodes(struct cluster_nodes *n, struct tidings_error *err)
 {
     n->job = (struct store_job){.run = run_renew};
@@ -486,8 +487,7 @@ void cluster_nodes_close(struct cluster *c)
     struct cluster_nodes leaving = {.cluster = c};
     memcpy(leaving.name, n->name, sizeof leaving.name);
     leaving.job.run = run_leave;
-    (void)commit_thread_run(c->commit_thread,
-                            &leaving.job); /* behind a renewal that is under way */
+    (void)commit_thread_run(c->commit_thread, &leaving.job); /* after a renewal under way */
     buf_deinit(&n->state);
     mem_free(n);
     c->nodes = NULL;

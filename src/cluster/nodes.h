@@ -10,13 +10,13 @@
 
 struct cluster;
 
-/* What this one is called. */
+/* Returns the name of this node. */
 struct tidings_str cluster_nodes_name(const struct cluster *c);
-/* How many live, and how far this one is behind, as of its last look. Any thread. */
+/* Gets the number of live nodes and the lag of this node, as of its last read. Any thread. */
 void cluster_nodes_get(const struct cluster *c, uint64_t *ret_count, uint64_t *ret_lag_us);
-/* How many were there within a day, did not end in order, and do not live. Any thread. */
+/* Returns how many nodes of the last day are dead without having ended cleanly. Any thread. */
 uint64_t cluster_nodes_silent(const struct cluster *c);
-/* tidings://self/nodes, finished later. */
+/* Reads tidings://self/nodes; finishes later. */
 void cluster_nodes_read(struct cluster *c, struct tidings_read *read);
 
 #endif

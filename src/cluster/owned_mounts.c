@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owning mounts: `struct owner` decides; then the lease is asked for, the provider is told to watch
- * all of the mount, and that everybody has to look again is written into the database.
+ * Ownership of mounts. `struct owner` decides. Then this code asks for the lease, makes the
+ * provider watch the whole mount, and writes a resync of the mount into the database.
  *
- * What decides is the commit thread's alone. A timer of the server's thread makes it check. The
- * watch is the hub's: asked for by a message, answered by a job. What providers say comes by way of
- * the hub, too; while this node does not own the mount it is dropped.
+ * The commit thread owns the decisions. A timer of the server's thread triggers the checks. The hub
+ * owns the watch: it receives a message and answers with a job. Changes from providers come through
+ * the hub, too, and are dropped while this node does not own the mount.
  */
 #include "cluster/owned_mounts.h"
 
@@ -26,10 +26,10 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * When a lease may be given, and when its holder stops acting on it.
+ * When a lease may be granted, and when its holder stops acting on it.
  */
 
-#define MARGIN(for_ms) ((for_ms) / 8) /* clocks do not go equally fast */
+#define MARGIN(for_ms) ((for_ms) / 8) /* clocks run at slightly different rates */
 
 bool lease_may_be_given(bool is_holder, int64_t until_ms, int64_t broke_ms, int64_t for_ms,
                         int64_t now_ms)
@@ -75,9 +75,9 @@ void owner_check_lease(struct owner *o, uint64_t now_ms)
 void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t asked_ms,
                     uint64_t now_ms)
 {
-    owner_check_lease(o, now_ms); /* the one before may be over: then this is another term */
+    owner_check_lease(o, now_ms); /* the previous term may have ended: then this is another one */
     if (asked_ms <= o->void_ms) {
-        return; /* it may have been released since, and given to another */
+        return; /* it may have been released since, and granted to another node */
     }
     lease_answered(&o->lease, is_given, asked_ms, OWNER_LEASE_MS);
     if (!is_given) {
@@ -133,7 +133,7 @@ void owner_give_up(struct owner *o, uint64_t term, uint64_t now_ms)
 bool owner_may_enter(const struct owner *o, uint64_t term, uint64_t now_ms)
 {
     return owner_is_at(o, OWNER_ENTERING, term, now_ms) ||
-           owner_is_at(o, OWNER_OWNING, term, now_ms); /* it may have to be said again */
+           owner_is_at(o, OWNER_OWNING, term, now_ms); /* the resync may have to be written again */
 }
 
 bool owner_may_announce(const struct owner *o, uint64_t now_ms)
@@ -142,11 +142,11 @@ bool owner_may_announce(const struct owner *o, uint64_t now_ms)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What nodes say of the mounts that several of them have, `shared` or `owned`, in their rows. All
- * should say the same of a mount; where one does not, it is found here by whoever reads the rows.
+ * Declarations of nodes about the mounts that several of them have, `shared` or `owned`, in their
+ * rows. All nodes should declare a mount alike. Nodes that read the rows find differences here.
  */
 
-#define DECLARED_MAX 1024u /* bytes of prefixes in a node's row: those beyond are not compared */
+#define DECLARED_MAX 1024u /* bytes of prefixes in a node's row; further ones are not compared */
 
 static const enum mount_nodes declared_kinds[] = {MOUNT_OWNED, MOUNT_SHARED};
 
@@ -221,20 +221,20 @@ enum watch_state { WATCH_NONE, WATCH_STARTING, WATCH_STARTED };
 struct owned_mount {
     struct cluster_owned *all;
     const struct tidings_provider *provider;
-    char *scope; /* as a change says that something below the prefix was missed */
+    char *scope; /* in the form that reports lost changes below the prefix */
     char lease[LEASE_NAME_MAX];
-    /* the commit thread's */
+    /* commit thread */
     struct owner owner;
     enum watch_state watch;
-    uint64_t started_ms;    /* WATCH_STARTING: when it was asked for */
-    struct store_job enter; /* says that everybody has to look again; under way while is_busy */
+    uint64_t started_ms;    /* WATCH_STARTING: time of the request */
+    struct store_job enter; /* writes the resync; under way while is_busy */
     bool is_busy, is_void;
     uint64_t enter_term, position;
-    bool has_failed; /* to watch, and it was said */
+    bool has_failed; /* to watch, and that was logged */
     /* atomic */
-    bool is_watched; /* what its provider says counts */
-    bool is_owned;   /* for those who ask */
-    bool has_missed; /* something was seen that cannot be announced */
+    bool is_watched; /* changes from its provider count */
+    bool is_owned;   /* for queries */
+    bool has_missed; /* a change could not be announced */
 };
 
 struct cluster_owned {
@@ -270,7 +270,7 @@ static void owned_release(struct owned_mount *m, struct store *store)
     (void)postgres_release_lease(store, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
 }
 
-/* It is not watched here: others may try. */
+/* It cannot be watched here: other nodes may try. */
 static void owned_fail(struct owned_mount *m, struct store *store, const char *why)
 {
     if (!m->has_failed) {
@@ -299,8 +299,8 @@ static int run_watching(struct store_job *job, struct entities *e)
     return 0;
 }
 
-/* The provider has as long as for who subscribes; it goes on, and may be done when it is asked
- * again. */
+/* The provider has the same time limit as for a subscription. It continues after that, and may be
+ * done at the next check. */
 static void owned_check_watch(struct owned_mount *m, struct store *store)
 {
     uint64_t limit = m->all->cluster->with.watch_timeout_ms;
@@ -329,7 +329,7 @@ static void owned_on_watched(struct hub_watch_request *request, struct worker *w
     hub_watch_request_free(request);
     if (all->is_open) {
         commit_thread_submit(all->cluster->commit_thread, &a->job);
-    } else { /* its start failed, and the provider may be gone */
+    } else { /* its start failed, and the provider may have been destroyed */
         if (a->code == 0) {
             hub_unwatch_owners(all->cluster->hub, tidings_str(a->mount->scope + 1));
         }
@@ -382,7 +382,7 @@ static void owned_on_entered(struct store_job *job, int code)
     bool was_owned = m->owner.stage == OWNER_OWNING;
     m->is_busy = false;
     if (code < 0) {
-        cluster_owned_overflow(m); /* the next check says it again */
+        cluster_owned_overflow(m); /* the next check tries again */
         return;
     }
     if (m->is_void) {
@@ -424,7 +424,7 @@ static void owned_rest(struct owned_mount *m)
     }
 }
 
-/* Do what the stage asks for. */
+/* Performs the action of the current stage. */
 static void owned_go_on(struct owned_mount *m)
 {
     if (m->owner.stage == OWNER_WAITING) {
@@ -437,7 +437,7 @@ static void owned_go_on(struct owned_mount *m)
         owner_started(&m->owner, m->owner.term, clock_boot_ms());
     }
     if (m->owner.stage == OWNER_ENTERING) {
-        /* Before it is committed: what is seen after that must count. */
+        /* Before the commit, because later changes must count. */
         __atomic_store_n(&m->is_watched, true, __ATOMIC_RELEASE);
         owned_enter(m);
     } else if (m->owner.stage == OWNER_OWNING &&
@@ -458,12 +458,12 @@ static int owned_ask(struct owned_mount *m, struct store *store, struct tidings_
     return rc < 0 ? rc : 0;
 }
 
-/* A store that does not answer is asked once. */
+/* Sends no further requests after one has failed. */
 static int owned_run_check(struct store_job *job, struct entities *e)
 {
     struct cluster_owned *all = list_entry(job, struct cluster_owned, check);
     int rc = 0;
-    for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
+    for (size_t i = 0; i < all->count; i++) { /* first, because asking may take long */
         owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
         owned_check_watch(&all->mounts[i], entities_store(e));
         owned_go_on(&all->mounts[i]);
@@ -522,7 +522,7 @@ static struct owned_mount *owned_find(struct cluster_owned *all, const struct ti
     return NULL;
 }
 
-/* On the hub's thread; without a change on any. */
+/* On the hub's thread; if `change` is NULL, on any thread. */
 static int owned_changed(void *user, const struct tidings_provider *p,
                          const struct tidings_change *change, struct tidings_error *err)
 {
@@ -598,7 +598,8 @@ static int owned_check_named(const struct catalog *mounts, const char *option,
     return 0;
 }
 
-/* Of the nodes that name a mount alike; a prefix may be longer than the name of a lease. */
+/* Among the nodes that name a mount alike. A hash, because a prefix may be longer than a lease
+ * name. */
 static int owned_init(struct owned_mount *m, struct cluster_owned *all,
                       const struct tidings_provider *p)
 {
@@ -630,7 +631,7 @@ static int owned_start(struct cluster_owned *all, struct tidings_error *err)
     if (rc < 0) {
         return tidings_fail(err, rc, "there is no randomness");
     }
-    for (size_t i = 0; i < sizeof random; i++) { /* a name may be used again: this is not */
+    for (size_t i = 0; i < sizeof random; i++) { /* names can be reused; this value cannot */
         (void)snprintf(all->holder + 2 * i, 3, "%02x", random[i]);
     }
     all->timer = loop_timer_open(c->with.loop, owned_on_timer, all);
@@ -702,7 +703,7 @@ static int run_give_back(struct store_job *job, struct entities *e)
     return 0;
 }
 
-/* Mounts of the program stay there after a start that failed. */
+/* Mounts of the program remain after a failed start, so their kind is reset. */
 static void owned_undo(struct cluster *c)
 {
     struct catalog *mounts = hub_catalog(c->hub);
@@ -725,7 +726,7 @@ void cluster_owned_close(struct cluster *c)
     all->timer = NULL;
     all->is_open = false;
     struct store_job nothing = {.run = run_wait};
-    (void)commit_thread_run(c->commit_thread, &nothing); /* a check that was under way is over */
+    (void)commit_thread_run(c->commit_thread, &nothing); /* a check under way has ended */
     all->check = (struct store_job){.run = run_give_back};
     (void)commit_thread_run(c->commit_thread, &all->check);
 }

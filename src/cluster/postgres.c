@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Statements in a pipeline to PostgreSQL: sending never waits, reading waits for as long as bytes
- * come and go.
+ * Pipelined statements to PostgreSQL. Sending never waits; reading waits while bytes are
+ * transferred.
  */
 #include "cluster/postgres.h"
 
@@ -19,8 +19,7 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of a connection to PostgreSQL share: connecting (cluster/postgres.c) and
- * statements (cluster/postgres.c).
+ * The state of a connection to PostgreSQL, which connecting and statements share.
  */
 
 #define POSTGRES_FUNCTIONS(X)                                                                      \
@@ -75,26 +74,27 @@ struct postgres {
     const char *const *statements;
     enum postgres_phase phase;
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */
-    struct tidings_error why;               /* it cannot be reached */
+    struct tidings_error why;               /* the reason why it is unreachable */
     bool is_concealed;
     struct tidings_error concealed,
-        detail; /* the newest failure that was concealed: as clients see it, and all of it */
-    bool waits_to_write;    /* while connecting */
-    bool is_fresh;          /* connected, and nobody was told yet */
-    bool is_lost;           /* no more can be read */
-    bool has_unsent;        /* statements since the last end */
-    uint64_t ended, waited; /* ends that were sent, and waited for */
+        detail;          /* the newest concealed failure: the text for clients, and the details */
+    bool waits_to_write; /* while connecting */
+    bool is_fresh;       /* connected, and not reported yet */
+    bool is_lost;        /* no more data can be read */
+    bool has_unsent;     /* statements since the last end */
+    uint64_t ended, waited; /* ends that were sent, and awaited */
     struct {
-        uint64_t since; /* it was sent with the end of that number; 0: it is not prepared */
-        unsigned name;  /* another one after a failure: it may be there or not */
+        uint64_t since; /* number of the end that it was sent with; 0: not prepared */
+        unsigned name;  /* a new name after each failure, when the statement may or may not exist */
     } prepared[POSTGRES_MAX_STATEMENTS];
     char state[6], tag[32];
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Connecting to PostgreSQL, and which of our errors its failures are.
+ * Connecting to PostgreSQL, and the mapping of its failures to error codes.
  *
- * An attempt goes on across calls, so that nobody waits long for a server that does not answer.
+ * An attempt can span several calls, so that callers never wait long for a server that does not
+ * answer.
  */
 
 #define REDACTED_URL_MAX 512u
@@ -114,7 +114,7 @@ static void postgres_load(void)
     library_open(&library, wanted, sizeof wanted / sizeof *wanted);
 }
 
-/* The functions of libpq, which postgres_create loads: for who has a connection. */
+/* The functions of libpq, which postgres_create loads. Requires a connection. */
 static const struct postgres_library *postgres_loaded_library(void)
 {
     return &api;
@@ -123,7 +123,7 @@ static const struct postgres_library *postgres_loaded_library(void)
 /* ---- what failures mean ---------------------------------------------------------------------- */
 
 struct meaning {
-    const char *of; /* how SQLSTATE begins, or a piece of what is said */
+    const char *of; /* prefix of SQLSTATE, or part of the message */
     int code;
     const char *advice; /* or empty */
 };
@@ -148,7 +148,7 @@ static const struct meaning states[] = {
     {"22", TIDINGS_E_INVALID, ""},
 };
 
-/* Before there is a session there are only sentences. */
+/* Before there is a session, the server sends only messages. */
 static const struct meaning refusals[] = {
     {"password authentication failed", TIDINGS_E_DENIED, "check user and password"},
     {"no password supplied", TIDINGS_E_DENIED,
@@ -231,12 +231,12 @@ static int postgres_fail_as(struct postgres *c, const struct meaning *m, const c
                         tidings_fail(err, m ? m->code : TIDINGS_E_IO, "%.*s%s%s", len, said,
                                      has_advice ? ": " : "", has_advice ? m->advice : ""),
                         "%s", c->name);
-    /* A client has nothing to do with rights on tables. */
+    /* Clients cannot change rights on tables. */
     bool is_ours = rc == TIDINGS_E_DENIED || rc == TIDINGS_E_NOTFOUND;
     return conceal(c, is_ours && c->is_concealed ? TIDINGS_E_IO : rc, err);
 }
 
-/* Of a connection that failed: libpq names the host first, what the server says comes after it. */
+/* Maps a failed connection. libpq names the host first, the server's message follows it. */
 static int postgres_refused(struct postgres *c, struct tidings_error *err)
 {
     static const struct meaning other = {"", TIDINGS_E_BUSY, ""};
@@ -246,7 +246,7 @@ static int postgres_refused(struct postgres *c, struct tidings_error *err)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals && m == &other; i++) {
         m = strstr(said, refusals[i].of) ? &refusals[i] : m;
     }
-    struct meaning later = *m; /* it let us in before, and clients may try again */
+    struct meaning later = *m; /* it accepted connections before, so clients may retry */
     later.code = c->is_concealed ? TIDINGS_E_BUSY : m->code;
     m = &later;
     return postgres_fail_as(c, m,
@@ -256,8 +256,8 @@ static int postgres_refused(struct postgres *c, struct tidings_error *err)
                             err);
 }
 
-/* What the server said, in our codes and with what to do; the connection is let go of when it is of
- * no use any more. `r` NULL: the connection itself failed. */
+/* Maps the server's error to a code and adds advice. Drops the connection if it is no longer
+ * usable. `r` NULL: the connection itself failed. */
 static int postgres_failed(struct postgres *c, const PGresult *r, struct tidings_error *err)
 {
     const char *state = r ? api.resultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
@@ -295,7 +295,7 @@ static void ignore_notice(void *user, const PGresult *r)
     (void)r;
 }
 
-/* "postgres://user@host:port/database" of what libpq understood; a password is no part of it. */
+/* Formats "postgres://user@host:port/database" from parsed options, without the password. */
 static char *postgres_hide_secrets(const PQconninfoOption *options)
 {
     const char *user = NULL, *host = NULL, *port = NULL, *database = NULL;
@@ -316,7 +316,7 @@ static char *postgres_hide_secrets(const PQconninfoOption *options)
     return buf_detach(&out, NULL);
 }
 
-/* What libpq says of a URL that it cannot read may be the password: it is not repeated. */
+/* libpq's message about an invalid URL may contain the password, so it is omitted. */
 static int postgres_read_url(struct postgres *c, const char *url, struct tidings_error *err)
 {
     char *said = NULL;
@@ -400,7 +400,7 @@ const char *postgres_parameter(const struct postgres *c, const char *name)
     return value ? value : "";
 }
 
-/* Wait until the connection can be read (or written, if asked for). 0: time is up. */
+/* Waits until the connection is readable (or writable, if requested). 0: timeout. */
 static int postgres_wait(struct postgres *c, bool for_writing, uint64_t until_ms,
                          bool *ret_readable)
 {
@@ -412,7 +412,7 @@ static int postgres_wait(struct postgres *c, bool for_writing, uint64_t until_ms
     return n > 0 || (n < 0 && errno == EINTR) ? 1 : 0;
 }
 
-/* What the URL says wins over the first, and the last over the URL. */
+/* The URL overrides the first parameters. The last parameters override the URL. */
 static void postgres_start(struct postgres *c)
 {
     const char *const keywords[] = {"application_name", "target_session_attrs", "tcp_user_timeout",
@@ -442,7 +442,7 @@ void postgres_put_off(struct postgres *c, const struct tidings_error *why)
     (void)postgres_give_up(c, why->code);
 }
 
-/* One step, 0: there; 1: go on when the connection is ready for more. */
+/* Performs one step. 0: connected; 1: call again when the connection is ready. */
 static int postgres_step(struct postgres *c, struct tidings_error *err)
 {
     if (c->conn && api.status(c->conn) == CONNECTION_BAD) {
@@ -467,7 +467,7 @@ static int postgres_step(struct postgres *c, struct tidings_error *err)
     }
 }
 
-/* libpq has its own say on what to wait for: to write alone, before the connection stands. */
+/* libpq chooses what to wait for; until it is connected it can be only writing. */
 static bool postgres_wait_step(struct postgres *c, uint64_t until_ms)
 {
     struct pollfd p = {.fd = api.socket(c->conn), .events = c->waits_to_write ? POLLOUT : POLLIN};
@@ -594,7 +594,7 @@ int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
     buf_put(&a->bytes, len, sizeof len);
     int rc = buf_put(&a->bytes, v->at[index], (size_t)v->lengths[index]);
     a->count += rc == 0;
-    a->bytes.len = rc == 0 ? a->bytes.len : before; /* no half of an element is left */
+    a->bytes.len = rc == 0 ? a->bytes.len : before; /* remove a partial element */
     return rc;
 }
 
@@ -690,7 +690,7 @@ static int postgres_prepare(struct postgres *c, int statement, struct statement_
     return rc;
 }
 
-/* What was prepared in the part that fails, or after it, may be there or not. */
+/* Statements that were prepared in the failed part, or after it, may or may not exist. */
 static void postgres_forget_prepared(struct postgres *c)
 {
     for (size_t i = 0; i < POSTGRES_MAX_STATEMENTS; i++) {
@@ -715,7 +715,7 @@ int postgres_send(struct postgres *c, int statement, const struct postgres_value
                                   err);
 }
 
-/* SQL that is used once. */
+/* Sends SQL that is used once. */
 static int postgres_send_text(struct postgres *c, const char *sql, struct tidings_error *err)
 {
     if (!c->conn) {
@@ -739,8 +739,8 @@ int postgres_end(struct postgres *c, struct tidings_error *err)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The next result of libpq's (NULL is one of its). Without the connection what was read before it
- * broke comes yet, among it why. */
+/* Reads the next result of libpq, which can be NULL. Without the connection, results that arrived
+ * before the loss follow, including its reason. */
 static int postgres_next(struct postgres *c, PGresult **ret, struct tidings_error *err)
 {
     uint64_t until = clock_monotonic_ms() + POSTGRES_DEADLINE_MS;
@@ -767,11 +767,11 @@ static void postgres_note_tag(struct postgres *c, PGresult *r)
     (void)snprintf(c->tag, sizeof c->tag, "%s", pq()->cmdStatus(r));
 }
 
-/* Results up to the next end. 0, or the first failure. */
+/* Reads results up to the next end. Returns 0, or the first failure. */
 static int postgres_read_part(struct postgres *c, struct pg_result **results, size_t count,
                               struct tidings_error *err)
 {
-    unsigned nothing = 0; /* in a row: after a loss there is no end to wait for */
+    unsigned nothing = 0; /* consecutive NULL results: after a loss no end follows */
     int failed = 0;
     for (size_t n = 0;;) {
         PGresult *r = NULL;
@@ -869,7 +869,7 @@ int postgres_exec(struct postgres *c, const char *sql, struct tidings_error *err
     return rc == 0 ? postgres_finish(c, 0, NULL, 0, err) : rc;
 }
 
-/* Rows come one by one; the last result has none and says how it ended. */
+/* Rows arrive one by one; the last result has no row and holds the status. */
 static int postgres_read_rows(struct postgres *c, postgres_row_fn fn, void *user,
                               struct tidings_error *err)
 {
@@ -927,11 +927,11 @@ int postgres_descriptor(const struct postgres *c)
     return c->phase == POSTGRES_CONNECTED ? pq()->socket(c->conn) : -1;
 }
 
-/* Results of ends that nobody waits for, as far as they have arrived: libpq reads nothing that
- * comes after them, notifications neither. */
+/* Discards available results of ends that no caller awaits. Otherwise libpq reads nothing after
+ * them, including notifications. */
 static void postgres_take_unwaited(struct postgres *c)
 {
-    unsigned nothing = 0; /* in a row: there is one between two statements */
+    unsigned nothing = 0; /* consecutive NULL results: there is one between two statements */
     while (c->ended > c->waited && nothing < 2 && !pq()->isBusy(c->conn)) {
         PGresult *r = pq()->getResult(c->conn);
         nothing = r ? 0 : nothing + 1;

@@ -2,40 +2,40 @@
  *
  * Batches in PostgreSQL. There are two ways.
  *
- * With the lock: `begin` locks the row that has the counter of positions, in one round trip;
- * everything up to the commit goes into the pipeline, and the commit waits for all of it, in
- * another.
+ * With the lock: `begin` locks the row that has the counter of positions, in one round trip.
+ * Everything up to the commit goes into the pipeline, and the commit waits for all of it, in
+ * another round trip.
  *
- * Without (cluster/postgres_commit.c), where the caller can run a batch again:
+ * Without the lock, if the caller can rerun the batch:
  *
- * 1. It begins at position P, up to which this node has followed everything, and sends nothing:
- *    what it decides it decides from what it has followed, or reads without the lock. What it
- *    writes (versions, or announcements) is kept back.
- * 2. The commit is one statement, a transaction of its own, which takes the positions after P if
- *    the counter is still at P, and inserts the rows if it took them. The database locks the row
- *    of the counter and looks at it again when it has the lock, so nobody takes a position twice
- *    and nobody commits on what is not true any more. A batch that writes nothing reads the
- *    counter instead: what it refused, or left as it was, was decided rightly if that is at P.
- * 3. Is the counter elsewhere, nothing of the batch happened: others committed meanwhile. It is
- *    run again from the beginning, with the lock, after they were followed: once, since then
- *    nobody comes between. Until then nobody is told anything of it, not even a refusal.
- * 4. What cannot be kept back (other tables, too many rows, a second version of an entity, reading
- *    what it wrote itself) takes the lock at that moment. Is the counter still at P it goes on as a
- *    batch with the lock; else as in 3.
- * 5. Is the connection lost after the statement was sent, whether it was committed is in doubt.
- *    Run again, `begin` takes the lock on another connection. Is the counter at P, it was not
- *    committed, and cannot be any more when this batch is, since that leaves P behind (with a
- *    position that nobody uses, if it writes nothing now). Else it is not known: TIDINGS_E_UNKNOWN,
- *    also when the batch that is run again fails.
- * 6. After a batch was overtaken some take the lock, the more the more often that happens, and as
- *    long as others' changes are found with it. So does the first one of a connection, which is
- *    when it is known that the store has lost nothing.
+ * 1. It begins at position P, up to which this node has followed everything, and sends nothing. Its
+ *    decisions rest on followed data, or on reads without the lock. Its writes (versions or
+ *    announcements) are held back.
+ * 2. The commit is one statement, a separate transaction. It takes the positions after P if the
+ *    counter is still at P, and inserts the rows if it took them. The database locks the row of the
+ *    counter and checks it again under the lock. So no position is taken twice, and no batch
+ *    commits on outdated data. A batch without writes reads the counter instead: its refusals and
+ *    no-ops were right if the counter is at P.
+ * 3. If the counter is elsewhere, the batch had no effect: other nodes committed in between. The
+ *    node follows their changes and reruns the whole batch with the lock: once, because no node can
+ *    then interfere. Until then no client receives any result, not even an error.
+ * 4. Operations that cannot be held back (other tables, too many rows, a second version of an
+ *    entity, reading the batch's own writes) take the lock at that moment. If the counter is still
+ *    at P, the batch continues with the lock; otherwise as in 3.
+ * 5. If the connection is lost after the statement was sent, the commit is in doubt. On the rerun,
+ *    `begin` takes the lock on another connection. If the counter is at P, the statement was not
+ *    committed. It cannot commit after this batch either, because the batch advances the counter
+ *    (with an unused position if it writes nothing). Otherwise the outcome is unknown:
+ *    TIDINGS_E_UNKNOWN, even if the rerun fails.
+ * 6. After a batch was overtaken, the next batches take the lock. Their number grows with each
+ *    overtaking, and while they find changes of other nodes. The first batch of a connection takes
+ *    the lock, too, to verify that the store has lost nothing.
  *
- * Others are notified after the commit, so that nobody waits for that with the lock; without the
- * lock only if the statement before it committed.
+ * Other nodes are notified after the commit, so that no batch waits for that under the lock;
+ * without the lock, only if the preceding statement committed.
  *
- * When the connection breaks after the commit with the lock was sent and before it was answered
- * nobody knows what became of it: TIDINGS_E_UNKNOWN. Nothing of it counts as followed then.
+ * If the connection is lost between sending the commit with the lock and its answer, the outcome is
+ * unknown: TIDINGS_E_UNKNOWN. The batch does not count as followed then.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,21 +46,21 @@
 #include "base/time.h"
 #include "cluster/postgres_internal.h"
 
-/* Rows of the batch that have yet to be sent, of versions (at most one of an entity) or of
- * announcements: one statement for all of them costs the database a fraction of one for each. */
+/* Unsent rows of the batch: versions (at most one per entity) or announcements. One statement for
+ * all of them costs the database a fraction of one statement per row. */
 #define POSTGRES_PENDING_MAX 64u
-#define POSTGRES_PENDING_BYTES (64u << 10) /* what is larger by itself does not wait */
+#define POSTGRES_PENDING_BYTES (64u << 10) /* larger rows are sent immediately */
 #define POSTGRES_PENDING_COLUMNS 11
 struct postgres_pending_table {
     int columns;
     enum postgres_element kinds[POSTGRES_PENDING_COLUMNS];
-    enum postgres_statement put[2];    /* one row; many */
-    enum postgres_statement commit[2]; /* the same with the commit: and then the position it takes,
-                                        * the one before, and the mark */
+    enum postgres_statement put[2];    /* one row; many rows */
+    enum postgres_statement commit[2]; /* the same with the commit, followed by the new position,
+                                          the previous one, and the mark */
 };
 struct postgres_pending {
     const struct postgres_pending_table *table;
-    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as PG_PUT, PG_ANNOUNCE have them */
+    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as in PG_PUT, PG_ANNOUNCE */
     uint64_t ids[POSTGRES_PENDING_MAX];                      /* hashes */
     unsigned count;
     size_t bytes;
@@ -73,24 +73,24 @@ struct postgres_batch {
     struct notify_payload notify_payload;
     struct postgres_counters before; /* where the store was when it began */
     uint64_t doubted;
-    bool is_unlocked;  /* it has no lock, and nothing of it was sent … */
-    bool is_settled;   /* … which may be: this connection has had the lock once */
-    bool is_overtaken; /* others committed meanwhile: it has to be run again, with the lock … */
-    bool is_in_doubt;  /* … which finds out whether it was committed: then the store is not at
-                        * `doubted` any more */
-    bool reads_ahead;  /* others wrote before the last one: they are followed with the lock */
-    unsigned locked_left;  /* batches that take the lock before one tries without … */
-    unsigned locked_after; /* … the next time that one was overtaken */
+    bool is_unlocked;  /* it has no lock, and has sent nothing … */
+    bool is_settled;   /* … which is allowed: this connection has had the lock once */
+    bool is_overtaken; /* other nodes committed in between: it must be rerun with the lock … */
+    bool is_in_doubt;  /* … to find out whether it was committed: then the store is no longer at
+                          `doubted` */
+    bool reads_ahead;  /* other nodes wrote before the last batch: follow them with the lock */
+    unsigned locked_left;  /* batches with the lock before the next try without … */
+    unsigned locked_after; /* … if that one is overtaken */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Versions of entities and announcements on their way to PostgreSQL: those of a batch are gathered
- * and inserted by one statement, with an array for each column. What the database does for a
- * statement (messages, a portal, the start and end of its executor) is then done once, not for each
- * row. In a batch without the lock they go with the commit, in the same statement.
+ * Versions of entities and announcements on their way to PostgreSQL. Those of a batch are collected
+ * and inserted by one statement, with an array for each column. The cost of a statement for the
+ * database (messages, a portal, start and end of its executor) then occurs once, not for each row.
+ * In a batch without the lock they go with the commit, in the same statement.
  *
- * An entity is among them once, since a statement cannot make two rows current. Everything else of
- * the batch is sent after them, so that the database sees one order.
+ * An entity occurs once, because a statement cannot make two rows current. All other statements of
+ * the batch are sent after them, so that the database sees one order.
  */
 
 #define T POSTGRES_TEXT
@@ -112,7 +112,7 @@ static const struct postgres_pending_table announcements_table = {
 #undef N
 #undef B
 
-/* Of one array: all of them may be in one. */
+/* For one array, which may hold all of the bytes. */
 #define COLUMN_BYTES (POSTGRES_PENDING_BYTES + 64u + 4u * POSTGRES_PENDING_MAX)
 
 static void postgres_pending_init(struct postgres_pending *p,
@@ -140,7 +140,7 @@ static void postgres_pending_clear(struct postgres_pending *p)
     p->bytes = 0;
 }
 
-/* There are some: as parameters of their statement. */
+/* If there are rows, sends them as parameters of their statement. */
 static void postgres_pending_put(struct postgres_pending *p, struct postgres_values *v)
 {
     for (int i = 0; i < p->table->columns; i++) {
@@ -196,7 +196,7 @@ int postgres_store_send_pending(struct postgres_store *s, struct tidings_error *
     return rc == 0 ? pending_send(s, &s->batch->announcing, err) : rc;
 }
 
-/* Perhaps, by its hash. */
+/* By hash, so possibly a false positive. */
 static bool pending_has(const struct postgres_pending *p, uint64_t hash)
 {
     for (unsigned i = 0; i < p->count; i++) {
@@ -212,7 +212,7 @@ static uint64_t pending_hash(const struct postgres_values *v)
     return str_hash(tidings_strn(v->at[0], (size_t)v->lengths[0]), 0);
 }
 
-/* Is one of them perhaps of the entity that is the first parameter? */
+/* Returns true if a row may be of the entity in the first parameter. */
 static bool postgres_pending_may_have(const struct postgres_pending *p,
                                       const struct postgres_values *v)
 {
@@ -261,8 +261,8 @@ int postgres_store_add_announcement(struct postgres_store *s, const struct postg
     return postgres_batch_add(s, &s->batch->announcing, v, err);
 }
 
-/* What a commit leaves in the session, and its notification looks for; it is rolled back with it.
- * The position, which no two batches have that a session commits. */
+/* The mark that a commit leaves in the session for its notification; a rollback removes it. It is
+ * the position, which is unique among the committed batches of a session. */
 #define POSTGRES_BATCH_ID 24
 static void postgres_store_mark(const struct postgres_store *s, char out[POSTGRES_BATCH_ID])
 {
@@ -271,7 +271,7 @@ static void postgres_store_mark(const struct postgres_store *s, char out[POSTGRE
 
 /* ---- what others are notified of ------------------------------------------------------------- */
 
-/* Does the newest position come after those of the rows that are there? */
+/* Returns true if the newest position comes right after the rows in the payload. */
 static bool payload_takes(struct postgres_store *s)
 {
     bool takes = s->has_scope && s->has_notify && !s->batch->notify_payload.is_partial &&
@@ -377,12 +377,12 @@ static void postgres_store_drop_next(struct postgres_store *s)
     s->next_page = NULL;
 }
 
-/* Nothing of the batch is left here. */
+/* Discards all state of the batch. */
 static void postgres_store_forget_batch(struct postgres_store *s)
 {
     postgres_store_release(s);
     postgres_store_drop_next(s);
-    if (s->batch->is_unlocked) { /* all that it wrote is there yet */
+    if (s->batch->is_unlocked) { /* all of its writes are still held back */
         postgres_pending_drop_latest(&s->batch->pending, &s->latest);
     } else {
         latest_clear(&s->latest);
@@ -396,8 +396,8 @@ static void postgres_store_forget_batch(struct postgres_store *s)
     s->batch->is_in_doubt = false;
 }
 
-/* Where others wrote between the last two batches they will have again: what there is to follow
- * comes with the lock, not by a question while it is held. */
+/* If other nodes wrote between the last two batches, they probably did so again. Then the statement
+ * that takes the lock also reads the changes to follow, to save a query under the lock. */
 static int postgres_store_lock(struct postgres_store *s, struct pg_result *results[2],
                                struct tidings_error *err)
 {
@@ -416,7 +416,7 @@ static int postgres_store_begin_locked(struct postgres_store *s, struct tidings_
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_store_lock(s, r, err);
-    /* It was lost while nobody used it (a restart, a failover): another may do. */
+    /* An idle connection was lost (a restart, a failover): another connection may work. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
         rc = postgres_store_lock(s, r, err);
     }
@@ -431,7 +431,7 @@ static int postgres_store_begin_locked(struct postgres_store *s, struct tidings_
     postgres_free(r[0]);
     s->next_page = r[1];
     if (rc == 0 && s->now.position < s->followed) {
-        /* Connecting again finds out why. */
+        /* Reconnecting finds the reason. */
         postgres_drop(s->db);
         rc =
             tidings_fail(err, TIDINGS_E_BUSY, "%s: it went back to position %" PRIu64 ": try again",
@@ -476,8 +476,8 @@ void postgres_store_rollback(struct store *store)
     if (!s->batch->is_unlocked && postgres_is_connected(s->db)) {
         postgres_pending_clear(&s->batch->pending);
         postgres_pending_clear(&s->batch->announcing);
-        /* Nobody waits for it; the next answer comes after it. What was sent and not ended is
-         * skipped if it fails, and rolled back if not. */
+        /* No caller waits for it; the next answer follows it. Sent statements without an end are
+         * skipped if one fails, and otherwise rolled back. */
         int rc = postgres_end(s->db, NULL);
         rc = rc == 0 ? postgres_store_send(s, PG_ROLLBACK, NULL, NULL) : rc;
         (void)(rc == 0 ? postgres_end(s->db, NULL) : rc);
@@ -485,7 +485,8 @@ void postgres_store_rollback(struct store *store)
     postgres_store_forget_batch(s);
 }
 
-/* After it was sent. Was it certainly refused, when the connection is gone? */
+/* After sending the commit: returns true if the server certainly rejected it, even if the
+ * connection is lost. */
 static bool postgres_store_is_refused(const struct postgres_store *s)
 {
     return postgres_is_connected(s->db) || strcmp(postgres_state(s->db), "25P03") == 0;
@@ -517,7 +518,7 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
     int rc = postgres_store_take_lock(s, err);
     rc = rc == 0 ? postgres_store_send_commit(s, err) : rc;
     if (rc < 0) {
-        postgres_store_rollback(store); /* it was not sent as a whole */
+        postgres_store_rollback(store); /* it was sent only in part */
         return rc;
     }
     bool notifies = s->now.position != s->batch->before.position;
@@ -536,7 +537,7 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
         return error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN);
     }
     if (s->followed == s->batch->before.position) {
-        /* else ours are told with the others' */
+        /* otherwise local changes are announced with those of other nodes */
         postgres_store_note_followed(s, s->now.position, s->is_durable);
     } else {
         latest_clear(&s->latest);
@@ -546,17 +547,17 @@ int postgres_store_commit(struct store *store, struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Batches in PostgreSQL that do not take the lock: decided from what this node knows, and committed
- * by one statement if nobody else has committed since. The rules are in
- * cluster/postgres_commit.c; here is when they are used, how they are left, and the commit.
+ * Batches in PostgreSQL without the lock. This node's data decides them, and one statement commits
+ * them unless another node has committed since. The rules are at the top of this file; this part
+ * decides when to use them and when to leave them, and commits.
  */
 
-/* Batches with the lock before another one is tried without: at least, and at most. What was tried
- * in vain costs more than the lock, so who is overtaken again and again tries ever less. */
+/* Minimum and maximum of batches with the lock before the next try without. A failed try costs more
+ * than the lock, so nodes that are overtaken repeatedly try less and less often. */
 #define LOCKED_MIN 4u
 #define LOCKED_MAX 64u
 
-/* One began with the lock, or was committed without: when the next may do without. */
+/* A batch began with the lock, or was committed without: decides when the next may do without. */
 static void postgres_store_note_locked(struct postgres_store *s, bool is_behind)
 {
     if (is_behind) {
@@ -588,7 +589,7 @@ bool postgres_store_must_run_again(struct store *store)
     return postgres_store_of(store)->batch->is_overtaken;
 }
 
-/* Others have committed since: the batch, of which nothing was committed, is to be run again. */
+/* Other nodes have committed since. The batch has committed nothing and must be rerun. */
 static int postgres_store_overtaken(struct postgres_store *s, struct tidings_error *err)
 {
     s->batch->is_overtaken = true;
@@ -600,8 +601,8 @@ static int postgres_store_overtaken(struct postgres_store *s, struct tidings_err
                         postgres_name(s->db));
 }
 
-/* From here on it is a batch like others. Counters besides the position may have changed without
- * it; in this batch they have not. */
+/* Makes it a batch with the lock. Counters other than the position may have changed in the
+ * database, but not in this batch. */
 int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -614,7 +615,7 @@ int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err
     int rc = postgres_send(s->db, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
     if (rc < 0) {
-        /* It was lost while nobody used it: another may do. */
+        /* An idle connection was lost: another connection may work. */
         return postgres_is_connected(s->db) ? rc : postgres_store_overtaken(s, NULL);
     }
     rc = postgres_store_read_counters(s, r, &counters, err);
@@ -634,7 +635,7 @@ int postgres_store_take_lock(struct postgres_store *s, struct tidings_error *err
     return 0;
 }
 
-/* May that be read without the lock, and without what the batch writes itself? */
+/* Returns true if the statement can read without the lock and without the writes of the batch. */
 static bool unlocked_may_look(const struct postgres_store *s, enum postgres_statement which,
                               const struct postgres_values *values)
 {
@@ -649,14 +650,14 @@ int postgres_store_ask_in_batch(struct postgres_store *s, enum postgres_statemen
     bool looks = s->batch->is_unlocked && unlocked_may_look(s, which, values);
     int rc = looks ? 0 : postgres_store_send_pending(s, err);
     rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
-    /* It was lost while nobody used it, and nothing was sent: another may do. */
+    /* An idle connection was lost, and nothing was sent: another connection may work. */
     return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_store_overtaken(s, NULL)
                                                             : rc;
 }
 
 /* ---- committing ------------------------------------------------------------------------------ */
 
-/* All of it as one statement. 0: what came back of it, if anything, is in *ret. */
+/* Sends everything as one statement. Returns 0 with its result, if any, in *ret. */
 static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_result **ret,
                          struct tidings_error *err)
 {
@@ -688,13 +689,13 @@ static int unlocked_send(struct postgres_store *s, bool *ret_sent, struct pg_res
     return rc == 0 ? postgres_finish(s->db, unwaited, ret, 1, err) : rc;
 }
 
-/* Nothing of it is known to be kept. */
+/* None of the batch is known to be committed. */
 static int unlocked_failed(struct postgres_store *s, bool is_sent, int rc,
                            struct tidings_error *err)
 {
     bool is_lost = !postgres_is_connected(s->db);
     bool writes = s->batch->pending.count + s->batch->announcing.count > 0;
-    bool is_raced = strncmp(postgres_state(s->db), "40", 2) == 0; /* where all is serializable */
+    bool is_raced = strncmp(postgres_state(s->db), "40", 2) == 0; /* with serializable isolation */
     uint64_t before = s->batch->before.position;
     postgres_store_forget_batch(s);
     if (!is_lost && !is_raced) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copying a store of PostgreSQL into another, and the other way round. While it is written to, the
- * row of `tidings_cluster` says from what and how far: no node can begin with it then. Nor is one
- * copied that nodes live on.
+ * Copies between a store in PostgreSQL and another store, in both directions. During a copy into
+ * PostgreSQL, the row of `tidings_cluster` names its source and progress, so no node can start with
+ * it. A store with live nodes cannot be copied.
  *
- * Where the database has lost what was kept (tidings_breaks), runs of before stay behind: their
- * cursors may name what is not there.
+ * If the database has lost data (tidings_breaks), earlier runs are not copied: their cursors may
+ * refer to lost data.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static int postgres_transfer_state(struct store *store, struct transfer_state *r
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* 1: a copy from there was begun; 0: there is nothing here. */
+/* 1: a copy from there was begun; 0: the target is empty. */
 static int transfer_find(struct postgres_store *s, struct tidings_str source,
                          struct transfer_mark *ret, struct tidings_error *err)
 {
@@ -231,7 +231,7 @@ static int postgres_transfer_put(struct store *store, const struct transfer_row 
     uint64_t highest = s->now.position, position = 0;
     int64_t now_ms = s->now_ms;
     int rc = 0;
-    s->now.position = (uint64_t)(r->number - 1); /* what is put next has its number */
+    s->now.position = (uint64_t)(r->number - 1); /* the next put gets its number */
     s->now_ms = r->at_ms;
     switch (r->kind) {
     case TRANSFER_TYPE:
@@ -262,7 +262,7 @@ static int postgres_transfer_put(struct store *store, const struct transfer_row 
     return rc == 0 ? postgres_store_send(s, PG_TRANSFER_MARK, &mark, err) : rc;
 }
 
-/* What was announced and not kept is not here, as after a crash of the database. */
+/* The copy has no announcements, as after a crash of the database. */
 static int postgres_transfer_end(struct store *store, const struct transfer_state *state,
                                  struct tidings_error *err)
 {

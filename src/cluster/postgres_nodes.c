@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What nodes that share a database know of each other: that something was committed (NOTIFY, on the
- * connection that everything else goes by), what was only announced, leases, nodes and sessions.
+ * Shared state of nodes in one database: notifications of commits (NOTIFY, on the same connection
+ * as everything else), announcements, leases, nodes and sessions.
  *
  * Times are those of the database's clock.
  */
@@ -17,19 +17,19 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reckons the time of the store from one moment at which its clock and ours are both known, and
- * from how exactly they are.
+ * Computes the time of the store from one moment at which both its clock and the local clock are
+ * known, with the error of that measurement.
  */
 
-#define QUICK_MS 50u  /* so exact is enough */
-#define OLD_MS 10000u /* then an answer that took longer is better than none */
+#define QUICK_MS 50u  /* this is exact enough */
+#define OLD_MS 10000u /* then a slower answer is better than none */
 
 void store_clock_update(struct store_clock *c, int64_t at_ms, uint64_t asked_ms,
                         uint64_t received_ms)
 {
     uint64_t took = received_ms - asked_ms;
     if (at_ms < 0 || at_ms >= TIMELINE_FOREVER) {
-        return; /* no clock says so */
+        return; /* not a valid clock value */
     }
     if (c->is_known && took > QUICK_MS && took > c->within_ms &&
         received_ms < c->received_ms + OLD_MS) {
@@ -62,10 +62,10 @@ int64_t store_clock_off(const struct store_clock *c, uint64_t monotonic_ms, int6
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define FORGET_EVERY 256u /* announcements between two looks at how many are remembered */
+#define FORGET_EVERY 256u /* announcements between two checks of the retention limit */
 #define NODE_STATE_MAX 4096u
 
-/* Text that the database can hold. */
+/* Checks a string that the database can hold. */
 static int check_text(struct tidings_str text, size_t max, const char *what,
                       struct tidings_error *err)
 {
@@ -76,7 +76,7 @@ static int check_text(struct tidings_str text, size_t max, const char *what,
                         "%s has at most %zu bytes of UTF-8, without NUL", what, max);
 }
 
-/* 1: the statement gave a row. */
+/* 1: the statement returned a row. */
 static int ask_for_row(struct postgres_store *s, enum postgres_statement which,
                        const struct postgres_values *v, struct tidings_error *err)
 {
@@ -312,7 +312,7 @@ int postgres_put_session(struct store *store, const struct session_row *row,
                    : (rc < 0 ? rc : 0);
 }
 
-/* Under the lock: who had it has to follow that. */
+/* Under the lock: the previous owner must follow that. */
 int postgres_take_session(struct store *store, struct tidings_str id, struct tidings_str node,
                           struct session_row *ret, struct tidings_error *err)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tables of the store in PostgreSQL, and what is checked before any of them is used: the
- * encoding, whose they are, and whether this program knows their layout.
+ * The tables of the store in PostgreSQL, and the checks before their use: the encoding, the
+ * cluster, and whether this program supports their layout.
  *
- * Several nodes may come at once to a schema without tables. One makes them, in one transaction;
- * the others wait for an advisory lock, or where there is none, fail and find them when they look
- * again. Any role may take such a lock, and the key is no secret (it is made of the names of the
- * cluster and the schema): so the wait is short, and who waited in vain says who holds it and goes
- * on without, as where there is none.
+ * Several nodes may find a schema without tables at the same time. One creates them, in one
+ * transaction. The others wait for an advisory lock. Without advisory locks they fail and find the
+ * tables on a retry. Any role may take such a lock, and the key is not secret (it is derived from
+ * the names of the cluster and the schema). Therefore the wait is short; after a timeout the node
+ * logs the holder and continues as without advisory locks.
  *
- * A newer program takes the steps that are missing while nodes of the version before go on, in one
- * transaction too. A step only adds (columns that have a default or may be missing, tables,
- * indexes): what older programs say in SQL goes on to mean the same. Where that cannot be, `oldest`
- * is raised, which waits until no older node lives; who comes later is refused.
+ * A newer program takes the missing steps while older nodes keep running, again in one transaction.
+ * Steps only add (optional columns or columns with a default, tables, indexes), so the SQL of older
+ * programs keeps its meaning. If that is impossible, `oldest` is raised: the upgrade waits until no
+ * older node lives, and older nodes can no longer start.
  */
 #include "cluster/postgres_schema.h"
 
@@ -25,18 +25,18 @@
 #include "cluster/postgres_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The SQL of the store in PostgreSQL: every statement that is prepared. What engines of the same
- * protocol share, where possible.
+ * The SQL of the store in PostgreSQL: every prepared statement, portable to compatible engines
+ * where possible.
  */
 
-/* Of the database's clock, which all nodes have in common. */
+/* The clock of the database, which all nodes share. */
 #define NOW_MS "(extract(epoch FROM now())*1000)::int8"
 
-/* The same, when it is asked and not when the transaction began. */
+/* The same, but the current time instead of the start of the transaction. */
 #define CLOCK_MS "(extract(epoch FROM clock_timestamp())*1000)::int8"
 
-/* How old the oldest change after that position is; 0: there is none. Changes of which is not known
- * when they were made do not count. */
+/* The age of the oldest change after that position; 0: there is none. Ignores changes of unknown
+ * time. */
 #define FIRST_AT(table, position)                                                                  \
     "(SELECT at FROM " table " c WHERE c.position>" position " ORDER BY c.position LIMIT 1)"
 #define FIRST_OF_ALL(position)                                                                     \
@@ -48,8 +48,7 @@
     "-min(at), 1) FROM (" FIRST_OF_ALL(position) ") o"                                             \
                                                  " WHERE at>0 HAVING count(*)>0), 0)"
 
-/* A version: of its record (cluster/log_record.h) the id and the start have columns of their own.
- */
+/* A version: the id and the start in its record (cluster/log_record.h) have separate columns. */
 #define COLUMNS "v.id, v.vfrom, v.record, v.previous, v.value"
 #define ENDS                                                                                       \
     ", coalesce((SELECT min(n.vfrom) FROM tidings_versions n WHERE n.id=v.id AND"                  \
@@ -58,7 +57,7 @@
     "SELECT " COLUMNS " FROM tidings_current c JOIN tidings_versions v ON v.position=c.position"   \
     " WHERE c.id>$1::text AND ($2::int8=1 OR c.deleted=0)" of " ORDER BY c.id LIMIT 64"
 
-/* A version, and which is the current one. $3: its position. */
+/* Inserts a version and makes it current. $3: its position. */
 #define VERSION_COLUMNS "id, vfrom, position, at, record, previous, value"
 #define CURRENT_COLUMNS "id, type, tversion, parent, deleted, position"
 #define VERSION                                                                                    \
@@ -67,7 +66,7 @@
 #define VERSIONS                                                                                   \
     "unnest($1::text[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[], $6::text[], $7::text[],"  \
     " $8::text[], $9::text[], $10::text[], $11::int8[])"
-/* `rows`: of one version, or of many of different entities. */
+/* `rows`: one version, or versions of different entities. */
 #define ADD_VERSIONS(rows)                                                                         \
     "u(" VERSION_COLUMNS ", type, tversion, parent, deleted) AS (" rows                            \
     "), v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT " VERSION_COLUMNS           \
@@ -77,9 +76,9 @@
     " FROM u ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"       \
     " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
 
-/* A batch without the lock: the position is taken if it still is where the batch began, and
- * everything else depends on that. One row, as PG_LOCK gives it; none: it is elsewhere. The mark is
- * seen by PG_NOTIFY_IF if this was committed. */
+/* A batch without the lock. It takes the position if the counter is still where the batch began,
+ * and everything else depends on that. Returns one row like PG_LOCK, or none if the counter has
+ * moved. PG_NOTIFY_IF sees the mark if this was committed. */
 #define COUNTERS "position, floor, announced, keys, max_keys"
 #define COUNTERS_OF_S "s.position, s.floor, s.announced, s.keys, s.max_keys, s.clock"
 #define TAKE_POSITION(to, from)                                                                    \
@@ -94,8 +93,8 @@
 #define ANNOUNCEMENTS "unnest($1::int8[], $2::int8[], $3::bytea[])"
 #define INTO_ANNOUNCED "a AS (INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT "
 
-/* The changes of one table after $1, up to the counter. Nodes never write longer records; records
- * of strangers must not fill the memory. Values are included if they have at most $2 bytes. */
+/* The changes of one table after $1, up to the counter. Nodes never write longer records; the limit
+ * bounds memory against untrusted rows. Values are included if they have at most $2 bytes. */
 #define TAKEN "(SELECT position FROM tidings_state WHERE one=1)"
 #define FITS "octet_length(c.value)+octet_length(c.previous)<=$2::int8"
 #define AFTER(table, values)                                                                       \
@@ -108,17 +107,17 @@
 
 #define NEWEST(table) "(SELECT position FROM " table " ORDER BY position DESC LIMIT $1::int8+1)"
 
-/* The records of rows that go are no longer followed. */
+/* Removed rows lose their records, which are no longer followed. */
 #define WITHOUT_RECORDS(gone)                                                                      \
     "WITH gone AS (" gone " RETURNING position) DELETE FROM tidings_log WHERE position IN"         \
     " (SELECT position FROM gone)"
-/* Of a row that gets another position, the record at the one before goes. */
+/* If a row gets another position, removes the record at the previous one. */
 #define WITHOUT_RECORD(table, is_it)                                                               \
     "WITH gone AS (DELETE FROM tidings_log WHERE position=(SELECT position FROM " table            \
     " WHERE " is_it ")) "
 
-/* Nodes write nothing so long (store/store.h); who does would have them read it. A run lives until
- * it ended, or its node did not say for too long that it does. */
+/* Nodes never write longer values (store/store.h); the limit protects them from rows of other
+ * programs. A run lives until it has ended, or its node has been silent for too long. */
 #define TASK_COLUMNS                                                                               \
     "t.id, t.client, t.status, t.message, t.payload, t.questions, t.answers, t.created, "          \
     "t.updated,"                                                                                   \
@@ -140,7 +139,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LAZY] = "SET LOCAL synchronous_commit TO off",
     [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
-    /* With a mark of this batch that is rolled back with it, and is asked for below. */
+    /* Sets a mark of this batch that a rollback removes, and that the statement below checks. */
     [PG_SET_STATE_AND_BATCH_ID] =
         "UPDATE tidings_state SET position=$1::int8, floor=$2::int8, announced=$3::int8,"
         " keys=$4::int8, max_keys=$5::int8 WHERE one=1"
@@ -204,10 +203,10 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                    " digest=excluded.digest, result=excluded.result",
     [PG_FIND_KEY] = "SELECT at, digest, result FROM tidings_keys WHERE owner=$1::bytea AND"
                     " key=$2::bytea",
-    /* A few at a time, so that no write pays for many. */
+    /* Only some at a time, so that no write pays for many. */
     [PG_DROP_AGED_KEYS] = "DELETE FROM tidings_keys WHERE at<=$1::int8 AND (owner, key) IN (SELECT"
                           " owner, key FROM tidings_keys ORDER BY number LIMIT 256)",
-    /* All of an owner's but the newest. */
+    /* All keys of an owner but the newest. */
     [PG_DROP_OLDER_KEYS] = "DELETE FROM tidings_keys WHERE owner=$1::bytea AND number<=(SELECT"
                            " number FROM tidings_keys WHERE owner=$1::bytea ORDER BY number DESC"
                            " LIMIT 1 OFFSET $2::int8)",
@@ -298,7 +297,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_DROP_INCARNATIONS] = WITHOUT_RECORDS(
         "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
         " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)"),
-    /* As lease_may_be_given decides; $4: how long none is given after durable changes were lost. */
+    /* As lease_may_be_given decides; $4: how long no lease is granted after a loss of durable
+     * changes. */
     [PG_LEASE] =
         "INSERT INTO tidings_leases(name, holder, until) SELECT $1::text, $2::text, " NOW_MS
         "+$3::int8 WHERE NOT EXISTS(SELECT 1 FROM tidings_breaks WHERE lossy=1 AND at>" NOW_MS
@@ -335,7 +335,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         "(SELECT oid FROM pg_database WHERE datname=current_database())"
         " AND l.classid::int8=((k.n>>32)&4294967295) AND l.objid::int8=(k.n&4294967295) LIMIT 1",
     [PG_AGE_NODES] = "DELETE FROM tidings_nodes WHERE until<=" NOW_MS "-86400000",
-    /* One that was never taken is written by who made it. */
+    /* If it was never taken by another node, its creator writes it. */
     [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"
                        " $2::text, $3::text, 0, " NOW_MS ") ON CONFLICT (id) DO UPDATE SET"
                        " state=excluded.state, used=excluded.used WHERE tidings_sessions.turn=0 AND"
@@ -414,19 +414,18 @@ const char *const postgres_statements[PG_STATEMENTS] = {
 
 #define LAYOUT 1
 #define OLDEST 1
-#define LAY_OUT_TRIES 5                                /* others may be at it */
-#define ADVISORY_NAME "tables of the tidings cluster " /* … and its name, and the schema's */
+#define LAY_OUT_TRIES 5                                /* other nodes may do the same */
+#define ADVISORY_NAME "tables of the tidings cluster " /* … plus both names */
 #define ADVISORY_WAIT "2000"                           /* ms */
-#define LOCK_TIMEOUT "4000"                            /* ms, as of each session of ours */
+#define LOCK_TIMEOUT "4000"                            /* ms, for the sessions of all nodes */
 
 /* Each change has a position, and a row in one of three tables: tidings_versions (entities),
- * tidings_announced (announcements, which are bounded and which a crash removes), tidings_log (the
- * rest). `record` is what cluster/log_record.h says.
+ * tidings_announced (announcements, which are bounded and removed by a crash), tidings_log (the
+ * rest). cluster/log_record.h defines `record`.
  *
- * `one`: tables of one row (without a CHECK where each commit writes: PostgreSQL reads its text
- * again for each update, a tenth of what a commit costs it besides waiting). Texts that strangers
- * choose are bytes: text could not hold a NUL. Digests stand for keys that may be longer than an
- * index can hold. */
+ * `one`: tables of one row. Tables that each commit writes have no CHECK, because PostgreSQL parses
+ * its text for each update, which costs a tenth of a commit without waiting. Untrusted strings are
+ * bytes, because text cannot hold a NUL. Digests replace keys that may be too long for an index. */
 static const char *const steps[LAYOUT] = {
     "CREATE TABLE tidings_cluster(one int8 PRIMARY KEY CHECK (one=1), name text NOT NULL,"
     " id int8 NOT NULL, layout int8 NOT NULL, oldest int8 NOT NULL, secret bytea NOT NULL,"
@@ -500,7 +499,7 @@ static int not_ours(const struct postgres_store *s, int code, struct tidings_err
     return postgres_refuse(s->db, code, err);
 }
 
-/* 1: there is a cluster; its layout. 0: there are no tables. */
+/* 1: there is a cluster with this layout. 0: there are no tables. */
 static int read_cluster(struct postgres_store *s, const struct postgres_layout *l,
                         int64_t *ret_layout, struct tidings_error *err)
 {
@@ -595,7 +594,7 @@ static int put_cluster(struct postgres_store *s, const struct postgres_layout *l
     return sql->failed ? tidings_fail(err, sql->failed, "out of memory") : 0;
 }
 
-/* Nodes that could not go on beside it must be gone. */
+/* Checks that no nodes live that are too old for the new layout. */
 static int refuse_older(struct postgres_store *s, const struct postgres_layout *l,
                         struct tidings_error *err)
 {
@@ -619,7 +618,7 @@ static int refuse_older(struct postgres_store *s, const struct postgres_layout *
     return rc;
 }
 
-/* The steps from `from` on, and that they were taken. */
+/* Performs the steps from `from` on, and records them. */
 static int take_steps(struct postgres_store *s, const struct postgres_layout *l, int64_t from,
                       struct tidings_error *err)
 {
@@ -682,7 +681,7 @@ static void say_holder(struct postgres_store *s)
     postgres_free(r);
 }
 
-/* Layout `from` (0: no tables) becomes ours. */
+/* Migrates layout `from` (0: no tables) to the current one. */
 static int migrate(struct postgres_store *s, const struct postgres_layout *l, int64_t from,
                    bool with_lock, struct tidings_error *err)
 {
@@ -690,7 +689,7 @@ static int migrate(struct postgres_store *s, const struct postgres_layout *l, in
     bool looks = with_lock || from > 0, is_careful = with_lock && from == 0;
     int rc = with_lock ? begin_with_lock(s, err) : postgres_exec(s->db, "BEGIN", err);
     bool is_held = with_lock && rc < 0 && has_state(s, "55P03");
-    /* Perhaps another did it while we waited; asking for a table that is not there would end the
+    /* Another node may have done it during the wait. Querying a missing table would abort the
      * transaction. */
     rc = rc == 0 && is_careful ? postgres_exec(s->db, "SAVEPOINT tidings_look", err) : rc;
     int found = rc == 0 && looks ? read_cluster(s, l, &layout, err) : 0;
@@ -708,7 +707,7 @@ static int migrate(struct postgres_store *s, const struct postgres_layout *l, in
         if (is_held) {
             say_holder(s);
         }
-        /* Engines without such locks do without. */
+        /* Engines without such locks continue without. */
         if (with_lock && (is_held || strcmp(state, "42883") == 0 || strcmp(state, "0A000") == 0)) {
             rc = migrate(s, l, from, false, err);
         }
@@ -716,7 +715,8 @@ static int migrate(struct postgres_store *s, const struct postgres_layout *l, in
     return rc;
 }
 
-/* "Exists", conflicts, and who was in the way: another made them meanwhile, or will be done. */
+/* Returns true for "exists", conflicts and lock timeouts: another node made the tables, or is doing
+ * so. */
 static bool is_race(const struct postgres_store *s, int rc)
 {
     return rc == TIDINGS_E_EXISTS || has_state(s, "42P07") || has_state(s, "42701") ||

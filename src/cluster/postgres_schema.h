@@ -40,7 +40,7 @@ enum postgres_statement {
     PG_NTH,
     PG_HISTORY,
     PG_IDS,
-    PG_LIST_ALL, /* the next six: this order is used */
+    PG_LIST_ALL, /* the next six: in this order */
     PG_LIST_TYPE,
     PG_LIST_VERSION,
     PG_LIST_PARENT,
@@ -118,8 +118,8 @@ _Static_assert(PG_STATEMENTS <= POSTGRES_MAX_STATEMENTS, "room for each");
 extern const char *const postgres_statements[PG_STATEMENTS];
 
 struct postgres_layout {
-    int64_t made;             /* what this program makes */
-    int64_t oldest;           /* the oldest whose programs may go on beside it */
+    int64_t made;             /* layout that this program creates */
+    int64_t oldest;           /* oldest layout whose programs can run beside it */
     const char *const *steps; /* `made` of them: from no tables to 1, from 1 to 2, … */
 };
 extern const struct postgres_layout postgres_layout;

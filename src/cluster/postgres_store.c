@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions of entities in PostgreSQL: reading and writing them, and the life of the store.
+ * Versions of entities in PostgreSQL: reads and writes, and the life of the store.
  *
- * Writes of a batch go into the pipeline and are not waited for before the commit. What is current
- * is known from the cache of heads where this node wrote it last; that is right inside a batch,
- * since everything that others wrote was followed under the lock.
+ * Writes of a batch go into the pipeline, and only the commit waits for them. Current versions that
+ * this node wrote last are in the cache of heads. The cache is valid inside a batch, because all
+ * changes of other nodes were followed under the lock.
  */
 #include "cluster/postgres_store.h"
 
@@ -20,13 +20,13 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Idempotency keys, in PostgreSQL. Each has a number that rises, so that it is known which are
- * oldest whatever the clock says. They are counted only when there may be too many: `max_keys`, in
- * the row that is locked, rises with each that is put and is never less than there are. Those that
- * are too many go with the commit.
+ * Idempotency keys in PostgreSQL. Each has an ascending number, so the oldest are known regardless
+ * of clocks. Keys are counted only if there may be too many: `max_keys`, in the locked row,
+ * increases with each added key and is an upper bound of their number. The commit removes excess
+ * keys.
  */
 
-/* All that an owner has but the newest. */
+/* Removes all keys of an owner but the newest. */
 static int postgres_drop_but(struct postgres_store *s, struct tidings_str digest, int64_t newest,
                              struct tidings_error *err)
 {
@@ -48,7 +48,7 @@ static int postgres_store_put_key(struct store *store, const struct entity_key *
     unsigned char owner[32];
     postgres_store_release(s);
     postgres_store_digest(key->owner, owner);
-    int rc = postgres_store_take_lock(s, err); /* which says how many there are */
+    int rc = postgres_store_take_lock(s, err); /* which returns their number */
     rc = rc == 0 && s->has_keys && memcmp(owner, s->owner, sizeof owner) != 0
              ? postgres_drop_but(s, owner_digest(s), ENTITY_KEYS_OF_ONE, err)
              : rc;
@@ -122,11 +122,11 @@ int postgres_store_bound_keys(struct postgres_store *s, struct tidings_error *er
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Published resources in PostgreSQL: one row per URI, which gets a new position whenever it
- * changes. A digest of the URI is the key: an index cannot hold the longest ones.
+ * Published resources in PostgreSQL: one row per URI, which gets a new position with each change. A
+ * digest of the URI is the key, because an index cannot hold the longest ones.
  */
 
-#define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
+#define FORGET_EVERY 256u /* removals between two checks of the retention limit */
 
 int postgres_store_write_published(struct postgres_store *s, const struct published_row *row,
                                    const struct tidings_str *content, struct tidings_error *err)
@@ -189,8 +189,7 @@ static int postgres_store_publish(struct store *store, const struct published_ro
     return rc;
 }
 
-/* Of the removed only the newest are remembered; who comes back from before that must look again.
- */
+/* Only the newest removals are retained. Clients with older cursors must resync. */
 static int postgres_forget_removed(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -286,7 +285,7 @@ static int postgres_store_each_published(struct store *store, published_row_fn f
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define READY_MS 1000 /* that an operation waits for a connection */
+#define READY_MS 1000 /* how long an operation waits for a connection */
 
 static const struct store_ops postgres_ops;
 
@@ -309,19 +308,19 @@ void postgres_store_release(struct postgres_store *s)
     s->handed_out = NULL;
 }
 
-/* A session of ours. A holder of the lock that stands still loses it, and who waits for it does not
- * do so for ever. */
+/* Settings of each session. A stalled holder of the lock loses it, and waiting for it is
+ * bounded. */
 static const char session[] = "SET idle_in_transaction_session_timeout=2000;"
                               "SET lock_timeout=4000;"
                               "SET statement_timeout=60000;"
                               "SET standard_conforming_strings=on";
 
-/* Every statement has an index; what the planner thinks of tables that were never analyzed, or just
- * grew, is not asked. Engines that do not know these go on without. */
+/* Every statement has an index, so the planner's estimates for tables that are unanalyzed or just
+ * grew are irrelevant. Engines without these settings continue without. */
 static const char planning[] = "SET enable_seqscan=off;SET enable_bitmapscan=off;SET jit=off";
 
-/* A node that stands still and does not read would have the server keep all notifications for it,
- * until there is no room for anybody's. Not over sockets in the file system; as above. */
+/* For a stalled node that does not read, the server would store all notifications until it has no
+ * space for any node's. Does not apply to Unix sockets; optional as above. */
 static const char standing_still[] = "SET tcp_user_timeout=5000";
 
 int postgres_store_ready(struct postgres_store *s, int wait_ms, struct tidings_error *err)
@@ -374,8 +373,8 @@ int postgres_store_ask(struct postgres_store *s, enum postgres_statement which,
         return rc;
     }
     rc = postgres_ask(s->db, which, values, ret, err);
-    /* The connection was lost while nobody used it (a restart, a failover): another may do. What
-     * is asked outside of batches may be asked twice. */
+    /* An idle connection was lost (a restart, a failover): another connection may work. Queries
+     * outside of batches can be repeated. */
     if (rc == TIDINGS_E_BUSY && !postgres_is_connected(s->db) &&
         postgres_store_ready(s, READY_MS, NULL) == 0) {
         rc = postgres_ask(s->db, which, values, ret, err);
@@ -458,7 +457,7 @@ void postgres_read_version(struct pg_result *r, int row, int first, struct kept_
     ret->version.value = postgres_str(r, row, first + 4);
 }
 
-/* Nodes write no others, but somebody else may have. */
+/* Nodes write valid names, but other programs may have written the row. */
 static bool postgres_has_names(const struct entity_version *v)
 {
     return entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
@@ -466,7 +465,7 @@ static bool postgres_has_names(const struct entity_version *v)
            (v->parent.len == 0 || entity_id_is_valid(v->parent));
 }
 
-/* 1: the row is as it was written. */
+/* 1: the row is undamaged. */
 static int postgres_take_version(struct pg_result *r, int row, bool has_end,
                                  struct entity_version *ret, struct tidings_error *err)
 {
@@ -568,7 +567,7 @@ static int postgres_list(struct store *store, const struct entity_scope *scope,
                                     : scope->type_version.len == 0 ? PG_LIST_TYPE
                                                                    : PG_LIST_VERSION;
     which += scope->by_parent ? PG_LIST_PARENT - PG_LIST_ALL : 0;
-    struct pg_result *page = NULL; /* `after` is in the one before */
+    struct pg_result *page = NULL; /* the previous page owns `after` */
     postgres_store_release(s);
     int rc = 0;
     for (bool more = true; rc == 0 && more;) {
@@ -663,13 +662,13 @@ static int postgres_put_version(struct store *store, const struct entity_version
         rc = replaces_current ? postgres_store_send(s, PG_PUT_REPLACING, &v, err)
                               : postgres_store_add_version(s, &v, err);
     }
-    entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
+    entity_ids_add(&s->ids, version->id); /* even if it is rolled back: the entity may exist */
     if (rc == 0) {
         if (replaces_current) {
             postgres_store_tell_replaced(s);
         }
         postgres_store_tell(s, &record);
-        latest_put(&s->latest, version); /* it may borrow from what was handed out */
+        latest_put(&s->latest, version); /* it may borrow from the last result */
     }
     postgres_store_release(s);
     return rc;
@@ -742,7 +741,7 @@ static int postgres_types(struct store *store, entity_type_fn fn, void *user,
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The ids of the entities there are, some at a time. Those that come meanwhile are followed, or
+/* Reads the ids of existing entities in steps. Ids that are added during that are followed, or
  * written here. */
 static int postgres_idle(struct store *store, struct tidings_error *err)
 {
@@ -795,7 +794,7 @@ bool postgres_store_is_url(struct tidings_str url)
     return str_starts(url, STR("postgres://")) || str_starts(url, STR("postgresql://"));
 }
 
-/* Where it is, before anything is followed. */
+/* Reads the current position before anything is followed. */
 static int postgres_read_start(struct postgres_store *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
@@ -858,13 +857,13 @@ int postgres_store_open_target(const char *url, struct tidings_str cluster, stru
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Tasks in PostgreSQL: a row for each, written by the node that works on it, and by any other that
- * cancels it, answers what it asks, or finds that its node is gone.
+ * Tasks in PostgreSQL: a row for each, written by the node that works on it, and by any other node
+ * that cancels it, answers its questions, or finds its node dead.
  *
- * `run` is the epoch of its node (tidings_runs): a task that works without a run that lives is
- * lost. `until`, when it is forgotten, is by the database's clock; the times that clients see are
- * those of its node. Another node whose clock goes otherwise does not bring that nearer; only a
- * task that is taken back (without time to live) goes at once.
+ * `run` is the epoch of its node (tidings_runs): a working task without a live run is lost.
+ * `until`, its expiry, is by the database's clock; the times that clients see are those of its
+ * node. Other nodes with a different clock cannot shorten that; only a revoked task (without time
+ * to live) is removed immediately.
  */
 
 _Static_assert(SHARED_TASK_ID_MAX == 128 && SHARED_TASK_CLIENT_MAX == 4096 &&
@@ -872,7 +871,7 @@ _Static_assert(SHARED_TASK_ID_MAX == 128 && SHARED_TASK_CLIENT_MAX == 4096 &&
                    SHARED_TASK_ASKED_MAX == 41943040,
                "as TASK_IS_SHORT of the statements has them");
 
-#define TASK_KEPT_LOST_MS 60000 /* that one whose node is gone can be asked for, at least */
+#define TASK_KEPT_LOST_MS 60000 /* minimum time for which a lost task can be queried */
 
 static int tasks_check(struct tidings_str text, size_t max, const char *what,
                        struct tidings_error *err)
@@ -891,7 +890,7 @@ static int tasks_check_id(struct tidings_str id, struct tidings_error *err)
                : tidings_fail(err, TIDINGS_E_INVALID, "the id of a task is text without NUL");
 }
 
-/* A time of this machine's clock by that of the database, inside a batch. */
+/* Converts a time of this machine's clock to the database's clock, inside a batch. */
 static int64_t tasks_to_database(const struct postgres_store *s, int64_t wall_ms)
 {
     return s->now_ms + (wall_ms - clock_wall_ms());
@@ -899,7 +898,7 @@ static int64_t tasks_to_database(const struct postgres_store *s, int64_t wall_ms
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Is there room for one more? */
+/* Checks that there is room for one more task. */
 static int tasks_check_room(struct postgres_store *s, const unsigned char owner[32],
                             const struct stored_task *task, struct tidings_error *err)
 {

@@ -13,17 +13,17 @@
 
 #define POSTGRES_CLUSTER_MAX 128u /* bytes of the name of a cluster */
 
-/* Connect to the database. TIDINGS_E_BUSY: it cannot be reached now. TIDINGS_E_UNSUPPORTED: libpq
- * is missing, or the tables are too new. TIDINGS_E_INVALID: not a URL of PostgreSQL, or the schema
- * of another cluster. Error messages never contain the password. */
+/* Connects to the database. TIDINGS_E_BUSY: it is unreachable now. TIDINGS_E_UNSUPPORTED: libpq is
+ * missing, or the tables are too new. TIDINGS_E_INVALID: not a URL of PostgreSQL, or the schema of
+ * another cluster. Error messages never contain the password. */
 int postgres_store_open(const char *url, struct tidings_str cluster, struct store **ret,
                         struct tidings_error *err);
 
-/* Open the target of a copy (store/copy.h), possibly of an interrupted one. */
+/* Opens the target of a copy (store/copy.h), possibly of an interrupted one. */
 int postgres_store_open_target(const char *url, struct tidings_str cluster, struct store **ret,
                                struct tidings_error *err);
 
-/* Returns true if that is a URL of such a store. */
+/* Returns true for the URL of such a store. */
 bool postgres_store_is_url(struct tidings_str url);
 
 /* Returns true for a store that these functions opened. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keeps legacy sessions in the store that nodes share, so that they may go on at another node: what
- * workers ask for is done by the commit thread, and a worker hears when another node has taken a
- * session of its own.
+ * Keeps legacy sessions in the store that nodes share, so that they can continue at another node.
+ * The commit thread performs the requests of workers, and notifies a worker when another node has
+ * taken one of its sessions.
  */
 #include "cluster/sessions.h"
 
@@ -16,16 +16,16 @@
 #include "store/commit_thread.h"
 #include "store/store.h"
 
-#define AGE_MS 60000u /* between two looks at rows that nobody uses */
+#define AGE_MS 60000u /* between two expiries of unused rows */
 
 struct cluster_sessions {
     struct session_store store;
     struct commit_thread *commit_thread;
-    char node[32];              /* this run of the server, as others see it */
-    int64_t idle_ms;            /* after which a row that nobody wrote goes */
-    uint64_t aged_ms;           /* commit thread: when that was last seen to */
+    char node[32];              /* this run of the server, as other nodes see it */
+    int64_t idle_ms;            /* age at which an unwritten row is removed */
+    uint64_t aged_ms;           /* commit thread: time of the last expiry */
     unsigned count;             /* atomic: … */
-    struct mailbox **mailboxes; /* … workers' mailboxes, references */
+    struct mailbox **mailboxes; /* … workers' mailboxes, referenced */
 };
 
 /* ---- asking the commit thread ---------------------------------------------------------------- */
@@ -62,7 +62,8 @@ static int sessions_take(struct session_job *asked, struct store *store, const c
     return rc < 0 ? rc : 1;
 }
 
-/* Only one of its own (whoever has taken it has another generation), unless it ends everywhere. */
+/* Drops only a session that this node still owns (another owner has another generation), unless the
+ * session ends everywhere. */
 static int sessions_drop(const struct sessions_job *j, struct store *store,
                          struct tidings_error *err)
 {
@@ -70,19 +71,19 @@ static int sessions_drop(const struct sessions_job *j, struct store *store,
     struct session_row row;
     int rc = sessions_put(j, store, "{}", err);
     if (rc == TIDINGS_E_CONFLICT &&
-        j->asked->op == SESSION_END) { /* so that who has it hears of it */
+        j->asked->op == SESSION_END) { /* so that its owner is notified */
         rc = postgres_take_session(store, key, tidings_str(j->owner->node), &row, err);
     }
     return rc < 0 ? rc : postgres_drop_session(store, key, err);
 }
 
-/* Whoever died with sessions that nobody came back for. */
+/* Removes sessions of dead nodes that no client resumed. */
 static void sessions_age(struct cluster_sessions *o, struct store *store)
 {
     uint64_t now = clock_monotonic_ms();
     if (o->aged_ms == 0 || now - o->aged_ms >= AGE_MS) {
         o->aged_ms = now;
-        (void)postgres_age_sessions(store, o->idle_ms, NULL); /* the next minute, then */
+        (void)postgres_age_sessions(store, o->idle_ms, NULL); /* otherwise in the next minute */
     }
 }
 
@@ -158,8 +159,8 @@ static void migrated_drop(struct thread_message *message)
     mem_free(list_entry(message, struct migrated_message, message));
 }
 
-/* `key` empty: all of them have to be written again. Without memory a worker hears of it when it
- * writes a session next. */
+/* `key` empty: all sessions must be written again. If memory runs out, the worker finds out with
+ * its next write of a session. */
 static void migrated_send(struct mailbox *to, struct tidings_str key)
 {
     struct migrated_message *l = mem_zalloc(sizeof(*l) + key.len);
@@ -210,7 +211,7 @@ int cluster_sessions_open(struct cluster *c, struct tidings_error *err)
     }
     o->store = (struct session_store){.max_bytes = SHARED_SESSION_MAX, .submit = sessions_submit};
     o->commit_thread = c->commit_thread;
-    /* Owners write theirs four times as often as that. */
+    /* Owners write their sessions four times in that time. */
     o->idle_ms = (int64_t)c->with.session_timeout_ms + AGE_MS;
     (void)snprintf(o->node, sizeof(o->node), "run-%016llx", (unsigned long long)hub_epoch(c->hub));
     __atomic_store_n(&c->sessions, o, __ATOMIC_RELEASE); /* the commit thread follows already */
@@ -227,7 +228,7 @@ void cluster_sessions_bind(struct cluster *c, struct worker *const *workers, siz
     struct cluster_sessions *o = c->sessions;
     struct mailbox **mailboxes = o ? mem_zalloc(count * sizeof(struct mailbox *)) : NULL;
     if (!mailboxes) {
-        return; /* without memory workers hear of it when they write */
+        return; /* if memory runs out, workers find out with their next write */
     }
     for (size_t i = 0; i < count; i++) {
         mailboxes[i] = mailbox_ref(workers[i]->mailbox);
