@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The operations of the command provider, and its thread. Workers and the hub send jobs; the thread
- * of the instance knows who waits for a run and who watches, and announces changed output.
- * Everything below "on the actor" is that thread's.
+ * The operations of the command provider, and its thread. Workers and the hub send jobs. The thread
+ * of the instance tracks the readers and watchers of a run, and announces changed output.
+ * Everything below "on the actor" belongs to that thread.
  */
 #include "sources/command.h"
 
@@ -28,12 +28,12 @@
  *     IDLE --start--> RUNNING --its end--> IDLE, `done` is called
  *                        \--abort--> IDLE, `done` is not called
  *
- * After the timeout, or too much output, all of it is killed; the run ends when that has happened.
+ * After the timeout, or too much output, the process group is killed; the run ends after that.
  */
 
 struct command_settings;
 
-#define COMMAND_TAIL 160u /* bytes of standard error that are kept: the last */
+#define COMMAND_TAIL 160u /* bytes of standard error that are kept: the last ones */
 
 struct command_run {
     const struct command_settings *settings;
@@ -49,24 +49,24 @@ struct command_run {
     size_t tail_len;
 
     /* the outcome, valid in `done` */
-    int code; /* 0, or a failure with its sentence in err */
+    int code; /* 0, or a failure with its message in err */
     struct tidings_error err;
     struct buf output;
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Following one run of a command: its output, its deadline, its end.
+ * The output, deadline and end of a run.
  *
- * The end of a run is the end of the program, not of its output: a process it left behind may hold
- * the pipes open for ever. So at its end the group is killed, what is in the pipes is taken, and
- * then it is reaped, in this order: until it is reaped the number of its group is nobody else's.
+ * A run ends with the program, not with its output: a process that it left behind may hold the
+ * pipes open indefinitely. So at the end of the program its group is killed, the pipes are drained,
+ * and then it is reaped, in this order: until then the kernel cannot reuse the number of its group.
  */
 
 #define READ_CHUNK 65536u
 
 /* ---- what it writes -------------------------------------------------------------------------- */
 
-/* The first failure is the one that counts. */
+/* The first failure counts. */
 static void command_run_fail(struct command_run *r, int code, const char *verb,
                              const struct buf *what)
 {
@@ -86,13 +86,13 @@ static void command_run_fail_size(struct command_run *r)
     buf_deinit(&size);
 }
 
-/* One read: more may be there. False: nothing now, or nothing ever. */
+/* Reads once; more data may follow. Returns false if there is none now, or none ever. */
 static bool take_output(struct command_run *r)
 {
     if (r->code < 0) {
-        buf_clear(&r->output); /* it has failed: what else it writes is of no use */
+        buf_clear(&r->output); /* it has failed: further output is discarded */
     }
-    if (buf_reserve(&r->output, READ_CHUNK) < 0) { /* out of memory: there is room in its limit */
+    if (buf_reserve(&r->output, READ_CHUNK) < 0) { /* out of memory, below its limit */
         command_run_fail_size(r);
         return false;
     }
@@ -111,7 +111,7 @@ static bool take_output(struct command_run *r)
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
-/* Keep the last bytes only. */
+/* Keeps the last bytes only. */
 static bool take_errors(struct command_run *r)
 {
     ssize_t n = read(r->child.err, r->tail + r->tail_len, sizeof(r->tail) - r->tail_len);
@@ -145,12 +145,12 @@ static void on_errors(struct loop_poll *poll, int events, void *user)
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
-/* The end of standard error as one printable line. */
+/* Formats the end of standard error as one printable line. */
 static void line_of_tail(struct command_run *r, char out[COMMAND_TAIL + 1])
 {
     struct tidings_str s = str_trim(tidings_strn(r->tail, r->tail_len), " \t\r\n");
     while (s.len > 0 && ((unsigned char)s.ptr[0] & 0xc0) == 0x80) {
-        s = str_skip(s, 1); /* the rest of a character that was cut */
+        s = str_skip(s, 1); /* the rest of a truncated character */
     }
     for (size_t i = 0; i < s.len; i++) {
         out[i] = s.ptr[i];
@@ -203,7 +203,7 @@ static void on_exit_event(struct loop_poll *poll, int events, void *user)
     while (r->err_poll && take_errors(r)) {
     }
     if (!spawn_reap(&r->child, &how, &value)) {
-        return; /* not yet after all; the descriptor will say so again */
+        return; /* not yet; the descriptor will become ready again */
     }
     command_run_decide(r, how, value);
     close_all(r);
@@ -242,7 +242,7 @@ static int run_here(struct command_run *r)
     return rc < 0 ? rc : spawn_start(&r->child, &o, &r->err);
 }
 
-/* By the helper, when this process is confined and cannot. */
+/* Starts it through the helper if this process is confined. */
 static int command_run_begin(struct command_run *r)
 {
     const struct command_settings *s = r->settings;
@@ -259,8 +259,7 @@ static int command_run_begin(struct command_run *r)
     return 0;
 }
 
-/* Not while running. A program that cannot be started has its outcome at once: `done` is called
- * before this returns. */
+/* Not while running. If the program cannot be started, `done` is called before this returns. */
 static void command_run_start(struct command_run *r)
 {
     r->running = true;
@@ -296,7 +295,7 @@ static int command_run_init(struct command_run *r, struct loop *loop,
     return r->deadline ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* kills and waits for its end; idle: fine */
+/* kills it and waits for its end; does nothing if idle */
 static void command_run_deinit(struct command_run *r)
 {
     command_run_abort(r);
@@ -306,7 +305,7 @@ static void command_run_deinit(struct command_run *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reading the configuration of a command.
+ * Reads the configuration of a command.
  */
 
 static int take_argv(void *into, struct json *value, struct tidings_error *err)
@@ -453,7 +452,7 @@ void command_settings_deinit(struct command_settings *s)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define GONE_MS 100u /* how often to see whether those who wait have gone */
+#define GONE_MS 100u /* interval of checks for canceled reads */
 
 struct command {
     struct tidings_provider *provider;
@@ -464,11 +463,11 @@ struct command {
     /* on the actor */
     struct command_run run;
     struct loop_timer *refresh, *gone;
-    struct list readers; /* struct actor_job; bounded by the requests under way */
+    struct list readers; /* struct actor_job; bounded by the number of requests */
     size_t reader_count;
     unsigned watchers;
     bool has_outcome;     /* run.code, run.err and run.output are those of the newest run */
-    char etag[ETAG_SIZE]; /* of the last outcome, which may be gone; "": none yet */
+    char etag[ETAG_SIZE]; /* of the last outcome, which may have been freed; "": none yet */
 };
 
 static void command_describe(const struct command *c, struct tidings_resource *about)
@@ -559,7 +558,7 @@ static void on_refresh(struct loop_timer *timer, void *user)
     }
 }
 
-/* Nobody waits for the run under way: it is no use going on. */
+/* Aborts the current run if no reader or watcher needs it. */
 static void check_wanted(struct command *c)
 {
     if (c->run.running && c->watchers == 0 && c->reader_count == 0) {
@@ -600,8 +599,8 @@ static void do_watch(struct command *c, struct tidings_watch *watch)
 {
     c->watchers++;
     tidings_watch_done(watch, 0, NULL);
-    /* What later runs are compared with; after the answer, so that a difference from what was read
-     * before is told. */
+    /* The baseline for later runs. It is taken after the answer, so that a difference from earlier
+     * reads is announced. */
     if (c->watchers == 1 && !c->run.running) {
         command_start(c);
     }
@@ -662,7 +661,7 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
     struct command *c = tidings_provider_state(p);
     struct tidings_error err;
     if (!command_is_ours(c, uri)) {
-        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nothing is below it, ever */
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* it never has children */
     } else if (provider_command_is_mute(p)) {
         int rc = tidings_fail(&err, TIDINGS_E_NOTFOUND,
                               "a command with 'interval' 0 runs for reads only: it cannot be "
@@ -677,8 +676,7 @@ static void command_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct command *c = tidings_provider_state(p);
     if (command_is_ours(c, uri)) {
-        (void)command_send_job(c, NULL,
-                               NULL); /* else it is run on: costs something, loses nothing */
+        (void)command_send_job(c, NULL, NULL); /* otherwise it keeps running, which is harmless */
     }
 }
 

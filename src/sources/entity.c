@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The operations of the entity provider. A request is checked where it comes in, carried to the
- * commit thread as a job, and answered there.
+ * The operations of the entity provider. It checks a request on arrival, submits it to the commit
+ * thread as a job, and answers there.
  */
 #include "sources/entity.h"
 
@@ -12,13 +12,13 @@
 #include "store/entities.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Taking the URIs of entities apart and putting them together.
+ * Parses and builds the URIs of entities.
  *
- * Everything a component may hold is unreserved, so canonical URIs have it decoded: a percent sign
- * that is left stands for something that is not allowed, and slices need no memory.
+ * All characters that a component may have are unreserved, so they are decoded in canonical URIs. A
+ * remaining percent sign stands for an invalid character, and slices need no memory.
  */
 
-#define QUOTED_MAX 64 /* bytes of a stranger's text in a message */
+#define QUOTED_MAX 64 /* bytes of untrusted text in a message */
 
 static int parse_type(struct tidings_str text, struct entity_uri *ret, struct tidings_error *err)
 {
@@ -35,7 +35,7 @@ static int parse_type(struct tidings_str text, struct entity_uri *ret, struct ti
     return 0;
 }
 
-/* What follows the id: nothing, patch, patch/{time} or at/{time}. */
+/* Parses the part after the id: nothing, patch, patch/{time} or at/{time}. */
 static int parse_suffix(struct tidings_str text, struct entity_uri *ret, struct tidings_error *err)
 {
     struct tidings_str time;
@@ -157,16 +157,18 @@ int entity_uri_build(const struct entity_uri *uri, struct buf *out)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Listing, describing and completing entities: everything flat, the types below the root, the
- * entities of a type; one of them described; values of template variables. Rows come in ascending
- * order of URI, so types are taken in the order of their URIs, which is not that of their versions.
+ * Lists, describes and completes entities: all of them, the types below the root, or the entities
+ * of a type; a single description; values of template variables. Rows come in ascending order of
+ * URI, so types are taken in the order of their URIs, which differs from the order of their
+ * versions.
  */
 
 #define TYPES_URI STR(ENTITY_URI_PREFIX "types")
 
 /* ---- the types ------------------------------------------------------------------------------- */
 
-/* One type and the URI of all its entities; texts in the arena. The registry itself has no name. */
+/* One type and the URI of all its entities; strings in the arena. The registry itself has no
+ * name. */
 struct listed_type {
     struct tidings_str uri, type, version, description;
 };
@@ -193,7 +195,7 @@ static bool entity_list_take_type(void *user, const struct entity_type_row *row)
     struct entity_uri uri = {.kind = ENTITY_URI_TYPE, .type = row->name, .version = row->version};
     bool built = entity_uri_build(&uri, &text) == 0;
     struct listed_type *type = &p->at[p->count];
-    /* The texts of types live as long as the store, on whose thread this is used up. */
+    /* Strings of types live as long as the store, and this runs on its thread. */
     *type = (struct listed_type){.uri = arena_dup(p->arena, buf_str(&text)),
                                  .type = row->name,
                                  .version = row->version,
@@ -261,7 +263,7 @@ static void describe_entity(const struct entity_version *v, struct buf *uri,
 
 struct listing {
     struct tidings_list *list;
-    int rc; /* 1: more are wanted */
+    int rc; /* 1: the caller wants more */
     struct tidings_error *err;
 };
 
@@ -370,7 +372,7 @@ static int stat_entity(struct entity_job *r, struct entities *e, struct tidings_
     buf_init(&uri, ENTITY_URI_MAX);
     describe_entity(&v, &uri, etag, row);
     if (r->uri.kind != ENTITY_URI_CURRENT) {
-        r->uri.type = v.type; /* it may be short */
+        r->uri.type = v.type; /* the short form */
         r->uri.version = v.type_version;
         buf_clear(&uri);
         (void)entity_uri_build(&r->uri, &uri);
@@ -418,7 +420,7 @@ int entity_stat(struct entity_job *r, struct entities *e, struct tidings_error *
 struct completing {
     struct tidings_complete *complete;
     struct tidings_str value;
-    struct tidings_str last; /* a type's name comes once */
+    struct tidings_str last; /* each type name occurs once */
     struct tidings_str type; /* of versions */
     bool versions;
     int rc;
@@ -432,8 +434,8 @@ static bool entity_list_offer(struct completing *c, struct tidings_str text)
     return c->rc > 0;
 }
 
-/* May whoever asks know of what has such URIs? A template may ask for values where it may see what
- * they would stand for, and not what they are. */
+/* Returns true if the client may know of entities with such URIs. It may complete a template only
+ * if it may see the resources that the values stand for, whatever their content. */
 static bool entity_list_may_know(const struct completing *c, const struct entity_uri *uri)
 {
     struct buf text;
@@ -470,7 +472,7 @@ static bool offer_type(void *user, const struct entity_type_row *row)
     return again ? true : entity_list_offer(c, row->name);
 }
 
-/* Texts come by bytes: behind the last that begins so there is nothing more. */
+/* Values are in byte order: no value follows after the last one with the prefix. */
 static bool offer_next(struct completing *c, struct tidings_str text)
 {
     bool beyond = str_cmp(text, c->value) > 0 && !str_starts(text, c->value);
@@ -488,8 +490,8 @@ static bool offer_time(void *user, const struct entity_version *v)
     return may_know_version(user, v) ? offer_next(user, timeline_text(v->from, text)) : true;
 }
 
-/* The first instant whose text begins with `value`, so that a long history is not looked through
- * from its beginning. TIMELINE_NEVER: there is none, or it cannot be said so simply. */
+/* Returns the first instant whose text begins with `value`, to skip the start of a long history.
+ * TIMELINE_NEVER: there is none, or the prefix is not that simple. */
 static int64_t first_time(struct tidings_str value)
 {
     char text[TIMELINE_TEXT] = "0000-01-01T00:00:00.000Z";
@@ -499,7 +501,7 @@ static int64_t first_time(struct tidings_str value)
     }
     memcpy(text, value.ptr, value.len);
     if ((value.len == 6 || value.len == 9) && text[value.len - 1] != '0') {
-        text[value.len] = '0'; /* behind "2024-1" it goes on with October */
+        text[value.len] = '0'; /* the month after "2024-1" starts with October */
     }
     int rc = timeline_parse(tidings_strn(text, TIMELINE_TEXT - 1), &ms, NULL);
     return rc < 0 ? TIMELINE_NEVER : ms;
@@ -570,7 +572,7 @@ static void entity_job_on_done(struct store_job *job, int code)
     mem_free(r);
 }
 
-/* Takes what was asked over, or answers it with a failure. */
+/* Takes over the request, or fails it. */
 static void entity_job_submit(const struct entity_job *asked)
 {
     const struct entity_mount *m = tidings_provider_state(asked->provider);
@@ -703,7 +705,7 @@ static int mount_open(struct tidings_provider *p, struct tidings_str config,
 
 static void mount_close(struct tidings_provider *p)
 {
-    (void)p; /* the commit thread is the server's */
+    (void)p; /* the server owns the commit thread */
 }
 
 void entity_bind(struct tidings_provider *p, struct commit_thread *commit_thread)
@@ -782,9 +784,9 @@ const struct tidings_provider_ops provider_entity_ops = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Holding versions of entities: those that subscriptions begin their patches at are kept from
- * compaction. The commit thread is told in the order in which it happened, so the version that a
- * subscription is at now is held before the one it was at is let go.
+ * Holds versions of entities: the baselines of subscriptions are protected from compaction. The
+ * commit thread receives holds and releases in order, so the new baseline of a subscription is held
+ * before the old one is released.
  */
 
 struct entity_hold {
@@ -823,7 +825,7 @@ static void drop_done(struct store_job *job, int code)
     mem_free(list_entry(job, struct entity_hold, drop));
 }
 
-/* Of the table (sources/entity.c). */
+/* An operation of the table. */
 static void *entity_hold(struct tidings_provider *p, struct tidings_str text,
                          struct tidings_str etag)
 {
@@ -835,7 +837,7 @@ static void *entity_hold(struct tidings_provider *p, struct tidings_str text,
     }
     struct entity_hold *h = mem_zalloc(sizeof(*h) + uri.id.len);
     if (!h) {
-        return NULL; /* then what follows is told whole, perhaps */
+        return NULL; /* then the next update may be a whole value */
     }
     h->take = (struct store_job){.is_aside = true, .run = run_take, .done = take_done};
     h->drop = (struct store_job){.is_aside = true, .run = run_drop, .done = drop_done};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading an entity, now, at an instant or as a patch, and the metadata that is announced when it
- * changed.
+ * Reads an entity: its current value, its value at an instant, or a patch. Also builds the metadata
+ * of an announced change.
  */
 #include "base/error.h"
 #include "formats/json_write.h"
@@ -13,7 +13,7 @@
 
 /* ---- in JSON --------------------------------------------------------------------------------- */
 
-/* Who it says it was, and who it was. */
+/* Writes the claimed and the authenticated writer. */
 static void put_writer(struct jw *w, const struct entity_version *v)
 {
     jw_put_raw(w, STR("changedBy"), v->changed_by);
@@ -40,7 +40,7 @@ void entity_put_version(struct jw *w, const struct entity_version *v)
     jw_put_string(w, STR("entityTypeVersion"), v->type_version);
 }
 
-/* The members of a type, as an object. */
+/* Writes the members of a type, as an object. */
 static void entity_put_type(struct jw *w, const struct entity_type_row *row)
 {
     jw_begin_object(w);
@@ -58,8 +58,8 @@ static void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* May whoever asks know of the entity as something of that type? Of the one that its URI names this
- * was asked before. What it may not know of is answered like what is not there. */
+/* Returns true if the client may know of the entity as one of that type. For the entity in its URI
+ * this was checked before. An entity that it may not know of is reported as missing. */
 static bool entity_read_may_know(const struct entity_job *r, struct tidings_str type,
                                  struct tidings_str version)
 {
@@ -94,7 +94,7 @@ static int entity_check_type(struct entity_job *r, const struct entity_version *
     bool is_short = uri->type.len == 0;
     if (!is_short && (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version))) {
         r->reason = "otherType";
-        /* Who comes back to what was upgraded meanwhile is still told so. */
+        /* A resuming client still receives the notice that the entity was upgraded. */
         bool was_there = r->stat && str_eq(uri->type, v->type);
         return tidings_fail(err, was_there ? TIDINGS_E_GONE : TIDINGS_E_NOTFOUND,
                             "entity '%.*s' is no '%.*s@%.*s': it is stored as '%.*s@%.*s'; its "
@@ -106,7 +106,7 @@ static int entity_check_type(struct entity_job *r, const struct entity_version *
     return 0;
 }
 
-/* Is it what the URI says it is? */
+/* Checks that the entity matches the URI. */
 static int entity_check(struct entity_job *r, const struct entity_version *v,
                         struct tidings_error *err)
 {
@@ -147,7 +147,7 @@ void entity_explain(const struct entity_job *r)
     buf_deinit(&text);
 }
 
-/* It is known, but not of that time. */
+/* It exists, but did not at that time. */
 static int too_early(struct entity_job *r, int64_t at, struct tidings_error *err)
 {
     char text[TIMELINE_TEXT];
@@ -177,7 +177,8 @@ int entity_look_up(struct entity_job *r, struct entities *e, int64_t at, struct 
     return rc < 0 ? rc : entity_check(r, ret, err);
 }
 
-/* Of what entities_patch_from found: is there a version to begin at that this one may know of? */
+/* For the result of entities_patch_from: returns true if there is a base version that this client
+ * may know of. */
 static bool has_base(const struct entity_job *r, int found, const struct entity_patch *p)
 {
     return found == 1 && entity_read_may_know(r, p->type, p->type_version);
@@ -191,7 +192,7 @@ static bool put_type(void *user, const struct entity_type_row *row)
     return true;
 }
 
-/* The patch, or the whole where no patch can say it. */
+/* Writes the patch, or the whole value if no patch can express it. */
 static void put_difference(struct jw *w, const struct entity_patch *p)
 {
     if (p->patch.len > 0) {
@@ -247,8 +248,8 @@ static int write_value(struct entity_job *r, struct entities *e, struct jw *w,
     return 0;
 }
 
-/* Of what is made from `v` and the URI. A past version is another text once it has an end, and
- * stays the same from then on. */
+/* Describes the content made from `v` and the URI. A past version gets different content when it
+ * gets an end, and is immutable from then on. */
 static int entity_read_describe(struct entity_job *r, const struct entity_version *v,
                                 struct tidings_resource *about, struct tidings_error *err)
 {
@@ -269,7 +270,7 @@ static int entity_read_describe(struct entity_job *r, const struct entity_versio
     return rc;
 }
 
-/* The content as compact JSON, and what is known of it before it is made. */
+/* Writes the content as compact JSON, and its description. */
 static int write_content(struct entity_job *r, struct entities *e, struct buf *out,
                          struct tidings_resource *about, struct tidings_error *err)
 {
@@ -293,7 +294,7 @@ static int write_content(struct entity_job *r, struct entities *e, struct buf *o
     return rc == 0 ? entity_read_describe(r, &v, about, err) : rc;
 }
 
-/* The content, from its compact form, unless the client has it. */
+/* Returns the content, from its compact form, unless the client already has it. */
 static int give_content(struct entity_job *r, const struct buf *compact,
                         const struct tidings_resource *about, struct tidings_error *err)
 {
@@ -314,7 +315,7 @@ int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *
     struct tidings_resource about = {0};
     struct buf compact;
     if (r->uri.kind == ENTITY_URI_ROOT || r->uri.kind == ENTITY_URI_TYPE) {
-        return entity_stat(r, e, err); /* a container that exists has no content of its own */
+        return entity_stat(r, e, err); /* an existing container has no other content */
     }
     about.mime_type = STR("application/json");
     buf_init(&compact, tidings_read_max_bytes(r->read));
@@ -342,7 +343,7 @@ static int read_known(struct entity_job *r, const struct entity_version *v,
     return rc;
 }
 
-/* Of another type: whoever asks the commit thread says what there is instead. */
+/* For another type, the commit thread finds the stored one. */
 bool entity_read_recent(struct entity_job *r, const struct commit_thread *commit_thread,
                         int *ret_code, struct tidings_error *err)
 {
@@ -358,7 +359,7 @@ bool entity_read_recent(struct entity_job *r, const struct commit_thread *commit
 
 /* ---- patches for subscriptions --------------------------------------------------------------- */
 
-/* The members of what became of it since `baseline`; *etag: where the next patch begins. */
+/* Writes the members of the changes since `baseline`; *etag: where the next patch begins. */
 static int write_since(struct entity_job *r, struct entities *e, int64_t baseline, struct jw *w,
                        struct tidings_str *etag, struct tidings_error *err)
 {
@@ -385,7 +386,7 @@ static int write_since(struct entity_job *r, struct entities *e, int64_t baselin
         arena_dup(&r->arena, timeline_text(p.version.deleted ? baseline : p.version.from, text));
     jw_put_string(w, STR("baseline"), timeline_text(baseline, text));
     if (p.version.deleted) {
-        return 0; /* what comes back begins where the client is */
+        return 0; /* the next patch begins at the client's version */
     }
     put_difference(w, &p);
     return 0;
@@ -424,7 +425,7 @@ int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error 
     struct buf text;
     struct jw w;
     int64_t baseline = TIMELINE_NEVER;
-    bool is_types = r->uri.kind == ENTITY_URI_TYPES; /* an array, which patches take whole */
+    bool is_types = r->uri.kind == ENTITY_URI_TYPES; /* an array: patches replace it */
     if (!is_types && r->uri.kind != ENTITY_URI_CURRENT) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "only entities have patches");
     }
@@ -451,7 +452,8 @@ int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error 
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
-/* What ?parent= asks for. Those below whom it was are told that it went. */
+/* Writes the parents that ?parent= matches: the current one, and after a move also the previous
+ * one, whose subscriptions receive the change. */
 static void put_parents(struct jw *w, struct tidings_str now, struct tidings_str before)
 {
     bool has_moved = before.len > 0 && !str_eq(now, before);
@@ -512,12 +514,12 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
         .modified_ms = v->from,
     };
     if (done->old_type_version.len > 0 && !str_eq(done->old_type_version, v->type_version)) {
-        uri.version = done->old_type_version; /* its URI is another one from now on */
+        uri.version = done->old_type_version; /* it has a different URI from now on */
         (void)entity_uri_build(&uri, &from);
         change.kind = TIDINGS_CHANGE_MOVED;
         change.from = buf_str(&from);
     }
-    /* Without metadata those who ask for a parent would not hear of it. */
+    /* Without metadata, subscriptions to a parent would miss the change. */
     bool fits = !text.failed && !from.failed && !metadata.failed;
     if (fits) {
         fn(user, &change);
@@ -551,7 +553,7 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
         .provider = p, .position = done->position, .traceparent = cause->traceparent};
     if (done->changed && !entity_describe_change(done, cause->origin, entity_read_announce, &t)) {
         (void)commit_thread_announce(entity_commit_thread(p), NULL,
-                                     0); /* it is committed: everybody looks again */
+                                     0); /* it is committed: subscriptions get `truncated` */
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The operations of the file provider: configuration, open and close, stat, and the hand-over to
- * the parts that read, list and watch. Holds no logic of those.
+ * the parts that read, list and watch. It has no other logic.
  */
 #include "sources/file.h"
 
@@ -24,11 +24,11 @@
 #include "sources/mime.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Queries over files: `file:///logs?pattern=*.error.log` covers what is below the path and matches.
- * A pattern without a slash is compared with names at any depth, one with a slash with the path
- * below. `file:///query?pattern=*.txt` means below every mount, also below one that could have a
- * directory of that name: with a slash, `file:///query/?pattern=*.txt`, that directory is meant. A
- * mount at or below `file:///query` is meant by its own path.
+ * Queries over files: `file:///logs?pattern=*.error.log` covers matching files below the path. A
+ * pattern without a slash is compared with names at any depth, a pattern with a slash with the path
+ * below. `file:///query?pattern=*.txt` covers every mount, even if a mount could have a directory
+ * of that name: for that directory, add a slash (`file:///query/?pattern=*.txt`). To select a mount
+ * at or below `file:///query`, use its path.
  */
 
 #define EVERYWHERE "/query"
@@ -80,11 +80,11 @@ static int provider_file_query(struct tidings_provider *p, struct tidings_str ur
 
 /* -------------------------------------------------------------------------------------------------
  * The row of a SKILL.md in a mount of skills (a prefix of the scheme `skill`): it has the name and
- * description that the file gives itself in its front matter (SEP-2640). What cannot be read, or
- * has no good front matter, keeps the row of any file.
+ * description in the file's front matter (SEP-2640). A file that is unreadable, or has no valid
+ * front matter, keeps its normal row.
  */
 
-/* The beginning of the file, as far as a front matter may go. */
+/* Reads the beginning of the file, up to the size limit of front matter. */
 static ssize_t file_skill_read(int fd, char *bytes)
 {
     size_t got = 0;
@@ -182,7 +182,7 @@ static int file_take_excludes(struct file_root *root, const struct json *value,
     for (size_t i = 0; root->exclude && i < count; i++) {
         struct tidings_str pattern = jv_str(jv_at(value, i));
         while (pattern.len > 1 && pattern.ptr[pattern.len - 1] == '/') {
-            pattern.len--; /* "build/": the directory, and what is in it goes with it */
+            pattern.len--; /* "build/": excludes the directory and its content */
         }
         int rc = jv_is(jv_at(value, i), JV_STRING)
                      ? glob_check(pattern, err)
@@ -382,7 +382,7 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
     }
 }
 
-/* What follows the last '/' of `uri`, not counting one at its end. */
+/* Returns the last segment of `uri`, ignoring a trailing '/'. */
 static struct tidings_str file_last_segment(struct tidings_str uri)
 {
     if (uri.len > 1 && uri.ptr[uri.len - 1] == '/') {

@@ -23,37 +23,35 @@ struct file_provider {
     struct file_settings settings;
     struct mime_table *mime;
     struct pool *pool;
-    struct pool *readers;         /* of pieces: they do not wait behind whole reads */
+    struct pool *readers;         /* of pieces: they do not wait for whole reads */
     struct file_watch *watch;     /* NULL until the first watch */
     struct file_keeping *keeping; /* NULL: there is no store */
     bool is_open;
 };
 
-/* May it, where links led? */
+/* Returns true if the policy allows the path that links led to. */
 bool file_policy_allows(const struct file_provider *f, const struct file_policy *policy,
                         const struct buf *target, bool is_directory);
 
-/* What `uri` names: its path and what is there. Only regular files and directories get through, and
- * a URI with a trailing '/' only for a directory. What a link leads to and may not be seen is not
- * there. */
+/* Finds the path and file state of `uri`. It accepts only regular files and directories, and a
+ * trailing '/' only for a directory. A link to a hidden target counts as missing. */
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
                  struct file_info *ret, const struct file_policy *policy,
                  struct tidings_error *err);
 
-/* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
- * borrows all three. False when the name says nothing about the type of a file, which then is
- * application/octet-stream. */
+/* Describes the resource at `uri` (spelled as the kind requires). `name` is the last segment, raw.
+ * The row borrows all three. Returns false if the name does not determine the type of a file, which
+ * then is application/octet-stream. */
 bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
                    const struct file_info *info, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row);
 
-/* If what `row` describes, at `path` below `dir` (file_open_beneath), is the SKILL.md of a skill:
- * put its name and description in. Returns what the row borrows them from, to be given to jv_unref;
- * or NULL. */
+/* If `row` describes, at `path` below `dir` (file_open_beneath), the SKILL.md of a skill: sets its
+ * name and description. Returns the owner of these strings, for jv_unref; or NULL. */
 struct json *file_skill_describe(const struct file_provider *f, int dir, const char *path,
                                  struct tidings_resource *row);
 
-/* The operations of the table that have a file of their own. */
+/* Operations of the table in separate files. */
 void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri);
 void provider_file_list(struct tidings_provider *p, struct tidings_list *list);

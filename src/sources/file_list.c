@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * Listing: everything below the root, flat, or the children of one directory, in ascending byte
- * order of URI, from any point on.
+ * order of URI, from any position on.
  *
  * The order of encoded names, directories with their '/', is the order of the URIs of a depth-first
- * walk, because everything below "a/" begins with "a/". So a page needs no memory of the pages
- * before: directories that lie before the cursor are skipped unread. Memory: the names of one
- * directory per level. Names are taken from a heap in order, so that a page of a huge directory
- * does not pay for sorting all of it.
+ * walk, because everything below "a/" begins with "a/". So a page needs no memory of earlier pages:
+ * directories before the cursor are skipped unread. Memory: the names of one directory per level. A
+ * heap yields the names in order, so that a page of a huge directory does not sort all of it.
  *
- * A listing begins where the request is, with a budget of names that covers small trees: handing it
- * to another thread costs as much as twenty rows. When the budget is spent before the page is full
- * the pool goes on behind the last row, the way the next page would, without one.
+ * A listing begins on the thread of the request, with a budget of names that covers small trees,
+ * because a hand-over to another thread costs as much as twenty rows. If the budget is exhausted
+ * before the page is full, the pool continues after the last row, like the next page, without a
+ * budget.
  */
 #include "sources/file_list.h"
 
@@ -31,7 +31,7 @@
 
 /* -------------------------------------------------------------------------------------------------
  * The names of one directory, read at once and taken one by one in order: from a heap, so that a
- * page of a huge directory does not pay for sorting all of it.
+ * page of a huge directory does not sort all of it.
  */
 
 #define MAX_NAMES 2000000u
@@ -50,9 +50,7 @@ static void file_names_deinit(struct file_names *n)
     mem_free(n->heap);
 }
 
-/* Read the directory `dir`, whose path is in `path`. What comes after `after` only. 1 when the
- * budget does not suffice; the names are then, as after a failure, not all there and in no order.
- */
+/* Returns the name as a segment of a URI. */
 static struct tidings_str file_name_encoded(const struct file_names *n, const struct file_name *e)
 {
     return tidings_strn(n->text.ptr + e->encoded, e->encoded_len);
@@ -96,7 +94,7 @@ static bool file_names_pop(struct file_names *n, struct file_name *ret)
     return true;
 }
 
-/* A directory that holds the cursor's row is wanted although its own row was given before. */
+/* The directory that contains the cursor's row is entered although its row was already returned. */
 static bool is_wanted(struct tidings_str encoded, bool is_entered, struct tidings_str after)
 {
     return str_cmp(encoded, after) > 0 || (is_entered && str_starts(after, encoded));
@@ -109,7 +107,7 @@ static uint64_t begin_of(struct tidings_str encoded)
     return be64toh(begin);
 }
 
-/* Room for the names in this many bytes of records. */
+/* Reserves space for the names in this many bytes of records. */
 static int names_reserve(struct file_names *n, size_t records_bytes)
 {
     const size_t smallest = 24; /* a name of up to four bytes */
@@ -126,7 +124,7 @@ static int names_reserve(struct file_names *n, size_t records_bytes)
     return buf_reserve(&n->text, records_bytes);
 }
 
-/* There is room (names_reserve). */
+/* The space is reserved (names_reserve). */
 static int names_add(struct file_names *n, struct tidings_str raw, const struct file_name *kind,
                      struct tidings_str after)
 {
@@ -157,16 +155,16 @@ static int names_add(struct file_names *n, struct tidings_str raw, const struct 
     return 0;
 }
 
-/* What getdents64(2) writes. */
+/* The record format of getdents64(2). */
 struct record {
     uint64_t inode;
     int64_t next;
-    uint16_t bytes; /* of this record */
+    uint16_t bytes; /* size of this record */
     uint8_t type;
     char name[];
 };
 
-/* Is it something we serve (1), and what? Most file systems say without a stat. */
+/* Classifies an entry. Returns 1 if it is served. Most file systems need no stat. */
 static int file_names_classify(const struct file_root *root, int dir, const struct record *r,
                                const char *path, struct file_name *ret)
 {
@@ -193,7 +191,7 @@ static bool is_dot(const char *name)
     return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-/* Append a segment to a path or forget it again. */
+/* Appends a segment to a path. */
 static void file_path_push(struct buf *path, struct tidings_str name)
 {
     if (path->len > 0) {
@@ -202,7 +200,7 @@ static void file_path_push(struct buf *path, struct tidings_str name)
     buf_puts(path, name);
 }
 
-/* Append a segment to a path or forget it again. */
+/* Removes it again. */
 static void file_path_cut(struct buf *path, size_t len)
 {
     path->failed = 0;
@@ -212,7 +210,7 @@ static void file_path_cut(struct buf *path, size_t len)
     }
 }
 
-/* One record of the directory `dir`, whose path is in `path`. */
+/* Adds one record of the directory `dir`, whose path is in `path`. */
 static int names_take(struct file_names *n, const struct file_root *root, int dir,
                       const struct record *r, struct buf *path, struct tidings_str after)
 {
@@ -231,8 +229,8 @@ static int names_take(struct file_names *n, const struct file_root *root, int di
     return rc;
 }
 
-/* Read the directory `dir`. What comes after `after` only. 1 when the budget does not suffice; the
- * names are then, as after a failure, not all there and in no order. */
+/* Reads the entries of the directory `dir` after `after`. Returns 1 if the budget does not suffice;
+ * the names are then, as after a failure, incomplete and unordered. */
 static int file_names_read(struct file_names *n, const struct file_root *root, int dir,
                            struct buf *path, struct tidings_str after)
 {
@@ -244,7 +242,7 @@ static int file_names_read(struct file_names *n, const struct file_root *root, i
     int rc = 0;
     while (rc == 0 && (got = syscall(SYS_getdents64, dir, records.bytes, sizeof records)) != 0) {
         if (got < 0 && errno == ENOENT) {
-            break; /* it was removed since it was opened: nothing is in it */
+            break; /* it was removed after it was opened: it is empty */
         }
         rc = got < 0 ? error_code_from_errno(errno) : names_reserve(n, (size_t)got);
         for (long at = 0; rc == 0 && at < got;) {
@@ -263,7 +261,7 @@ static int file_names_read(struct file_names *n, const struct file_root *root, i
     return rc;
 }
 
-/* The target (see file_open_beneath) of `name` in a directory that has one itself. */
+/* Builds the target (see file_open_beneath) of `name` in a directory that has a target. */
 static void file_target_below(struct buf *target, const struct buf *dir_target,
                               struct tidings_str name)
 {
@@ -274,14 +272,15 @@ static void file_target_below(struct buf *target, const struct buf *dir_target,
     buf_puts(target, name);
 }
 
-/* Whom names are told to. */
+/* The receiver of names. */
 struct telling {
     const struct file_provider *f;
     const struct file_policy *policy;
     struct buf dir_target; /* where links led to the directory */
 };
 
-/* May the name be told, by what it leads to? `path` is that of the directory. */
+/* Returns true if the target of the name permits it to be listed. `path` is that of the
+ * directory. */
 static bool may_tell(const struct telling *t, int dir, const struct file_name *e,
                      struct tidings_str raw, struct buf *path)
 {
@@ -342,12 +341,12 @@ int file_each_name(const struct file_provider *f, struct tidings_str path,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Completing a path: of the template "prefix{+path}" the variable `path`, one directory at a time,
- * as a shell does.
+ * Completion of a path: the variable `path` of the template "prefix{+path}", one directory at a
+ * time, like a shell.
  *
- * What is suggested expands to the URI of the file. A reserved expansion leaves '?', '#', '%' and
- * the like as they are, so a name that holds one is suggested as it stands in the URI; all others
- * as people write them. What was typed may be spelled either way.
+ * A suggestion expands to the URI of the file. A reserved expansion leaves '?', '#', '%' and the
+ * like unchanged, so names with such characters are suggested in URI form, and all others in
+ * readable form. The input can have either form.
  */
 
 #define EXPRESSION "{+path}"
@@ -357,7 +356,7 @@ struct complete_job {
     const struct file_provider *f;
     struct tidings_complete *complete;
     struct buf path; /* the directory */
-    struct buf stem; /* what names must begin with */
+    struct buf stem; /* required prefix of names */
     struct buf value;
     size_t shown; /* the directory as part of each value */
     int rc;
@@ -374,7 +373,7 @@ static void file_complete_finish(struct complete_job *job, int code,
     tidings_complete_done(complete, code, err);
 }
 
-/* Does `{+path}` expand this name to its segment? */
+/* Returns true if `{+path}` expands this name to its segment. */
 static bool is_faithful(struct tidings_str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -421,11 +420,11 @@ static void run_pooled(void *memory)
     int rc = file_each_name(job->f, buf_str(&job->path), &policy, file_complete_suggest, job, NULL);
     if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_BUSY) {
         job->rc = rc;
-    } /* otherwise what is no directory, or cannot be read, has nothing to suggest */
+    } /* otherwise a path that is not a readable directory has no suggestions */
     file_complete_finish(job, job->rc < 0 ? job->rc : 0, NULL);
 }
 
-/* The segments of the directory, each shown like the names in it. */
+/* Writes the segments of the directory, each in the same form as its names. */
 static void show_directory(struct complete_job *job)
 {
     struct tidings_str rest = buf_str(&job->path);
@@ -445,8 +444,8 @@ static void show_directory(struct complete_job *job)
     job->shown = job->value.len;
 }
 
-/* Split what was typed into a directory and the beginning of a name. 0, or 1 when no such directory
- * can be. */
+/* Splits the input into a directory and the beginning of a name. Returns 0, or 1 if no such
+ * directory can exist. */
 static int file_complete_split(struct complete_job *job, struct tidings_str typed)
 {
     char *text = mem_alloc(typed.len + 1);
@@ -516,7 +515,7 @@ void provider_file_complete(struct tidings_provider *p, struct tidings_complete 
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BUDGET 128u       /* names, where the request is */
+#define BUDGET 128u       /* names, on the thread of the request */
 #define DIRECTORY_COST 4u /* opening a directory, in names */
 
 /* ---- walking --------------------------------------------------------------------------------- */
@@ -527,12 +526,12 @@ struct walk {
     struct tidings_str after; /* the cursor */
     struct buf path;          /* of the current directory or entry */
     struct buf uri;
-    struct buf dir_target; /* where links led to the directory asked for, see file_open_beneath … */
+    struct buf dir_target; /* where links led to the requested directory, see file_open_beneath … */
     struct buf target;     /* … and to the entry */
     bool is_deep;
     bool is_full;
     size_t budget;   /* see struct file_names */
-    struct buf rest; /* not empty: the budget is spent, what comes after this URI is missing */
+    struct buf rest; /* not empty: the budget is exhausted, rows after this URI are missing */
     unsigned depth;
     struct tidings_error err;
 };
@@ -542,8 +541,8 @@ static bool file_list_may_show(const void *list, struct tidings_str uri)
     return tidings_list_shows(list, uri);
 }
 
-/* Hand out the row of the entry that path and uri stand at. 1: go on, 0: not now (gone, or the page
- * is full), or a failure. */
+/* Returns the row of the entry at path and uri. 1: continue; 0: stop (it is gone, or the page is
+ * full); or a failure. */
 static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
                           const struct file_name *e)
 {
@@ -575,8 +574,8 @@ static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
 
 static int walk_directory(struct walk *w, int dir, struct tidings_str after);
 
-/* The budget does not suffice for the directory at w->uri. Its own row, if it has one, was given;
- * while the cursor lies below it, no row was. */
+/* The budget does not suffice for the directory at w->uri. Its row, if it has one, was returned,
+ * unless the cursor is below it. */
 static int walk_later(struct walk *w, struct tidings_str after)
 {
     int rc = buf_puts(&w->rest, after.len > 0 ? w->after : buf_str(&w->uri));
@@ -590,7 +589,7 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
     }
     w->budget -= DIRECTORY_COST;
     int child = file_open_beneath(&w->f->root, dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, NULL);
-    if (child < 0) { /* gone, or not for us: it has no rows */
+    if (child < 0) { /* gone, or hidden: it has no rows */
         return file_is_short(child) ? file_refuse(&w->err, child, buf_str(&w->uri)) : 0;
     }
     w->depth++;
@@ -600,7 +599,7 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
     return rc;
 }
 
-/* One entry of a directory and, in a deep walk, what is below it. */
+/* Handles one entry of a directory and, in a deep walk, everything below it. */
 static int walk_entry(struct walk *w, int dir, const struct file_names *n,
                       const struct file_name *e, struct tidings_str after)
 {
@@ -632,7 +631,7 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
     }
     if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT &&
         rc != TIDINGS_E_BUSY) {
-        rc = 0; /* below the directory asked for, what cannot be read has no rows */
+        rc = 0; /* below the requested directory, unreadable directories have no rows */
         names.count = 0;
     }
     if (rc < 0) {
@@ -645,7 +644,7 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
         size_t uri_mark = w->uri.len;
         file_path_push(&w->path, tidings_strn(names.text.ptr + e.raw, e.raw_len));
         buf_puts(&w->uri, file_name_encoded(&names, &e));
-        if (!w->path.failed && !w->uri.failed) { /* longer: nobody could name it */
+        if (!w->path.failed && !w->uri.failed) { /* longer paths cannot be requested */
             rc = walk_entry(w, dir, &names, &e, after);
         }
         file_path_cut(&w->path, path_mark);
@@ -655,7 +654,8 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
     return rc;
 }
 
-/* The part of the cursor below the directory at w->uri; false: all rows come before the cursor. */
+/* Gets the part of the cursor below the directory at w->uri. Returns false if all rows are before
+ * the cursor. */
 static bool cursor_below(const struct walk *w, struct tidings_str *ret)
 {
     struct tidings_str base = buf_str(&w->uri);
@@ -672,7 +672,7 @@ struct list_job {
     struct buf after;       /* owned */
 };
 
-/* Why `uri` did not open as a directory, if it may be said. */
+/* Explains why `uri` did not open as a directory, if that may be disclosed. */
 static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
 {
     struct file_info info;
@@ -690,7 +690,7 @@ static int refuse_directory(struct walk *w, int negative_errno, struct tidings_s
                                  STR_ARG(uri));
 }
 
-/* Open the directory that is asked for. */
+/* Opens the requested directory. */
 static int open_top(struct walk *w)
 {
     const struct file_policy policy = {file_list_may_show, w->list};

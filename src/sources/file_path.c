@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths, URIs and containment. Nothing here keeps state, and nothing else in the file provider
- * calls open(2) or its kin for what lies below a root.
+ * Paths, URIs and containment. The functions are stateless. Only this part of the file provider
+ * calls open(2) and similar functions below a root.
  */
 #include "sources/file_path.h"
 
@@ -22,17 +22,17 @@
 #include "security/helper.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The served directory itself: what its path means now. A directory that is removed and made again,
- * swapped by a rename, or reached through a link that is switched to the next release (`current`)
- * is another directory under the same path, and that one is served from then on.
+ * The served directory itself, that is, the current target of its path. A directory that is
+ * recreated, replaced by a rename, or reached through a link that is switched to the next release
+ * (`current`) is a different directory under the same path, and is served from then on.
  *
- * The descriptor keeps its number: dup3(2) puts another directory behind it in one step, so that
- * threads that use it meanwhile have either. While there is none, /dev/null is behind it, in which
- * nothing is found.
+ * The descriptor keeps its number: dup3(2) replaces its directory in one step, so that concurrent
+ * users have one or the other. While there is no directory, the descriptor refers to /dev/null, in
+ * which all lookups fail.
  *
- * Who may write above the root could put anything in its place, which the configuration never
- * named. So what is taken later must belong to the owner of the first one, and each link on the way
- * to that owner, to root or to us.
+ * Users who may write above the root could put any directory in its place, which the configuration
+ * never named. So a later directory must belong to the owner of the first one, and each link on the
+ * way to that owner, to root or to the server's user.
  */
 
 #define MAX_LINKS 40
@@ -41,12 +41,12 @@ struct walk {
     const struct file_root *root;
     file_step_fn fn;
     void *user;
-    int dir;             /* O_PATH: where we are */
+    int dir;             /* O_PATH: the current directory */
     unsigned links;      /* followed so far */
-    char rest[PATH_MAX]; /* what is left of the path */
+    char rest[PATH_MAX]; /* the rest of the path */
 };
 
-/* Another directory to go on from. */
+/* Continues in another directory. */
 static int step_to(struct walk *w, int fd)
 {
     if (fd < 0) {
@@ -63,7 +63,7 @@ static bool may_follow(const struct file_root *root, const struct stat *link)
            link->st_uid == geteuid();
 }
 
-/* The link open as `fd`: its text comes before what is left. */
+/* Follows the link open as `fd`: its target is inserted before the rest of the path. */
 static int follow_link(struct walk *w, int fd, const struct stat *st)
 {
     char text[PATH_MAX];
@@ -204,7 +204,7 @@ void file_root_follow(const struct file_root *root)
     bool was_there = file_root_stat(root, &was);
     bool is_there = stat(root->where, &is) == 0;
     if (!is_there && errno != ENOENT && errno != ENOTDIR && errno != ELOOP) {
-        return; /* that says nothing */
+        return; /* its state is unknown */
     }
     is_there = is_there && S_ISDIR(is.st_mode);
     if (is_there ? was_there && file_is_same(&is, &was) : !was_there) {
@@ -219,7 +219,7 @@ void file_root_follow(const struct file_root *root)
     if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EPERM) {
         fd = open("/dev/null", O_PATH | O_CLOEXEC);
     }
-    if (fd >= 0) { /* else it is tried again with the next request */
+    if (fd >= 0) { /* otherwise the next request tries again */
         (void)dup3(fd, root->fd, O_CLOEXEC);
         close(fd);
     }
@@ -232,7 +232,7 @@ void file_root_follow(const struct file_root *root)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The part of `uri` below the prefix; false when it is not below it. */
+/* Gets the part of `uri` below the prefix. Returns false if it is not below it. */
 static bool below_prefix(const struct file_root *root, struct tidings_str uri,
                          struct tidings_str *ret)
 {
@@ -245,7 +245,7 @@ static bool below_prefix(const struct file_root *root, struct tidings_str uri,
     return str_eq(uri, tidings_strn(prefix.ptr, prefix.len - 1));
 }
 
-/* No empty, "." or ".." segment, and not too many. */
+/* Checks that there is no empty, "." or ".." segment, and that there are not too many. */
 static bool is_plain(struct tidings_str path)
 {
     size_t depth = 0;
@@ -265,7 +265,7 @@ static int file_path_not_found(struct tidings_error *err, struct tidings_str uri
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "no such file: '%.*s'", STR_ARG(uri));
 }
 
-/* Is `encoded` the one spelling of `path`? */
+/* Checks that `encoded` is the canonical spelling of `path`. */
 static int check_spelling(struct tidings_str encoded, struct tidings_str path,
                           struct tidings_error *err)
 {
@@ -282,7 +282,7 @@ static int check_spelling(struct tidings_str encoded, struct tidings_str path,
     return rc;
 }
 
-/* Is the path hidden, or a directory above it? */
+/* Returns true if the path, or a directory above it, is hidden. */
 static bool file_is_excluded_below(const struct file_root *root, struct tidings_str path)
 {
     for (size_t i = 0; i < path.len; i++) {
@@ -373,8 +373,8 @@ static int open_how(int dir, const char *path, int flags, uint64_t resolve)
         if (fd >= 0) {
             return (int)fd;
         }
-        /* EAGAIN: something was renamed while ".." was being resolved, so the kernel could not
-         * tell whether the path stays inside. */
+        /* EAGAIN: a rename happened during the resolution of "..", so the kernel could not decide
+         * whether the path stays inside. */
         if (errno != EAGAIN && errno != EINTR) {
             return -errno;
         }
@@ -390,7 +390,7 @@ struct tidings_str file_where(int fd, char out[FILE_WHERE_SIZE])
     return tidings_strn(out, n > 0 && n < (ssize_t)FILE_WHERE_SIZE ? (size_t)n : 0);
 }
 
-/* The path below the root of what `fd` is; false: that cannot be told. */
+/* Gets the path of `fd` below the root. Returns false if it is unknown. */
 static bool path_of(const struct file_root *root, int fd, char room[FILE_WHERE_SIZE],
                     struct tidings_str *ret)
 {
@@ -403,14 +403,14 @@ static bool path_of(const struct file_root *root, int fd, char room[FILE_WHERE_S
     if (path.len > 0 && path.ptr[0] == '/') {
         path = str_skip(path, 1);
     } else if (path.len > 0 && top.len > 1) {
-        return false; /* beside the root, not below it */
+        return false; /* next to the root, not below it */
     }
     *ret = path;
     return true;
 }
 
-/* A directory that was put in the place of the root since the process confined itself is none that
- * it may read: its helper may. Both know the root by its name, so the path is said from there. */
+/* A confined process cannot read a directory that replaced the root later, but its helper can. Both
+ * know the root by its name, so the path starts there. */
 static int open_by_helper(const struct file_root *root, int dir, const char *path, int flags,
                           uint64_t resolve)
 {
@@ -437,7 +437,8 @@ static int open_allowed(const struct file_root *root, int dir, const char *path,
                : fd;
 }
 
-/* Where links led, as a target. -ENOENT: to what is excluded under its own name, or nobody knows.
+/* Finds where links led, as a target. -ENOENT: to a path that is excluded under its own name, or is
+ * unknown.
  */
 static int led_to(const struct file_root *root, int fd, struct buf *target)
 {
@@ -523,8 +524,8 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
     memcpy(where, root->where, len);
     where[len] = '/';
     memcpy(where + len + 1, path, path_len + 1);
-    /* What is no regular file is not opened. One name without following it: the look itself cannot
-     * leave what is at the root's path. */
+    /* Only regular files are opened. The check does not follow the last name, so it cannot leave
+     * the directory at the root's path. */
     if (fstatat(AT_FDCWD, where, &there, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
         !S_ISREG(there.st_mode)) {
         return -1;
@@ -533,7 +534,7 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
     if (fd < 0) {
         return -1;
     }
-    /* It may have been replaced since, or the directory: only this says what it is. */
+    /* The file or the directory may have been replaced since, so only this result is reliable. */
     if (fstat(fd, &ret->st) < 0 || !S_ISREG(ret->st.st_mode) || !file_is_same(&ret->st, &there)) {
         close(fd);
         return -1;

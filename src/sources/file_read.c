@@ -3,9 +3,9 @@
  * Reading a file, whole or a part of it, and directories.
  *
  * The worker reads up to SMALL bytes; the pool reads larger files and directories. A large file is
- * read again while it is sent. Of a file that grows, the read gives the bytes that it had when it
- * was opened, with the etag of that moment; the change that follows carries another. If the client
- * already has that etag, the read costs one stat.
+ * read again while it is sent. For a growing file, the read returns the bytes that it had when it
+ * was opened, with the etag of that moment; the following change carries another etag. If the
+ * client already has the etag, the read costs one stat.
  */
 #include "sources/file_read.h"
 
@@ -28,14 +28,14 @@
 #include "sources/file_path.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reading the bytes of one open file: which of them a range means, and fetching them. Blocking;
- * used where the request is for small files and on the pool for large ones.
+ * Reads the bytes of one open file: finds the bytes of a range, and reads them. Blocking; small
+ * files are read on the thread of the request, large ones on the pool.
  */
 
 struct file_provider;
 
-/* So many bytes are looked through for the beginning of a line, counted from the first: a tenth of
- * a second that anybody may ask for. */
+/* The search for the beginning of a line covers at most this many bytes, counted from the first.
+ * That takes a tenth of a second, which any client may use. */
 #define FILE_SCAN_MAX (INT64_C(256) << 20)
 
 /* Some bytes of an open file. */
@@ -48,14 +48,14 @@ struct file_chunk {
 /* -------------------------------------------------------------------------------------------------
  * Finding and reading the bytes of one open file.
  *
- * Lines are found by looking through the file in chunks, forwards from its beginning or backwards
- * from its end; what is given in the end is read once more, in one piece.
+ * Lines are found in chunks, forwards from the beginning of the file or backwards from its end. The
+ * result is then read again, in one piece.
  */
 
 #define CHUNK 262144
 
-/* Read [from, to) into `bytes`; fewer at the end of the file. The count, or a negative code; stops
- * when the read is cancelled. */
+/* Reads [from, to) into `bytes`; fewer at the end of the file. Returns the count, or a negative
+ * code; stops if the read is canceled. */
 static int64_t file_read_bytes(const struct file_chunk *part, char *bytes,
                                struct tidings_read *read, struct tidings_error *err)
 {
@@ -82,7 +82,7 @@ static int64_t file_read_bytes(const struct file_chunk *part, char *bytes,
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* A file being looked through. */
+/* A file that is searched. */
 struct scan {
     const struct file_chunk *part;
     struct tidings_read *read;
@@ -90,15 +90,15 @@ struct scan {
     struct tidings_error *err;
 };
 
-/* The bytes [from, to), at most a chunk. The count, or a negative code. */
+/* Reads the bytes [from, to), at most a chunk. Returns the count, or a negative code. */
 static int64_t scan_read(const struct scan *s, int64_t from, int64_t to)
 {
     struct file_chunk piece = {.fd = s->part->fd, .from = from, .to = to};
     return file_read_bytes(&piece, s->chunk, s->read, s->err);
 }
 
-/* Move *at behind *lines lines, or to the end of the file, not beyond `limit`. *lines becomes how
- * many there were too few. */
+/* Advances *at by *lines lines, or to the end of the file, but not beyond `limit`. *lines becomes
+ * the number of missing lines. */
 static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t limit)
 {
     char last = '\n';
@@ -117,7 +117,7 @@ static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t
         *at += (int64_t)passed;
         last = s->chunk[passed - 1];
     }
-    *lines -= *lines > 0 && last != '\n'; /* what follows the last line feed is a line */
+    *lines -= *lines > 0 && last != '\n'; /* bytes after the last line feed are a line */
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, stru
     ret->to = ret->size;
     while (at > 0) {
         if (ret->size - at > cap) {
-            return 0; /* too much already: the caller says so */
+            return 0; /* already too much: the caller reports it */
         }
         int64_t begin = at > CHUNK ? at - CHUNK : 0;
         int64_t n = scan_read(s, begin, at);
@@ -172,9 +172,9 @@ static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, stru
     return 0;
 }
 
-/* Find from and to, which must not be more than `cap` bytes apart. Only a range of lines looks into
- * the file: from the beginning, or for the last ones from the end, and no further than it must.
- * TIDINGS_E_INVALID when it begins behind the end, TIDINGS_E_LIMIT. */
+/* Finds from and to, which must not be more than `cap` bytes apart. Only a range of lines reads the
+ * file: from the beginning, or for the last lines from the end, and no further than necessary.
+ * TIDINGS_E_INVALID if it begins after the end, TIDINGS_E_LIMIT. */
 static int file_find_range(struct file_chunk *part, const struct tidings_range *range, int64_t cap,
                            struct tidings_read *read, struct tidings_error *err)
 {
@@ -207,15 +207,15 @@ static bool may_read(const void *read, struct tidings_str uri)
     return tidings_read_may(read, uri);
 }
 
-/* May whoever reads read what a link leads to? */
+/* The policy that checks whether the client may read the target of a link. */
 static struct file_policy file_read_policy(const struct tidings_read *read)
 {
     return (struct file_policy){may_read, read};
 }
 
-/* Open the regular file at `path` the long way: look first, so that nothing else is ever opened. A
- * descriptor, or a negative code with a sentence about `uri`. What was opened is judged once more:
- * a link may have been switched since the look. */
+/* Opens the regular file at `path` with a stat first, so that no other file type is ever opened.
+ * Returns a descriptor, or a negative code with an error about `uri`. The opened file is checked
+ * again, because a link may have been switched since the stat. */
 static int file_open_checked(const struct file_provider *f, const char *path,
                              struct tidings_str uri, struct file_info *info,
                              const struct file_policy *policy, struct tidings_error *err)
@@ -231,7 +231,7 @@ static int file_open_checked(const struct file_provider *f, const char *path,
     if (fd < 0) {
         return file_refuse(err, fd, uri);
     }
-    /* It may have been replaced since it was looked at. */
+    /* It may have been replaced since the stat. */
     int rc = 0;
     if (fstat(fd, &info->st) < 0) {
         rc = error_errno(err, errno, "'%.*s'", STR_ARG(uri));
@@ -246,7 +246,7 @@ static int file_open_checked(const struct file_provider *f, const char *path,
     return fd;
 }
 
-/* The last segment of a path. */
+/* Returns the last segment of a path. */
 static struct tidings_str file_last_name(struct tidings_str path)
 {
     const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
@@ -254,10 +254,10 @@ static struct tidings_str file_last_name(struct tidings_str path)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reading a directory. First an element for the directory itself, whose text is the names in it;
- * then its children, in the order of their URIs, each with its own metadata: files with their
- * content, directories with the names in them. As many as there is room for: a child that does not
- * fit is left out, and all of them are to be had by listing.
+ * Reading a directory. The first element is the directory itself, whose text is the list of its
+ * names. Its children follow in the order of their URIs, each with metadata: files with their
+ * content, directories with their names. Children that do not fit are omitted; a listing has all of
+ * them.
  *
  * It goes one level deep and follows no link twice, so a cycle of links cannot trap it.
  */
@@ -272,13 +272,13 @@ struct directory {
     struct tidings_str path;
     struct buf text;     /* the names */
     struct buf uri;      /* of the directory, and … */
-    bool asks;           /* … whether its names may be told must be asked one by one */
+    bool asks;           /* … whether each name needs an access check */
     struct buf children; /* of the first: "d" or "f", the raw name, NUL */
     size_t name_count, child_count, child_max;
     size_t room; /* for the content of children */
 };
 
-/* Names that are no text, or hold a line break, percent-encoded. */
+/* Adds a name. Names that are not UTF-8, or hold a line break, are percent-encoded. */
 static bool add_name(void *user, struct tidings_str name, struct tidings_str segment)
 {
     struct directory *d = user;
@@ -338,7 +338,7 @@ static int read_names(struct directory *d, struct tidings_error *err)
     return rc;
 }
 
-/* The element of a directory: its names. */
+/* Returns the element of a directory: its names. */
 static int give_names(struct directory *d, const struct file_info *info, struct tidings_error *err)
 {
     struct tidings_resource row;
@@ -403,7 +403,7 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
     return tidings_read_take(d->read, &row, bytes, (size_t)got, err);
 }
 
-/* A child that has gone, or is not for us, is left out. */
+/* A deleted or hidden child is omitted. */
 static int file_directory_give_child(struct directory *d, const char *record,
                                      struct tidings_error *err)
 {
@@ -441,8 +441,8 @@ static int file_directory_give_child(struct directory *d, const char *record,
     return rc;
 }
 
-/* Read a directory: the names in it and, as far as there is room, its children. On the pool.
- * Finishes the read. `path` is the directory's. */
+/* Reads a directory: its names and, as far as there is room, its children. On the pool. Finishes
+ * the read. `path` names the directory. */
 static void file_read_directory(const struct file_provider *f, struct tidings_read *read,
                                 struct tidings_str path, const struct file_info *info)
 {
@@ -490,7 +490,7 @@ struct file_pieces {
     int fd;
     struct stat st;
     struct pool *readers;
-    /* That a reader reads: */
+    /* The request of a reader: */
     struct tidings_piece *piece;
     char *bytes;
     size_t len;
@@ -517,7 +517,7 @@ static int file_pieces_read(void *user, int64_t offset, char *bytes, size_t len,
     return 0;
 }
 
-/* Copies what the page cache has of the next bytes. Not every file system can tell. */
+/* Copies the bytes that are in the page cache. Not every file system supports this. */
 static size_t file_pieces_cached(const struct file_pieces *pieces, int64_t offset, char *bytes,
                                  size_t len)
 {
@@ -541,7 +541,7 @@ static void file_pieces_run(void *job)
     tidings_piece_done(pieces->piece, rc, &err);
 }
 
-/* A file system that stalls holds a reader up, not the worker. */
+/* A stalled file system blocks a reader, not the worker. */
 static void file_pieces_fetch(void *user, int64_t offset, char *bytes, size_t len,
                               struct tidings_piece *piece)
 {
@@ -580,7 +580,7 @@ static void file_pieces_close(void *user)
     __atomic_fetch_sub(&file_pieces_count, 1, __ATOMIC_RELAXED);
 }
 
-/* Asked each time, since prlimit may change it. */
+/* Read each time, because prlimit may change it. */
 static size_t file_pieces_most(void)
 {
     struct rlimit limit;
@@ -638,15 +638,15 @@ static void file_read_finish(struct read_job *job, int code, const struct tiding
     tidings_read_done(job->read, code, err);
 }
 
-/* Is just a part of it read? A small file is read whole and cut by the core, which then knows
- * whether it is text. */
+/* Returns true if only a part of the file is read. A small file is read whole and cut by the core,
+ * which then knows whether it is text. */
 static bool is_part(const struct read_job *job)
 {
     int64_t size = job->info.st.st_size;
     return job->has_range && (size > SMALL || size > job->cap);
 }
 
-/* Which bytes are to be read. */
+/* Finds the bytes to read. */
 static int file_read_plan(const struct read_job *job, struct file_chunk *part,
                           struct tidings_error *err)
 {
@@ -666,7 +666,7 @@ static int file_read_plan(const struct read_job *job, struct file_chunk *part,
     return 0;
 }
 
-/* Hand over `got` bytes read from `part`; takes them. `asked` is the range without margins. */
+/* Returns `got` bytes read from `part`; takes them. `asked` is the range without margins. */
 static int file_read_give(struct read_job *job, const struct file_chunk *part,
                           const struct file_chunk *asked, char *bytes, size_t got,
                           struct tidings_error *err)
@@ -690,7 +690,7 @@ static int file_read_give(struct read_job *job, const struct file_chunk *part,
     return tidings_read_take(job->read, &row, bytes, got, err);
 }
 
-/* Gives a large file, to be read again while it is sent. 1: there is no descriptor for that. */
+/* Returns a large file, to be read again while it is sent. 1: there is no descriptor for that. */
 static int file_read_pieces(struct read_job *job, struct tidings_error *err)
 {
     struct tidings_resource row;
@@ -767,8 +767,8 @@ static void file_read_run_pooled(void *memory)
     }
 }
 
-/* Takes over what the job owns, also on failure. Those that wait hold no descriptors: there may be
- * more of them than of these. */
+/* Takes what the job owns, even on failure. Waiting jobs hold no descriptors, because there may be
+ * more jobs than descriptors. */
 static void file_read_submit(struct read_job *job)
 {
     struct tidings_error err = {0};
@@ -790,7 +790,7 @@ static void file_read_submit(struct read_job *job)
     }
 }
 
-/* Does it take more than a moment? */
+/* Returns true if it takes more than a moment. */
 static bool is_long(const struct read_job *job)
 {
     int64_t size = job->info.st.st_size, from, to;
@@ -801,7 +801,7 @@ static bool is_long(const struct read_job *job)
     return size > SMALL;
 }
 
-/* Find and open; a directory has no descriptor. */
+/* Finds and opens it; a directory has no descriptor. */
 static int open_job(struct read_job *job, struct tidings_error *err)
 {
     bool has_slash;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Scanning watched directories: take in what a name or a directory is now, announce what differs
- * from what was known, and keep the kernel watches where the scopes need them.
+ * Scans watched directories: records the current state of a name or a directory, announces
+ * differences from the recorded one, and keeps the kernel watches that the scopes need.
  *
- * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
- * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag
- * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is
- * tried again later: watching then fails as a whole, otherwise everything is
- * scanned again.
+ * Invariant: a directory is entered (scanned) only after its kernel watch was added, or it was put
+ * on the list of polled ones. A node is announced as created or deleted exactly when its PRESENT
+ * flag changes while it is KNOWN. If a path cannot be read or recorded (no memory, no descriptors),
+ * the scan is retried later: watching then fails as a whole, otherwise everything is scanned again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,20 +23,20 @@
 #include "sources/file_watch_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Hard links: a file with two names in the tree is written through one, and the kernel tells of
- * that name alone. So when a file that has more names was found changed, the others are looked for
- * among the nodes (by the number of the inode) and looked at too.
+ * Hard links: if a file with two names in the tree is written through one, the kernel reports only
+ * that name. So when a file with several names has changed, its other names are found among the
+ * nodes (by the inode number) and checked too.
  *
- * That goes through all nodes; it happens a moment after the change, for all changes up to then,
- * and so rarely that it takes a small part of the time. Names outside the root are found by nobody.
+ * That scans all nodes. It happens a moment after the change, for all changes up to then, and
+ * rarely enough to take a small part of the time. Names outside the root cannot be found.
  *
- * A file that is subscribed to by itself may have names that nobody watches. The kernel is asked
- * about its inode: whether it gets another name, and while it has some, about writes. That takes a
- * watch for each file, so for FILE_INODES_MAX of them; files that have other names are also polled.
+ * A subscribed file may have unwatched names. The kernel then watches its inode: for new names, and
+ * while it has several, for writes. That takes a watch for each file, so it covers FILE_INODES_MAX
+ * of them; files with other names are also polled.
  */
 
 #define SEARCH_MS 10u    /* after a change */
-#define PAUSE_FACTOR 20u /* times what a search took, before the next */
+#define PAUSE_FACTOR 20u /* minimum pause, as a multiple of the duration of the last search */
 
 static void file_hardlink_changed(struct file_watch *w, const struct stat *st)
 {
@@ -53,7 +52,7 @@ static void file_hardlink_changed(struct file_watch *w, const struct stat *st)
     if (w->hardlink_count < FILE_HARDLINKS_MAX) {
         w->hardlinks[w->hardlink_count] = inode;
     }
-    w->hardlink_count++; /* more than there is room for: all files are looked at */
+    w->hardlink_count++; /* too many for the array: all files are checked */
     if (!loop_timer_is_running(w->hardlink_timer)) {
         uint64_t now = clock_monotonic_ms();
         uint64_t wait = w->hardlink_next_ms > now ? w->hardlink_next_ms - now : 0;
@@ -108,7 +107,7 @@ void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p)
         map_remove(&w->by_file, file_hardlink_wd_key(&wd));
         p->file_wd = -1;
         p->file_mask = 0;
-        (void)inotify_rm_watch(w->inotify, wd); /* fails when the file is gone: fine */
+        (void)inotify_rm_watch(w->inotify, wd); /* fails if the file is gone, which is harmless */
     }
 }
 
@@ -157,7 +156,7 @@ static void file_hardlink_watch(struct file_watch *w, struct watch_point *p, con
     }
     if (wd != p->file_wd) {
         if (map_find(&w->by_file, file_hardlink_wd_key(&wd))) {
-            return; /* the same file under another name, which is told of both */
+            return; /* the same file under another name, which gets events for both */
         }
         file_hardlink_unwatch(w, p);
         p->file_wd = wd;
@@ -171,7 +170,7 @@ static void file_hardlink_watch(struct file_watch *w, struct watch_point *p, con
     }
     p->file_mask = mask;
     if (mask & ~before & IN_MODIFY) {
-        file_hardlink_changed(w, st); /* what was written before we asked is found then */
+        file_hardlink_changed(w, st); /* this finds earlier writes */
     }
 }
 
@@ -204,7 +203,8 @@ void file_hardlink_deinit(struct file_watch *w)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
+/* Returns true if it failed because nothing (served) exists there. Other failures give no
+ * information. */
 static bool is_absence(int negative_errno)
 {
     return negative_errno == -ENOENT || negative_errno == -ENOTDIR || negative_errno == -EXDEV ||
@@ -223,7 +223,7 @@ void file_scan_path(const struct file_node *dir, struct tidings_str name, struct
     buf_puts(out, name);
 }
 
-/* The URI of what the node is when links are followed, if there are any. */
+/* Writes the URI of the node's target, if there are links. */
 static void put_target(struct file_watch *w, const struct file_node *node, struct buf *out)
 {
     struct buf path;
@@ -236,7 +236,7 @@ static void put_target(struct file_watch *w, const struct file_node *node, struc
     buf_deinit(&path);
 }
 
-/* `info` NULL: it is gone, or what it is now is not known. */
+/* `info` NULL: it is gone, or its current state is unknown. */
 static void file_scan_announce(struct file_watch *w, const struct file_node *node,
                                enum tidings_change_kind kind, const struct file_info *info,
                                struct tidings_str from)
@@ -293,8 +293,8 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node)
     buf_deinit(&path);
 }
 
-/* Announce that the node and all below it are gone, deepest first, and stop watching there. The
- * nodes stay. */
+/* Announces that the node and everything below it are gone, deepest first, and stops watching
+ * there. The nodes stay. */
 static void announce_gone(struct file_watch *w, struct file_node *node)
 {
     const unsigned known = FILE_NODE_PRESENT | FILE_NODE_KNOWN;
@@ -309,8 +309,8 @@ static void announce_gone(struct file_watch *w, struct file_node *node)
     }
 }
 
-/* The node and all below it are absent now, and known to be: what has a scope stays as that, the
- * rest is removed. The node itself may be freed. */
+/* Marks the node and everything below it as absent and known. Nodes with a scope stay, the rest is
+ * removed. The node itself may be freed. */
 static void set_absent(struct file_watch *w, struct file_node *node)
 {
     static const struct file_state absent;
@@ -322,7 +322,7 @@ static void set_absent(struct file_watch *w, struct file_node *node)
         set_absent(w, child);
     }
     file_node_set(node, &absent);
-    file_node_set_complete(node, file_node_is_deep(node)); /* there is nothing in it, we know */
+    file_node_set_complete(node, file_node_is_deep(node)); /* known to be empty */
     watch_point_tidy(w, node);
     if (node->parent && !node->extra && !node->children) {
         if (may_be_saved) {
@@ -341,7 +341,7 @@ static void file_scan_vanished(struct file_watch *w, struct file_node *node)
 /* ---- looking --------------------------------------------------------------------------------- */
 
 enum enter_mode {
-    ENTER_IF_MISSED, /* not if it was watched all along */
+    ENTER_IF_MISSED, /* not if it was watched without interruption */
     ENTER_ALWAYS,
 };
 
@@ -361,7 +361,7 @@ static struct file_state state_of(const struct file_info *info)
     return state;
 }
 
-/* The node of a name, with what was found in it. */
+/* Updates the node of a name with the state that was found. */
 static struct file_node *file_scan_remember(struct file_watch *w, struct file_node *dir,
                                             struct tidings_str name, const struct file_state *state)
 {
@@ -395,15 +395,14 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     file_scan_announce(w, node, TIDINGS_CHANGE_CREATED, info, from);
     buf_deinit(&path);
     bool is_needed = file_node_is_needed(node);
-    /* It was not there: all that is in it is new. */
+    /* It did not exist: everything in it is new. */
     file_node_set_complete(node, is_needed && file_node_is_deep(node));
     if (is_needed) {
         file_scan_watch_and_read(w, node, ENTER_ALWAYS, origin);
     }
 }
 
-/* A file may have other names (hard links), through which it is written to without an event for
- * this one. */
+/* A file may have other names (hard links): writes through them cause no event for this one. */
 static void watch_other_names(struct file_watch *w, struct file_node *node, const struct stat *st,
                               enum file_verdict verdict)
 {
@@ -419,7 +418,7 @@ static void watch_other_names(struct file_watch *w, struct file_node *node, cons
     }
 }
 
-/* Is the known link one that led to something else than what was just looked at? */
+/* Returns true if the node is a link whose recorded target differs from the one just found. */
 static bool leads_elsewhere(const struct file_watch *w, const struct file_node *node)
 {
     const unsigned link = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_LINK;
@@ -428,8 +427,8 @@ static bool leads_elsewhere(const struct file_watch *w, const struct file_node *
            !str_eq(tidings_str(p->target), buf_str(&w->link_target));
 }
 
-/* Compare what was found at a name (`info` NULL: nothing) with what was known; announce, remember,
- * enter. `origin`: the node it was moved from, if known. */
+/* Compares the state found at a name (`info` NULL: none) with the recorded one; announces, records,
+ * enters. `origin`: the node it was moved from, if known. */
 static enum file_verdict file_scan_compare(struct file_watch *w, struct file_node *dir,
                                            struct tidings_str name, const struct file_info *info,
                                            struct tidings_str from, const struct file_node *origin)
@@ -438,7 +437,7 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
     struct file_node *node = file_tree_find(&w->tree, dir, name);
     enum file_verdict verdict = file_tree_compare(dir, node, &state);
     if (state.is_link && node && leads_elsewhere(w, node)) {
-        verdict = FILE_REPLACED; /* who may see the one may not be who may see the other */
+        verdict = FILE_REPLACED; /* access to the two targets may differ */
     }
     if (node && !state.is_present) {
         file_scan_vanished(w, node);
@@ -446,7 +445,7 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
     }
     if (verdict == FILE_REPLACED && w->is_comparing && file_node_is_directory(node) &&
         state.is_directory && !state.is_link && !(node->flags & FILE_NODE_LINK)) {
-        verdict = FILE_SAME; /* another directory under its name: what is in it is compared */
+        verdict = FILE_SAME; /* another directory under its name: compares its content */
     }
     if (verdict == FILE_REPLACED) {
         file_scan_vanished(w, node);
@@ -477,15 +476,15 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
     return verdict;
 }
 
-/* A name as it stands at the end of its path. Names are handed on from there because the node they
- * come from may be freed on the way. */
+/* Returns a name at the end of its path. Callers use that copy because the node that owns the
+ * original may be freed. */
 static struct tidings_str last_bytes(const struct buf *path, size_t len)
 {
     return tidings_strn(path->ptr + path->len - len, len);
 }
 
-/* Was there room for the path? What is too long cannot be opened anyway; what found no memory is
- * looked at again later. */
+/* Returns true if the path was stored completely. A path that is too long cannot be opened anyway;
+ * if memory ran out, it is scanned again later. */
 static bool is_whole(struct file_watch *w, const struct buf *path)
 {
     if (path->failed == TIDINGS_E_NOMEM) {
@@ -496,7 +495,7 @@ static bool is_whole(struct file_watch *w, const struct buf *path)
 
 static void file_retry_errno(struct file_watch *w, int errnum);
 
-/* Look at one name of the directory open as `fd`, whose path with the name is `path`. */
+/* Checks one name of the directory open as `fd`, whose path with the name is `path`. */
 static void file_scan_entry(struct file_watch *w, struct file_node *dir, int fd, size_t name_len,
                             const struct buf *path, const struct file_node *origin)
 {
@@ -514,7 +513,7 @@ static void file_scan_entry(struct file_watch *w, struct file_node *dir, int fd,
     file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, STR_EMPTY, from);
 }
 
-/* The names that lead to a scope; there are few. */
+/* Checks the few names that lead to a scope. */
 static void scan_some(struct file_watch *w, struct file_node *dir, int fd, struct buf *path)
 {
     struct file_node *next;
@@ -552,7 +551,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
     }
     int failed = errno;
     file_retry_errno(w, failed);
-    /* What was not seen is gone, or was renamed while we read: ask for it by name. */
+    /* Unseen names are gone, or were renamed during the read: check them by name. */
     struct file_node *next;
     for (struct file_node *child = dir->children; child; child = next) {
         next = child->next;
@@ -566,7 +565,8 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
     }
 }
 
-/* Did links lead to where they are known to? What is found there is told of under that name. */
+/* Returns true if links led to the recorded target. Changes found there are announced under that
+ * name. */
 static bool is_where_known(const struct file_watch *w, const struct file_node *dir)
 {
     struct buf known;
@@ -579,7 +579,7 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
 
 static bool file_retry_is_short(const struct file_watch *w);
 
-/* Watch a directory, then look at its names. */
+/* Watches a directory, then checks its names. */
 static void file_scan_watch_and_read(struct file_watch *w, struct file_node *dir,
                                      enum enter_mode mode, const struct file_node *origin)
 {
@@ -600,13 +600,13 @@ static void file_scan_watch_and_read(struct file_watch *w, struct file_node *dir
     if (fd >= 0 && !is_where_known(w, dir)) {
         close(fd);
         buf_deinit(&path);
-        return; /* a link on the way was switched: the next look at that finds out */
+        return; /* a link on the way was switched: its next check finds that */
     }
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -EAGAIN) {
-        file_retry_errno(w, -fd); /* a watch it has stays */
+        file_retry_errno(w, -fd); /* an existing watch stays */
     } else if (fd < 0) {
-        /* Not readable for us now, or just gone: its parent will tell, the poll will ask. As long
-         * as nothing of it can be seen, what appears later is new. */
+        /* Unreadable now, or just removed: its parent gets an event, or the poll finds out. While
+         * its content is invisible, files that appear later are new. */
         watch_point_unwatch(w, p);
         watch_point_poll(w, p);
         if (fd == -EACCES && file_node_is_deep(dir)) {
@@ -644,7 +644,7 @@ enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
         verdict = file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, from, NULL);
         struct file_node *node = file_tree_find(&w->tree, dir, name);
         if (node && verdict == FILE_SAME && file_node_is_needed(node)) {
-            /* An inode number is used again at once: the same print may be a new directory. */
+            /* Inode numbers are reused immediately: the same print may be a new directory. */
             file_scan_watch_and_read(w, node, ENTER_IF_MISSED, NULL);
         }
     } else {
@@ -679,8 +679,8 @@ void file_scan_enter(struct file_watch *w, struct file_node *dir)
     }
 }
 
-/* The root is this directory (NULL: there is none). Compares when it is another one than was known,
- * or must. */
+/* The root is this directory (NULL: there is none). Compares if it is a different one, or if
+ * required. */
 static void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare)
 {
     struct file_node *node = w->tree.root;
@@ -698,7 +698,7 @@ static void file_scan_root(struct file_watch *w, const struct stat *st, bool mus
         if (is_first) {
             file_node_set(node, &state);
         }
-        file_scan_vanished(w, node); /* also for what was watched since */
+        file_scan_vanished(w, node); /* including scopes that were watched since */
         return;
     }
     file_node_set(node, &state);
@@ -710,16 +710,15 @@ static void file_scan_root(struct file_watch *w, const struct stat *st, bool mus
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Retries scans of a file watch that failed: out of descriptors, out of memory, an error of the
- * disk. What they would have found is still to be told. After a pause everything in any scope is
- * scanned again, and what differs is announced as ever; pauses grow while that fails. When the
- * first try fails too, all who watch below the mount are told that changes may have been missed
- * (once, until a scan succeeds).
+ * Retries failed scans of a file watch: out of descriptors, out of memory, a disk error. Changes
+ * that they missed still have to be announced. After a pause everything in any scope is scanned
+ * again, and differences are announced as usual; pauses grow while that fails. If the first retry
+ * fails too, all subscriptions below the mount get `truncated` (once, until a scan succeeds).
  */
 
 #define FIRST_MS 100u
-#define SHORT_MAX_MS 2000u /* descriptors and memory come back */
-#define LONG_MAX_MS 60000u /* a disk that cannot be read, or room in the tree, rarely */
+#define SHORT_MAX_MS 2000u /* descriptors and memory become available */
+#define LONG_MAX_MS 60000u /* a disk error, or a full tree, which rarely ends */
 
 static bool file_retry_is_short(const struct file_watch *w)
 {
@@ -739,8 +738,8 @@ void file_retry_add(struct file_watch *w, int code)
     }
 }
 
-/* The same for the errno of a failed look, if it is such a want: what is not there or not readable
- * was looked at. */
+/* The same for the errno of a failure, if it is a lack of resources: missing and unreadable paths
+ * count as checked. */
 static void file_retry_errno(struct file_watch *w, int errnum)
 {
     switch (errnum) {
@@ -801,12 +800,12 @@ void file_retry_deinit(struct file_watch *w)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Watching what lies above the root: the directories on the way to it, in each of which one name
- * counts, and the mounts of the system, since one on top of a directory makes no event in it. When
- * either says something, the root is opened anew, and everything in any scope is compared with what
- * is there now: what differs is announced, a file that is another one under its name as an update.
+ * Watches the path above the root: the directories that lead to it, in each of which one name
+ * counts, and the mounts of the system, because a mount on a directory causes no event in it. After
+ * an event, the root is opened again, and everything in any scope is compared with the current
+ * state. Differences are announced, a replaced file as an update.
  *
- * A directory on the way that cannot be watched is asked about with every poll.
+ * Directories above that cannot be watched are checked with every poll.
  */
 
 #define ABOVE_MASK                                                                                 \
@@ -864,17 +863,17 @@ static void file_ancestors_unwatch(struct file_watch *w, int wd)
 {
     bool is_point = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
     if (!is_point && !file_ancestors_has(w, wd)) {
-        (void)inotify_rm_watch(w->inotify, wd); /* fails when it is gone: fine */
+        (void)inotify_rm_watch(w->inotify, wd); /* fails if it is gone, which is harmless */
     }
 }
 
-/* Watch the way as it is now, each directory before its name is looked up. */
+/* Watches the current path, each directory before its name is looked up. */
 static void file_ancestors_watch(struct file_watch *w)
 {
     int before[FILE_ANCESTORS_MAX];
     size_t count = w->ancestor_count;
     if (w->scopes.count == 0) {
-        return; /* nobody needs it */
+        return; /* no scope needs it */
     }
     for (size_t i = 0; i < count; i++) {
         before[i] = w->ancestors[i].wd;
@@ -885,7 +884,7 @@ static void file_ancestors_watch(struct file_watch *w)
     if (fd >= 0) {
         close(fd);
     } else if (file_is_short(fd)) {
-        w->ancestors_are_polled = true; /* half the way perhaps */
+        w->ancestors_are_polled = true; /* the path may be incomplete */
     }
     for (size_t i = 0; i < count; i++) {
         file_ancestors_unwatch(w, before[i]);
@@ -906,7 +905,7 @@ void file_ancestors_rest(struct file_watch *w)
     }
 }
 
-/* A look that fails for want of something says nothing: it is made again later. */
+/* A failure for lack of resources gives no information: it is retried later. */
 static void compare_root(struct file_watch *w, bool must_compare)
 {
     struct stat st;
@@ -937,7 +936,7 @@ void file_ancestors_ask(struct file_watch *w)
 
 /* ---- mounts ---------------------------------------------------------------------------------- */
 
-/* The text of a path as it stands in mountinfo. */
+/* Writes a path in the escaped form of mountinfo. */
 static void file_ancestors_put_escaped(struct buf *out, struct tidings_str path)
 {
     for (size_t i = 0; i < path.len; i++) {
@@ -960,7 +959,7 @@ static int file_ancestors_read_all(int fd, struct buf *out)
     return got < 0 ? -errno : out->failed;
 }
 
-/* A number that changes with what is mounted below `top`; 0: nothing is. */
+/* Returns a hash of the mounts below `top`; 0: there are none. */
 static uint64_t hash_mounts(struct tidings_str lines, struct tidings_str top)
 {
     uint64_t hash = 0;
@@ -976,7 +975,7 @@ static uint64_t hash_mounts(struct tidings_str lines, struct tidings_str top)
     return hash;
 }
 
-/* -1: not to be known. */
+/* -1: unknown. */
 static int read_mounts_hash(struct file_watch *w, uint64_t *ret)
 {
     struct buf lines, top;
@@ -1004,8 +1003,8 @@ static void on_mounts(void *user)
     file_ancestors_check(w, must_compare);
 }
 
-/* A confined process has it from its helper. Each watch opens its own: the kernel reports a change
- * once for each time the file was opened. */
+/* A confined process gets it from its helper. Each watch opens the file again: the kernel reports a
+ * change once for each open file. */
 void file_ancestors_init(struct file_watch *w)
 {
     int fd = confined_file_descriptor(FILE_WATCH_MOUNTS);
@@ -1014,7 +1013,7 @@ void file_ancestors_init(struct file_watch *w)
         (void)read_mounts_hash(w, &w->mounts_hash);
         w->mounts_poll = loop_change_poll_open(w->actor.loop, fd, on_mounts, w);
     }
-    if (!w->mounts_poll) { /* mounts are then found with the next look */
+    if (!w->mounts_poll) { /* the next check then finds mounts */
         struct tidings_error why;
         (void)error_errno(&why, fd < 0 ? -fd : ENOMEM, "watch %s", FILE_WATCH_MOUNTS);
         file_watch_warn(w, FILE_WARN_MOUNTS, "mounted file systems are not noticed", why.text);

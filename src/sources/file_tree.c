@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The remembered tree of a file watch. Names are found through one hash table over (parent, name)
- * for the whole tree, because a directory may hold 100,000 names or none; siblings form a list for
- * walking.
+ * The remembered tree of a file watch. One hash table over (parent, name) for the whole tree finds
+ * names, because a directory may hold 100,000 names or none; siblings form a list for iteration.
  */
 #include "sources/file_tree.h"
 
@@ -341,13 +340,13 @@ static bool record_name_is_valid(struct tidings_str name)
            !str_eq(name, STR(".")) && !str_eq(name, STR(".."));
 }
 
-/* Only what is there is of a kind and has a print. */
+/* Only present nodes have a kind and a print. */
 static bool record_kind_is_valid(unsigned kind, uint64_t print)
 {
     return (kind & ~record_kinds) == 0 && ((kind & FILE_NODE_PRESENT) || (kind == 0 && print == 0));
 }
 
-/* Take the first `len` bytes off `rest`. */
+/* Takes the first `len` bytes off `rest`. */
 static bool record_take(struct tidings_str *rest, size_t len, struct tidings_str *ret)
 {
     if (rest->len < len) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watching files: the watcher's thread and its scopes, which are wanted, which linger.
+ * Watching files: the watcher's thread, and its active and lingering scopes.
  *
  *     (none) --add--> ACTIVE --last remove--> LINGERING --lingerMs--> (none)
  *                        ^-------- add ----------'
@@ -39,7 +39,7 @@ bool watch_point_has_scope(const struct watch_point *p)
     return p && (p->wants_file || p->wants_tree || p->below > 0);
 }
 
-/* Is the node a tree scope or inside one? */
+/* Returns true if the node is a tree scope or inside one. */
 bool file_node_is_deep(const struct file_node *node)
 {
     for (; node; node = node->parent) {
@@ -72,7 +72,8 @@ bool file_node_is_watched(const struct file_node *node)
     return p && (p->wd >= 0 || p->is_polled);
 }
 
-/* Must we know what happens in this directory? Behind a link only if a scope leads there. */
+/* Returns true if changes in this directory matter. For a link target, only if a scope leads
+ * there. */
 bool file_node_is_needed(const struct file_node *node)
 {
     const struct watch_point *p = watch_point_of(node);
@@ -89,7 +90,7 @@ void file_node_target(const struct file_node *node, struct buf *out)
     size_t depth = 0;
     while (node && !(node->flags & FILE_NODE_LINK)) {
         if (depth == sizeof chain / sizeof chain[0]) {
-            out->failed = TIDINGS_E_LIMIT; /* deeper than anything is watched */
+            out->failed = TIDINGS_E_LIMIT; /* deeper than any watched path */
             return;
         }
         chain[depth++] = node;
@@ -100,7 +101,7 @@ void file_node_target(const struct file_node *node, struct buf *out)
     }
     const struct watch_point *p = watch_point_of(node);
     if (!p || !p->target) {
-        out->failed = TIDINGS_E_NOMEM; /* it was not to be had when the link was looked at */
+        out->failed = TIDINGS_E_NOMEM; /* memory ran out when the link was scanned */
         return;
     }
     buf_puts(out, tidings_str(p->target));
@@ -112,7 +113,7 @@ void file_node_target(const struct file_node *node, struct buf *out)
     }
 }
 
-/* Is this name of this directory our business? `node` may be NULL. */
+/* Returns true if this name of this directory is tracked. `node` may be NULL. */
 static bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node)
 {
     return (node && watch_point_has_scope(watch_point_of(node))) || file_node_is_deep(dir);
@@ -177,7 +178,7 @@ void watch_point_unwatch(struct file_watch *w, struct watch_point *p)
     int wd = p->wd;
     watch_point_forget_wd(w, p);
     if (wd >= 0 && !file_ancestors_has(w, wd)) {
-        (void)inotify_rm_watch(w->inotify, wd); /* fails when the directory is gone: fine */
+        (void)inotify_rm_watch(w->inotify, wd); /* fails if it is gone: harmless */
     }
 }
 
@@ -199,7 +200,7 @@ static void poll_off(struct watch_point *p)
     list_remove(&p->poll_link);
 }
 
-/* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
+/* Stops unneeded watches, and frees the point if nothing is left of it. */
 void watch_point_tidy(struct file_watch *w, struct file_node *node)
 {
     struct watch_point *p = watch_point_of(node);
@@ -253,7 +254,7 @@ static void warn_polling(struct file_watch *w, const char *reason)
 
 static int add_watch(struct file_watch *w, int fd)
 {
-    /* By descriptor: the name may have come to mean something else, outside perhaps. */
+    /* By descriptor: the name may now mean something else, perhaps outside. */
     char path[sizeof "/proc/self/fd/" + 3 * sizeof fd];
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int wd = inotify_add_watch(w->inotify, path, WATCH_MASK);
@@ -263,8 +264,8 @@ static int add_watch(struct file_watch *w, int fd)
     return wd;
 }
 
-/* Watch the directory open as `fd`, or put it on the list to be polled. True when it was watched
- * all along, so that nothing can have been missed. */
+/* Watches the directory open as `fd`, or adds it to the polled ones. Returns true if it was watched
+ * without interruption, so that no event can be missing. */
 bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd)
 {
     if (w->inotify < 0) {
@@ -289,8 +290,8 @@ bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd)
     watch_point_unwatch(w, p);
     struct watch_point *other = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd));
     if (other) {
-        /* One directory in two places: it was moved and we have not heard yet, or it is mounted
-         * twice. The kernel reports it once only, so the other one is polled. */
+        /* One directory in two places: it was moved and the event is still pending, or it is
+         * mounted twice. The kernel reports it only once, so the other one is polled. */
         watch_point_forget_wd(w, other);
         watch_point_poll(w, other);
     }
@@ -307,12 +308,12 @@ bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The events of a file watch: what inotify says, and when to act on it.
+ * The events of a file watch: input from inotify, and the time of reactions.
  *
- * Directories are looked at as soon as something is said about them, so that what is made inside a
- * new one is not missed. Files wait until they have been quiet for quietMs (five times that at
- * most): a burst of events is one look. A file that is being written to is announced at most every
- * modifyMs, but always once more after the last write:
+ * Directories are scanned immediately after an event, to catch everything that is created inside a
+ * new one. Files wait until they have been quiet for quietMs (five times that at most): a burst of
+ * events causes one check. A file that is being written is announced at most every modifyMs, but
+ * always once more after the last write:
  *
  *     (none) --event--> QUIET --due, written to--> COOLING --due, not written to--> (none)
  *                        ^ |                         | |
@@ -325,9 +326,9 @@ bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd)
 #define MAX_PENDING 200000u
 #define READS_PER_TURN 64
 #define QUIET_STRETCH 5u
-#define LOST_EVERY_MS 60000u /* between two lines of the log */
-/* Time stamps of files may be this coarse on kernels before 6.13: two writes within it can leave
- * the same change time. */
+#define LOST_EVERY_MS 60000u /* between two log messages */
+/* Timestamps of files may be this coarse on kernels before 6.13: two writes within it can have the
+ * same change time. */
 #define COARSE_MS 10
 
 struct pending {
@@ -335,7 +336,7 @@ struct pending {
     uint64_t first_ms;
     uint64_t due_ms;
     bool is_cooling;
-    bool is_written; /* IN_MODIFY since the last look */
+    bool is_written; /* IN_MODIFY since the last check */
     char *from;      /* NULL: not moved here */
     size_t path_len;
     char path[];
@@ -401,7 +402,7 @@ static struct pending *pending_create(struct file_watch *w, struct tidings_str p
     return p;
 }
 
-/* Something happened to the file at `path`: look at it in a while. */
+/* An event for the file at `path`: checks it later. */
 static void file_event_pend(struct file_watch *w, struct tidings_str path, bool is_write,
                             struct tidings_str from)
 {
@@ -412,7 +413,7 @@ static void file_event_pend(struct file_watch *w, struct tidings_str path, bool 
     if (!p) {
         p = w->pending.count < MAX_PENDING ? pending_create(w, path) : NULL;
         if (!p) {
-            w->needs_rescan = true; /* one look at everything instead */
+            w->needs_rescan = true; /* a full scan instead */
             return;
         }
     }
@@ -450,7 +451,8 @@ void file_event_written(struct file_watch *w, const struct file_node *node)
 
 /* ---- looking at files ------------------------------------------------------------------------ */
 
-/* Cut a path into the node of its directory and its name; NULL when that directory is not ours. */
+/* Splits a path into the node of its directory and its name; NULL if that directory is not
+ * tracked. */
 static struct file_node *file_event_split(struct file_watch *w, struct tidings_str path,
                                           struct tidings_str *ret_name)
 {
@@ -465,7 +467,8 @@ static struct file_node *file_event_split(struct file_watch *w, struct tidings_s
     return dir;
 }
 
-/* Was the file changed so recently that a further write may leave its print as it is? */
+/* Returns true if the file was changed so recently that a further write may not change its
+ * print. */
 static bool is_fresh(struct file_watch *w, struct tidings_str path)
 {
     struct file_info info;
@@ -480,7 +483,7 @@ static bool is_fresh(struct file_watch *w, struct tidings_str path)
     return fresh;
 }
 
-/* Look at a path; was anything announced? */
+/* Checks a path. Returns true if anything was announced. */
 static bool pending_check(struct file_watch *w, const struct pending *p)
 {
     struct tidings_str name;
@@ -521,7 +524,7 @@ static void file_event_fire(struct file_watch *w, struct pending *p, uint64_t no
     list_append(&w->cooling, &p->link);
 }
 
-/* The other half of a directory's rename did not come: it went somewhere else. */
+/* The other half of a directory's rename did not arrive: it left the tree. */
 static void move_give_up(struct file_watch *w)
 {
     if (!w->move.cookie) {
@@ -568,7 +571,7 @@ static void on_quiet(struct loop_timer *timer, void *user)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Remember where something known went from. */
+/* Records the origin of a known node. */
 static void move_begin(struct file_watch *w, const struct inotify_event *e, struct tidings_str path)
 {
     move_give_up(w);
@@ -607,7 +610,7 @@ static void on_directory_event(struct file_watch *w, const struct inotify_event 
         }
     } else if (!(e->mask & IN_ATTRIB) || (node && file_node_is_needed(node) &&
                                           watch_point_of(node) && watch_point_of(node)->wd < 0)) {
-        /* A directory that is watched hears of its own attributes itself. */
+        /* A watched directory gets events of its attributes itself. */
         (void)file_scan_name(w, dir, name, STR_EMPTY);
     }
 }
@@ -633,7 +636,7 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
         map_find(&w->by_wd, tidings_strn((const char *)&e->wd, sizeof e->wd));
     if (!point) {
         (void)file_hardlink_event(w, e);
-        return; /* else of a watch that is gone already */
+        return; /* otherwise from a watch that was already removed */
     }
     struct file_node *dir = point->node;
     if (e->mask & IN_IGNORED) {
@@ -704,7 +707,7 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
         warn_lost(w);
         w->move.cookie = 0;
         pending_clear(w);
-        w->root_moved = true; /* who knows */
+        w->root_moved = true; /* possibly moved */
     }
     if (w->root_moved) {
         w->root_moved = false;
@@ -713,7 +716,7 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
     file_event_schedule(w);
 }
 
-/* Look at what waits, due or not; was there anything? */
+/* Checks all pending paths, due or not. Returns true if there were any. */
 static bool fire_all(struct file_watch *w)
 {
     bool any = w->pending.count > 0;
@@ -733,8 +736,8 @@ static bool fire_all(struct file_watch *w)
     return any;
 }
 
-/* Twice, when there was something: a write so soon after the look that the time does not show it is
- * said by its event. */
+/* Twice, if there were any: a write right after the check that leaves the time unchanged is
+ * reported by its event. */
 static void file_event_flush(struct file_watch *w)
 {
     const struct timespec coarse = {.tv_nsec = COARSE_MS * 1000000};
@@ -746,7 +749,7 @@ static void file_event_flush(struct file_watch *w)
     }
 }
 
-/* Have inotify, if that is to be had (now); else everything is polled. */
+/* Opens inotify, if it is available (now); otherwise everything is polled. */
 static int file_event_open(struct file_watch *w, struct tidings_error *err)
 {
     w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -783,19 +786,19 @@ static void file_event_deinit(struct file_watch *w)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The scopes of a file watch in its tree: the chain of directories from the root to each scope is
- * watched, so watching walks it down, looking at every step, and unwatching gives back what no
- * other scope needs.
+ * The scopes of a file watch in its tree. The chain of directories from the root to each scope is
+ * watched, so watching goes down the chain and scans every step, and unwatching releases everything
+ * that no other scope needs.
  *
- * What was known of an unwatched scope stays in the tree: watching it again looks and announces the
- * difference. That memory is bounded; when the tree has more than keptNodes nodes, unwatching drops
- * everything that no scope tracks, and the next watching takes a new baseline.
+ * The state of an unwatched scope stays in the tree: watching it again announces the differences.
+ * That memory is bounded: if the tree has more than keptNodes nodes, unwatching drops everything
+ * that no scope tracks, and the next watch takes a new baseline.
  */
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* The node of a name. One that is missing where all names are known is known to be absent: that it
- * is there when it is looked at is a change, and others may be waiting for just that. */
+/* Returns the node of a name. If it is missing in a complete directory, it is known to be absent.
+ * Its appearance in a scan is then a change, which other scopes may be waiting for. */
 static struct file_node *name_ensure(struct file_watch *w, struct file_node *dir,
                                      struct tidings_str name)
 {
@@ -813,7 +816,7 @@ static struct file_node *name_ensure(struct file_watch *w, struct file_node *dir
     return node;
 }
 
-/* The node of a path; missing ones are made, each with a point. */
+/* Returns the node of a path; creates missing ones, each with a point. */
 static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str path)
 {
     struct file_node *node = w->tree.root;
@@ -837,7 +840,7 @@ static void chain_count(struct file_node *target, int by)
     }
 }
 
-/* Look at each step from the root to the target, as far as there are directories. */
+/* Scans each step from the root to the target, as far as there are directories. */
 static void chain_scan(struct file_watch *w, struct tidings_str path)
 {
     struct file_node *node = w->tree.root;
@@ -883,13 +886,13 @@ static int file_scope_watch(struct file_watch *w, struct tidings_str path, bool 
     }
     int rc = w->failed;
     if (rc == TIDINGS_E_IO) {
-        rc = 0; /* of one file among others, perhaps: looked at again */
+        rc = 0; /* possibly of a single file: scanned again */
     } else if (rc < 0 && target) {
         file_scope_unwatch(w, path, is_tree);
     }
     w->failed = before   ? before
                 : rc < 0 ? 0
-                         : w->failed; /* kept for others; this one is told now */
+                         : w->failed; /* kept for other scopes; this one fails now */
     return rc < 0 ? tidings_fail(err, rc, "watching: %s",
                                  rc == TIDINGS_E_LIMIT  ? "too many files"
                                  : rc == TIDINGS_E_BUSY ? "out of descriptors; try again later"
@@ -907,7 +910,7 @@ static void tidy_below(struct file_watch *w, struct file_node *node)
     watch_point_tidy(w, node);
 }
 
-/* Remove what no scope tracks. */
+/* Removes everything that no scope tracks. */
 static void forget_below(struct file_watch *w, struct file_node *dir)
 {
     struct file_node *next;
@@ -923,7 +926,7 @@ static void forget_below(struct file_watch *w, struct file_node *dir)
     }
 }
 
-/* Begin and stop to care about a scope. Watching fails with NOMEM or LIMIT and is then undone. */
+/* Starts and stops watching a scope. Watching fails with NOMEM or LIMIT and is then undone. */
 static void file_scope_unwatch(struct file_watch *w, struct tidings_str path, bool is_tree)
 {
     struct file_node *target = file_tree_walk(&w->tree, path);
@@ -965,14 +968,14 @@ static void poll_one(struct file_watch *w, struct file_node *node)
     }
 }
 
-/* Look at what is polled. */
+/* Checks everything that is polled. */
 static void file_scope_poll(struct file_watch *w)
 {
     if (w->inotify < 0 && file_event_open(w, NULL) == 0 && w->inotify >= 0) {
         log_info(LOG_FILES, "inotify is available again", KV("mount", w->root->prefix));
     }
     file_ancestors_ask(w);
-    /* Each look may free any point, which then leaves whichever of the two lists it is in. */
+    /* Each check may free any point, which then leaves its list. */
     struct list todo;
     list_init(&todo);
     list_splice(&todo, &w->polled);
@@ -1020,7 +1023,7 @@ struct scope {
     uint64_t deadline_ms;
     uint32_t refs;
     size_t path_len;
-    size_t key_len; /* one more than the path for a tree: the '/' */
+    size_t key_len; /* one longer than the path for a tree: the '/' */
     char key[];
 };
 
@@ -1156,7 +1159,7 @@ static void on_poll(struct loop_timer *timer, void *user)
     file_scope_poll(user);
 }
 
-/* Everything the thread had; it does not run any more. */
+/* Frees everything of the thread, which has ended. */
 static void file_watch_release(struct file_watch *w)
 {
     file_event_deinit(w);
@@ -1249,7 +1252,7 @@ void file_watch_destroy(struct file_watch *w)
 
 static void deliver_drain(struct thread_message *message, void *owner)
 {
-    (void)message; /* lies with who waits for the end of the thread */
+    (void)message; /* the waiting caller owns it */
     file_event_flush(owner);
 }
 

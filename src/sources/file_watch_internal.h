@@ -3,25 +3,21 @@
  * The inside of a file watch, shared by its parts, file_watch*.c; all of it belongs to the
  * watcher's thread.
  *
- *   file_watch.c   the thread; who watches what
- *   …_scope.c      from the root to a scope and back
- *   …_event.c      what inotify says, and when to act on it
- *   …_scan.c       looking and comparing
- *   …_point.c      kernel watches and polling
- *   …_ancestors.c  whether the root is still the root
- *   …_hardlink.c   files with several names
- *   …_retry.c      looks that failed
- *   …_keep.c       what outlives the program
+ * - file_watch.c: the thread; watchers and their scopes; kernel watches and polling; events of
+ *   inotify, and the time of reactions.
+ * - file_scan.c: scans and comparisons; hard links; failed scans; whether the root is still the
+ *   root.
+ * - file_watch_keep.c: state that outlives the program.
  *
- * The model
- *   Every directory from the root down to a scope is watched, because a rename of any of them moves
- *   the scope away without a word from further below. In such a directory only the names that lead
- *   to a scope are tracked; in a directory inside a tree scope (a *deep* one) all names are.
- *   A *watch point* hangs on a node of the tree that has a scope at or below it, a kernel watch, or
- *   needs polling. Polled are: directories the kernel will not watch for us, and symbolic links,
+ * The model:
+ *
+ * - Every directory from the root down to a scope is watched, because a rename of any of them moves
+ *   the scope without an event further below. In such a directory only the names that lead to a
+ *   scope are tracked; in a directory inside a tree scope (a *deep* one) all names are.
+ * - A *watch point* belongs to a node of the tree that has a scope at or below it, a kernel watch,
+ *   or needs polling. Polled are: directories that the kernel does not watch, and symbolic links,
  *   whose targets change without an event here.
- *   Watching a directory adds the kernel watch first and looks afterwards, so nothing falls
- *   between.
+ * - Watching a directory adds the kernel watch first and scans afterwards, so no change is missed.
  */
 #ifndef SOURCES_FILE_WATCH_INTERNAL_H
 #define SOURCES_FILE_WATCH_INTERNAL_H
@@ -44,8 +40,8 @@ struct watch_point {
     struct list poll_link; /* in file_watch.polled, when is_polled */
     int wd;                /* -1: no kernel watch */
     int file_wd;           /* of the inode of a file that is a scope; -1: none */
-    uint32_t file_mask;    /* what is asked of it */
-    char *target;          /* of a link: where it led at the last look, see file_open_beneath */
+    uint32_t file_mask;    /* the events that it requests */
+    char *target;          /* of a link: its target at the last scan, see file_open_beneath */
     uint32_t below;        /* scopes further down */
     bool wants_file;       /* a scope: this name */
     bool wants_tree;       /* a scope: everything below */
@@ -56,11 +52,11 @@ struct watch_point {
 struct file_move {
     uint32_t cookie; /* 0: none */
     bool is_directory;
-    uint64_t due_ms; /* of a directory: when to give up waiting */
+    uint64_t due_ms; /* of a directory: timeout */
     struct buf path;
 };
 
-/* A name on the way to the root, in a directory that is watched. */
+/* A name on the way to the root, in a watched directory. */
 struct file_ancestor {
     int wd;
     char name[256];
@@ -69,20 +65,20 @@ struct file_ancestor {
 #define FILE_HARDLINKS_MAX 32u
 #define FILE_INODES_MAX 1000u
 
-/* What is known of the files outlives the program: file_watch_keep.c. */
+/* The state of the files outlives the program: file_watch_keep.c. */
 struct file_keep {
-    struct file_keeping *to; /* NULL: it does not */
+    struct file_keeping *to; /* NULL: it is not saved */
     struct loop_timer *timer;
     struct loop_hook turn_end;
     struct file_chunk *chunk; /* being saved (is_in_flight), or to be sent again; NULL: none */
-    struct buf gone;   /* paths of what was a directory when it was saved, each with its NUL */
-    uint64_t device;   /* of the root; 0: there is none */
-    uint64_t pause_ms; /* before the next part goes */
-    bool is_in_flight; /* `chunk` is with the store */
-    bool is_loaded;    /* what was saved was read */
-    bool is_reset;     /* nothing that was saved counts any more */
-    bool has_news;     /* there are scopes of which is not saved that they are known */
-    bool is_final;     /* the last part of this run was made */
+    struct buf gone;          /* paths of saved directories that were removed, NUL-terminated */
+    uint64_t device;          /* of the root; 0: there is none */
+    uint64_t pause_ms;        /* before the next part is sent */
+    bool is_in_flight;        /* the store has `chunk` */
+    bool is_loaded;           /* the saved state was read */
+    bool is_reset;            /* the saved state is void */
+    bool has_news;            /* some scopes are not yet saved as known */
+    bool is_final;            /* the last part of this run was created */
 };
 
 struct file_watch {
@@ -91,92 +87,93 @@ struct file_watch {
     const struct file_settings *settings;
     struct actor actor;
 
-    /* file_watch.c, file_scan.c, file_watch.c */
+    /* file_watch.c and file_scan.c */
     struct file_tree tree;
-    int inotify;        /* -1: not to be had */
+    int inotify;        /* -1: unavailable */
     struct map by_wd;   /* point by its wd */
     struct list polled; /* points */
     struct loop_timer *poll_timer;
-    struct buf link_target;  /* where links led in the look just made */
-    bool is_rescanning;      /* enter directories that are watched already, too */
-    unsigned warned;         /* FILE_WARN_*: those in the log */
-    uint64_t lost_logged_ms; /* when the log last had that events were lost; 0: never */
+    struct buf link_target;  /* targets of links in the current scan */
+    bool is_rescanning;      /* also enter directories that are already watched */
+    unsigned warned;         /* FILE_WARN_*: the logged ones */
+    uint64_t lost_logged_ms; /* time of the last message about lost events; 0: never */
     int inotify_errno;       /* why there is no inotify */
 
-    /* file_scan.c */
-    int failed; /* why a scan failed that has to be repeated; 0: none has */
+    /* file_scan.c: retries */
+    int failed; /* why a failed scan must be repeated; 0: none has */
     struct loop_timer *retry_timer;
-    uint64_t retry_ms; /* how long the pause before the next try is; 0: nothing failed lately */
-    bool has_reported; /* that changes may be missed, since a scan last succeeded */
+    uint64_t retry_ms; /* pause before the next try; 0: no recent failure */
+    bool has_reported; /* that changes may be lost, since the last successful scan */
 
-    /* file_scan.c */
+    /* file_scan.c: the path above the root */
     struct file_ancestor ancestors[FILE_ANCESTORS_MAX];
     size_t ancestor_count;
     bool ancestors_are_polled; /* some of it could not be watched */
-    bool has_root;             /* the root was looked at */
-    bool root_moved;           /* an event said so */
-    bool is_comparing;         /* a directory that is another one is compared by name */
-    int mounts;                /* of /proc/self/mountinfo; -1: not to be had */
+    bool has_root;             /* the root was scanned */
+    bool root_moved;           /* according to an event */
+    bool is_comparing;         /* replaced directories are compared by name */
+    int mounts;                /* of /proc/self/mountinfo; -1: unavailable */
     struct loop_change_poll *mounts_poll;
-    uint64_t mounts_hash; /* of those below the root */
+    uint64_t mounts_hash; /* of the mounts below the root */
 
-    /* file_scan.c */
+    /* file_scan.c: hard links */
     struct map by_file;                     /* point by its file_wd */
-    uint32_t hardlinks[FILE_HARDLINKS_MAX]; /* inodes whose other names are to be looked at */
+    uint32_t hardlinks[FILE_HARDLINKS_MAX]; /* inodes whose other names must be checked */
     size_t hardlink_count;
     struct loop_timer *hardlink_timer;
-    uint64_t hardlink_next_ms; /* not before */
+    uint64_t hardlink_next_ms; /* earliest time of the next search */
 
-    /* file_watch.c */
+    /* file_watch.c: events */
     struct loop_poll *inotify_poll;
     struct loop_timer *quiet_timer;
     struct map pending;  /* by path */
-    struct list quiet;   /* by due time: to be looked at */
+    struct list quiet;   /* by due time: to be checked */
     struct list cooling; /* by due time: written to and announced a moment ago */
     struct file_move move;
     bool needs_rescan; /* events were lost */
 
     struct file_keep keep;
 
-    /* file_watch.c */
+    /* file_watch.c: scopes */
     struct map scopes;
     struct list lingering; /* by deadline */
     struct loop_timer *linger_timer;
 };
 
-/* ---- file_watch.c ---------------------------------------------------------------------- */
+/* ---- file_watch.c: watch points -------------------------------------------------------------- */
 
 static inline struct watch_point *watch_point_of(const struct file_node *node)
 {
     return node->extra;
 }
 
-/* Is there a scope at or below it? `p` may be NULL. */
+/* Returns true if there is a scope at or below it. `p` may be NULL. */
 bool watch_point_has_scope(const struct watch_point *p);
-/* Is the node a tree scope, or inside one? */
+/* Returns true if the node is a tree scope, or inside one. */
 bool file_node_is_deep(const struct file_node *node);
-bool file_node_is_directory(const struct file_node *node); /* present, that is */
+bool file_node_is_directory(const struct file_node *node); /* Present directories only. */
 bool file_node_is_watched(const struct file_node *node);
-/* Must we know what happens in this directory? Behind a link only if a scope leads there. */
+/* Returns true if changes in this directory matter. For a link target, only if a scope leads
+ * there. */
 bool file_node_is_needed(const struct file_node *node);
 
-/* Where it is when the links on the way, and it itself, are followed, as far as was known at the
- * last look: a target as of file_open_beneath, nothing when there are none. Errors stick. */
+/* Writes its path after all links, including itself, as of the last scan: a target as of
+ * file_open_beneath, empty if there are no links. Errors stick. */
 void file_node_target(const struct file_node *node, struct buf *out);
 
-/* The node's point, made when there is none. NULL sets `failed`. */
+/* Returns the node's point, creates it if necessary. NULL sets `failed`. */
 struct watch_point *watch_point_ensure(struct file_watch *w, struct file_node *node);
-/* Watch the directory open as `fd`, or have it polled. True when it was watched all along, so that
- * nothing can have been missed. */
+/* Watches the directory open as `fd`, or polls it. Returns true if it was watched without
+ * interruption, so that no event can be missing. */
 bool watch_point_watch(struct file_watch *w, struct watch_point *p, int fd);
 void watch_point_poll(struct file_watch *w, struct watch_point *p);
 void watch_point_unwatch(struct file_watch *w, struct watch_point *p);
-/* It is a link that leads there. */
+/* Records the target of a link. */
 void watch_point_set_target(struct file_watch *w, struct watch_point *p, struct tidings_str target);
-/* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
+/* Stops unneeded watches, and frees the point if nothing is left of it. */
 void watch_point_tidy(struct file_watch *w, struct file_node *node);
 
-/* Ways of noticing changes that can fail. */
+/* Methods of change detection that can fail. */
 enum {
     FILE_WARN_DIRECTORIES = 1 << 0,
     FILE_WARN_ABOVE = 1 << 1,
@@ -184,93 +181,92 @@ enum {
     FILE_WARN_HARDLINKS = 1 << 3,
 };
 
-/* Log once for each way that it does not work. `what` says how changes are noticed instead. */
+/* Logs once for each method that it does not work. `what` names the replacement. */
 void file_watch_warn(struct file_watch *w, unsigned way, const char *what, const char *reason);
-/* Why inotify did not add a watch. */
+/* Explains why inotify did not add a watch. */
 const char *file_watch_refusal(int errnum);
 
-/* ---- file_scan.c ----------------------------------------------------------------------- */
+/* ---- file_scan.c: scans ---------------------------------------------------------------------- */
 
-/* Compare one name with what was known of it, announce what differs, enter new directories. `from`:
- * where a new file was moved from, or empty. The node may be freed, or made. */
+/* Compares one name with its recorded state, announces differences, enters new directories. `from`:
+ * where a new file was moved from, or empty. The node may be freed, or created. */
 enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
                                  struct tidings_str name, struct tidings_str from);
 /* A directory was moved from the node `origin` (then freed) to this name. */
 void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file_node *dir,
                      struct tidings_str name);
-/* Watch a needed directory and look at its names (further down only what is new). */
+/* Watches a needed directory and scans its names (further down only new ones). */
 void file_scan_enter(struct file_watch *w, struct file_node *dir);
-/* Announce that a file was written to although it looks the same. */
+/* Announces that a file was written although it looks the same. */
 void file_scan_announce_update(struct file_watch *w, struct file_node *node);
-/* The path of `name` in `dir`, written over what is in `out`. Errors stick in `out`. */
+/* Writes the path of `name` in `dir` to `out`, replacing its content. Errors stick in `out`. */
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out);
 
-/* ---- file_scan.c ------------------------------------------------------------------ */
+/* ---- file_scan.c: the path above the root ---------------------------------------------------- */
 
 void file_ancestors_init(struct file_watch *w);
 void file_ancestors_deinit(struct file_watch *w);
-/* Nothing is wanted any more: what lies above is not watched until something is. */
+/* There are no scopes now: stops watching above the root until there are. */
 void file_ancestors_rest(struct file_watch *w);
-/* Is this kernel watch one of those above the root? */
+/* Returns true if this kernel watch is one of those above the root. */
 bool file_ancestors_has(const struct file_watch *w, int wd);
-/* May the root be another one after this? */
+/* Returns true if the event may have replaced the root. */
 bool file_ancestors_concerns(const struct file_watch *w, const struct inotify_event *e);
-/* Watch the way to the root as it is now, look at the root, and compare if it is another one or
- * something below it may be. */
+/* Watches the current path to the root, scans the root, and compares if it, or possibly something
+ * below it, was replaced. */
 void file_ancestors_check(struct file_watch *w, bool must_compare);
-/* The same, cheaper, when nothing was said: before a scope is watched, and with every poll. */
+/* A cheaper variant without an event: before a scope is watched, and with every poll. */
 void file_ancestors_ask(struct file_watch *w);
 
-/* ---- file_scan.c ------------------------------------------------------------------- */
+/* ---- file_scan.c: hard links ----------------------------------------------------------------- */
 
 int file_hardlink_init(struct file_watch *w, struct tidings_error *err);
 void file_hardlink_deinit(struct file_watch *w);
-/* A file that is a scope: be told of what happens to it through other names. */
+/* A file that is a scope: get events of writes through other names. */
 void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p);
-/* Was the event about such a file? */
+/* Returns true if the event was about such a file. */
 bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e);
 
-/* ---- file_scan.c ---------------------------------------------------------------------- */
+/* ---- file_scan.c: retries -------------------------------------------------------------------- */
 
 int file_retry_init(struct file_watch *w, struct tidings_error *err);
 void file_retry_deinit(struct file_watch *w);
-/* A look failed for want of something (a code), so that a change may have been overlooked: later
- * everything is looked at again. */
+/* A scan failed for lack of resources (a code), so a change may have been missed: scans everything
+ * again later. */
 void file_retry_add(struct file_watch *w, int code);
 
-/* ---- file_watch.c ---------------------------------------------------------------------- */
+/* ---- file_watch.c: scopes -------------------------------------------------------------------- */
 
-/* Look at everything in any scope again: events were lost, or any directory may be another one.
- * What is in it is compared, name by name. */
+/* Scans everything in any scope again: events were lost, or any directory may have been replaced.
+ * Compares the content, name by name. */
 void file_scope_compare(struct file_watch *w);
-/* As if nothing were known. Nothing is watched. */
+/* Drops all recorded state. Nothing is watched. */
 void file_scope_clear(struct file_watch *w);
 
-/* ---- file_watch.c ---------------------------------------------------------------------- */
+/* ---- file_watch.c: events -------------------------------------------------------------------- */
 
-/* Treat a file as if an event had said that it was written to; it is looked at once
- * file_event_schedule was called. */
+/* Treats a file as if it had a write event; it is checked after file_event_schedule was called. */
 void file_event_written(struct file_watch *w, const struct file_node *node);
 void file_event_schedule(struct file_watch *w);
 
 /* ---- file_watch_keep.c ----------------------------------------------------------------------- */
 
-/* `to` NULL: nothing is kept. */
+/* `to` NULL: nothing is saved. */
 int file_keep_init(struct file_watch *w, struct file_keeping *to, struct tidings_error *err);
 void file_keep_deinit(struct file_watch *w);
-/* Before the first scope is watched: what was known when the program last ended. What cannot be
- * read is said to everybody; a failure is one of memory, to be tried again. */
+/* Before the first scope is watched: loads the state of the previous run. Damaged state causes a
+ * resync; only a lack of memory is a failure, to be retried. */
 int file_keep_load(struct file_watch *w, struct tidings_error *err);
-/* A scope is watched: from now on it is known. */
+/* A scope is watched: it is known from now on. */
 void file_keep_known(struct file_watch *w, struct tidings_str path, bool is_tree);
 /* A node is removed that may have been a directory. */
 void file_keep_gone(struct file_watch *w, const struct file_node *dir);
-/* Much was forgotten: save everything anew. */
+/* Much was dropped: saves everything again. */
 void file_keep_reset(struct file_watch *w);
 
-/* ---- file_watch.c ---------------------------------------------------------------------------- */
+/* ---- file_watch.c: the thread ---------------------------------------------------------------- */
 
-/* Say of each scope that is watched that it is known. */
+/* Reports each watched scope as known. */
 void file_watch_report_known(struct file_watch *w);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keeps what a file watch knows in the store, so that it outlives the program: its tree is read
- * back before the first scope is watched, so that watching compares with it as after any pause, and
+ * Saves the state of a file watch in the store, so that it outlives the program. The tree is loaded
+ * before the first scope is watched, so that watching compares with it as after any pause, and
  * saved while it changes.
  *
- * Changes are saved in groups, GROUP_MS after the first of one: what is UNSAVED is put into a part
- * (store/sqlite_files.h) and sent after the announcements it is the result of. One part is under
- * way at a time; one that could not be written is sent again. A large tree takes several; what is
- * known is certain only with the last, which is whole.
+ * Changes are saved in groups, GROUP_MS after the first change of a group. UNSAVED directories are
+ * put into a part (store/sqlite_files.h), which is sent after the announcements that correspond to
+ * it. One part is under way at a time; a part that could not be written is sent again. A large tree
+ * takes several parts; the state is certain only with the last, which completes it.
  */
 #include "base/log.h"
 #include "base/mem.h"
@@ -16,8 +16,8 @@
 #include "store/sqlite_files.h"
 
 #define GROUP_MS 250u
-#define BYTES_PER_MS 4096u /* no more is written than this, in the long run */
-#define AGAIN_MS 1000u     /* before a part is sent again that could not be written */
+#define BYTES_PER_MS 4096u /* long-term maximum of written bytes */
+#define AGAIN_MS 1000u     /* before a failed part is sent again */
 #define GONE_MAX (16u << 20)
 
 static const unsigned unsaved = FILE_NODE_UNSAVED | FILE_NODE_UNSAVED_BELOW;
@@ -52,7 +52,8 @@ static void put_directory(const struct file_node *dir, struct tidings_str path,
     }
 }
 
-/* Put what is unsaved at and below `dir`, whose path is `path`, into the part, until that is full.
+/* Puts the unsaved state at and below `dir`, whose path is `path`, into the part, until that is
+ * full.
  */
 static void put_unsaved(struct file_node *dir, struct buf *path, struct file_chunk *chunk)
 {
@@ -77,7 +78,8 @@ static void put_unsaved(struct file_node *dir, struct buf *path, struct file_chu
     }
 }
 
-/* The next part; NULL: out of memory. What it was to have is then still unsaved, or all is. */
+/* Returns the next part, or NULL if out of memory. Its content is then still unsaved, or everything
+ * is. */
 static struct file_chunk *next_chunk(struct file_watch *w)
 {
     struct file_keep *k = &w->keep;
@@ -205,10 +207,10 @@ static void on_turn_end(void *user)
 struct file_chunk *file_watch_unsaved(struct file_watch *w)
 {
     while (mailbox_drain(w->actor.mailbox) > 0) {
-        /* what came back meanwhile */
+        /* removed directories that exist again */
     }
     struct file_keep *k = &w->keep;
-    /* Also when there is nothing to save: it says how far this epoch came. */
+    /* Even if there is nothing to save: it records the progress of this epoch. */
     bool is_first = k->is_loaded && !k->is_final;
     k->is_final = true;
     return k->to && !k->is_in_flight && (is_first || file_keep_is_due(w)) && make_chunk(w)
@@ -243,7 +245,7 @@ void file_keep_known(struct file_watch *w, struct tidings_str path, bool is_tree
     }
     buf_init(&uri, w->root->prefix_len + FILE_MAX_ENCODED);
     file_path_to_uri(w->root, path, is_tree, &uri);
-    if (!uri.failed) { /* else it is not known later: who comes back is told to look again */
+    if (!uri.failed) { /* otherwise it is unknown later, and resuming clients get `truncated` */
         w->keep.to->known(w->keep.to, tidings_provider_prefix(w->provider), buf_str(&uri));
         w->keep.has_news = true;
     }
@@ -289,7 +291,8 @@ static int keep_lead(void *user, struct file_node *node, struct tidings_str targ
     return p && p->target ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* Parents come before their children. What lies in nothing that is known is not ours, and removed.
+/* Parents come before their children. Directories without a known parent are foreign, and
+ * removed.
  */
 static int load_directory(void *user, struct tidings_str path, struct tidings_str record)
 {
@@ -338,7 +341,7 @@ static int keep_load_run(struct store_job *job, struct entities *e)
     file_node_set(w->tree.root, &root);
     w->has_root = true;
     w->keep.device = w->keep.device ? w->keep.device : l->root.device;
-    if (l->device_change) { /* what is saved has one device */
+    if (l->device_change) { /* saved state has one device */
         set_all_unsaved(w->tree.root);
     }
     return 0;
@@ -353,7 +356,7 @@ int file_keep_load(struct file_watch *w, struct tidings_error *err)
     struct keep_loading l = {.w = w, .job = {.run = keep_load_run}};
     file_root_follow(w->root);
     w->keep.device = file_root_stat(w->root, &st) ? (uint64_t)st.st_dev : 0;
-    int failed = w->failed; /* not a look */
+    int failed = w->failed; /* not a scan */
     int rc = commit_thread_run(w->keep.to->commit_thread, &l.job);
     w->failed = failed;
     if (rc < 0) { /* as if nothing had been read */

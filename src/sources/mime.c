@@ -2,10 +2,10 @@
  *
  * Media types by file name: a built-in table, and an index over the text of globs2.
  *
- * The file is read whole, once, and every slice in the index points into that text: loading costs
- * a read of some 35 KB and about a thousand hash insertions. Invariant: nothing changes after
- * mime_load, so lookups need no lock. Deliberately no magic numbers and no user overrides: the type
- * is a hint, the content of a resource says itself whether it is text.
+ * The file is read whole, once, and every slice in the index points into that text: loading costs a
+ * read of some 35 KB and about a thousand hash insertions. Invariant: the table is immutable after
+ * mime_load, so lookups need no lock. It deliberately has no magic numbers and no user overrides:
+ * the type is a hint, and the content of a resource shows whether it is text.
  */
 #include "sources/mime.h"
 
@@ -20,7 +20,7 @@
 #include "formats/pattern.h"
 
 #define GLOBS_MAX_BYTES (1u << 20)
-/* Those that are neither a name nor a suffix; a dozen in practice. */
+/* Patterns that are neither a name nor a suffix; a dozen in practice. */
 #define GLOBS_MAX_PATTERNS 64u
 #define NAME_MAX_BYTES 255u
 
@@ -40,7 +40,7 @@ struct mime_table {
     const struct glob *patterns[GLOBS_MAX_PATTERNS];
     size_t pattern_count;
     size_t longest_suffix;
-    bool begins_suffix[256]; /* is there a suffix that begins with this byte? */
+    bool begins_suffix[256]; /* true if a suffix begins with this byte */
 };
 
 struct builtin {
@@ -49,7 +49,7 @@ struct builtin {
 };
 
 /* Both tables are sorted by key (bytes), keys in lower case. No name ends in one of the extensions,
- * so it makes no difference which table is asked first. */
+ * so the order of lookups does not matter. */
 static const struct builtin builtin_extensions[] = {
     {"avif", "image/avif"},
     {"bash", "text/x-shellscript"},
@@ -159,7 +159,8 @@ static char *read_whole(const char *path, size_t *ret_len)
     return text;
 }
 
-/* "50:text/x-csrc:*.c:cs": weight, type, glob, optional flags. False for comments and nonsense. */
+/* Parses "50:text/x-csrc:*.c:cs": weight, type, glob, optional flags. Returns false for comments
+ * and invalid lines. */
 static bool parse_line(struct tidings_str line, struct glob *out)
 {
     bool found;
@@ -189,7 +190,7 @@ static bool has_wildcard(struct tidings_str s)
     return false;
 }
 
-/* Of two globs with one text the heavier stays, of equals the first. */
+/* For two globs with the same pattern the heavier one stays; with equal weights, the first. */
 static int index_put(struct map *map, struct glob *g)
 {
     struct glob *old = map_find(map, g->text);

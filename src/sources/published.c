@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The provider of published resources: serves what is published below one prefix. Everything works
- * on references to immutable items, on whichever thread is asked; nothing waits, also for the disk
- * not.
+ * The provider of published resources: serves the resources below one prefix. Everything works on
+ * references to immutable items, on the calling thread; it never waits, not even for the disk.
  */
 #include "sources/published.h"
 
@@ -15,17 +14,17 @@
 #include "sources/mime.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Putting, removing and reserving published resources. Each is one step in the shared map:
- * conditions and limits are checked and the change announced while nobody else can change the same
- * URI, so announcements come in the order of the changes. With a commit thread the order is that of
- * its jobs (sources/published_durable.c).
+ * Putting, removing and reserving published resources. Each is one step in the shared map: under
+ * its lock, conditions and limits are checked and the change is announced. No other thread can
+ * change the same URI then, so announcements come in the order of the changes. With a commit thread
+ * the order is that of its jobs (sources/published_durable.c).
  */
 
 #define ETAG_SEED_A 0x74696469u
 #define ETAG_SEED_B 0x6e677321u
-#define NO_GLOBS "" /* the built-in media types are enough: the publisher may say its own */
+#define NO_GLOBS "" /* the built-in media types suffice: publishers may set another one */
 
-/* The slices of a description, for treating them all alike. */
+/* The slices of a description, to treat them all alike. */
 #define ABOUT_SLICES(X)                                                                            \
     X(uri) X(name) X(title) X(description) X(mime_type) X(icons) X(audience) X(meta)
 
@@ -59,7 +58,7 @@ void published_destroy(struct published *store)
     }
 }
 
-/* The last segment of a URI, or the whole when it has none. */
+/* Returns the last segment of a URI, or the whole URI if it has none. */
 static struct tidings_str published_name(struct tidings_str uri)
 {
     struct tidings_str path = str_cut(uri, '?', &(struct tidings_str){0}, NULL);
@@ -102,7 +101,7 @@ void published_set_shares(struct published *store, const struct published_shares
     }
 }
 
-/* Complete what the publisher left open. */
+/* Sets defaults for everything that the publisher omitted. */
 static void published_store_complete(const struct published *store, const struct publication *p,
                                      bool is_text, struct tidings_resource *about)
 {
@@ -203,7 +202,7 @@ static int check_conditions(const struct published_step *s, const struct publish
     return 0;
 }
 
-/* Is there a share for it, in place of `old`? What is counted stays as it was. */
+/* Checks the share of the owner, for a replacement of `old`. The counters stay unchanged. */
 static int published_check_share(const struct published_step *s, const struct published_item *old)
 {
     const struct published_shares *shares = s->store->shares;
@@ -297,7 +296,7 @@ struct tidings_change published_change(const struct published_step *s,
     return change;
 }
 
-/* Nothing is kept: all of it is one step. */
+/* Without a commit thread: all of it is one step. */
 static int published_store_decide(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
@@ -308,14 +307,14 @@ static int published_store_decide(void *user, const struct shared_value *value)
     }
     struct tidings_change change = published_change(s, old);
     if (s->mount) {
-        /* One that there is no room for makes everybody look again: nothing to undo. */
+        /* An announcement without space causes a resync: nothing to undo. */
         (void)tidings_provider_changed(s->mount, &change, NULL);
     }
     published_count(s, old, false);
     return s->fresh ? SHARED_MAP_REPLACE : SHARED_MAP_REMOVE;
 }
 
-/* Does the step. Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
+/* Performs the step. Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
 static int published_store_apply(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
                                  published_done_fn done, void *user)
 {
@@ -503,11 +502,12 @@ int published_each(struct published *store, published_each_fn fn, void *user)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Greater than every byte of a canonical URI: "x:///a/" and this is behind all below it. */
+/* Greater than every byte of a canonical URI: "x:///a/" followed by this sorts after all
+ * children. */
 #define BEHIND '\x7f'
 #define URI_ROOM (4u * 4096u)
 #define NAMES_MAX 10000u
-#define CHILDREN_MAX 64u /* that ride in the read of a container … */
+#define CHILDREN_MAX 64u /* in the read of a container … */
 #define CHILDREN_BYTES (256u * 1024u)
 
 struct mounted {
@@ -524,7 +524,7 @@ void published_bind(struct tidings_provider *p, struct published *store)
     ((struct mounted *)tidings_provider_state(p))->store = store;
 }
 
-/* A reference to what is published as `uri`, or NULL. */
+/* Returns a reference to the resource published as `uri`, or NULL. */
 static struct published_item *published_find(struct tidings_provider *p, struct tidings_str uri)
 {
     struct shared_value *value = shared_map_find(store_of(p)->shared, uri);
@@ -535,7 +535,7 @@ static struct published_item *published_find(struct tidings_provider *p, struct 
     return value ? published_item_of(value) : NULL;
 }
 
-/* The first item behind `after` that begins with `below`, or NULL. */
+/* Returns the first item after `after` that begins with `below`, or NULL. */
 static struct published_item *next_below(struct published *store, struct tidings_str after,
                                          struct tidings_str below)
 {
@@ -555,7 +555,7 @@ static struct published_item *next_below(struct published *store, struct tidings
 
 /* ---- containers ------------------------------------------------------------------------------ */
 
-/* `uri` with a '/' at its end into `out`; false when no container is there. */
+/* Writes `uri` with a trailing '/' to `out`. Returns false if no such container exists. */
 static bool find_container(struct tidings_provider *p, struct tidings_str uri, struct buf *out)
 {
     buf_puts(out, uri);
@@ -579,8 +579,8 @@ static void describe_container(struct tidings_str uri, struct tidings_resource *
     row->listable = true;
 }
 
-/* Direct children of the container `parent`, each once: 1 to go on, else the end. `item` is NULL
- * for a container. */
+/* Calls for the direct children of the container `parent`, each once: 1 to continue, otherwise the
+ * end. `item` is NULL for a container. */
 typedef int (*child_fn)(void *user, const struct tidings_resource *row,
                         const struct published_item *item, struct tidings_error *err);
 
@@ -624,7 +624,7 @@ static int each_child(struct published *store, struct tidings_str parent, struct
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* Whole: the core cuts out what was asked for. */
+/* Whole: the core cuts out the requested part. */
 static int read_item(struct tidings_read *read, const struct published_item *item,
                      struct tidings_error *err)
 {
@@ -663,7 +663,7 @@ static int published_put_name(void *user, const struct tidings_resource *row,
     return 1;
 }
 
-/* The first children, as far as they fit. */
+/* The first children that fit. */
 struct children_read {
     struct tidings_read *read;
     size_t count, room;
@@ -794,7 +794,7 @@ static void published_children(struct tidings_provider *p, struct tidings_list *
 
 struct completing {
     struct tidings_complete *complete;
-    size_t skip; /* the prefix is no part of a path */
+    size_t skip; /* the prefix is not part of a path */
 };
 
 static int published_suggest(void *user, const struct tidings_resource *row,
@@ -809,7 +809,7 @@ static int published_suggest(void *user, const struct tidings_resource *row,
                : 1;
 }
 
-/* The `path` of "prefix{+path}", one container at a time, as it is spelled in URIs. */
+/* Completes the `path` of "prefix{+path}", one container at a time, as it is spelled in URIs. */
 static void published_complete(struct tidings_provider *p, struct tidings_complete *complete,
                                struct tidings_str uri_template)
 {
@@ -883,7 +883,7 @@ static int published_open(struct tidings_provider *p, struct tidings_str config,
 
 static void published_close(struct tidings_provider *p)
 {
-    (void)p; /* the store is the server's */
+    (void)p; /* the server owns the store */
 }
 
 const struct tidings_provider_ops provider_published_ops = {

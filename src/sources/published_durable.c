@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing by way of the commit thread. A change is judged and written when its job runs, among
- * others in one batch, and put into the shared map and announced when the batch was committed; so
- * what is there is what is on the disk.
+ * Publishing through the commit thread. A change is checked and written when its job runs, in a
+ * batch with others. It is put into the shared map and announced after the commit, so only
+ * committed data is visible.
  *
- * In between it is in `pending`: what comes later in the same batch is judged by that. A URI that
- * is new gets an empty place in the shared map at once, so that nobody reserves it meanwhile.
+ * In between it is in `pending`, and decides later changes in the same batch. A new URI gets an
+ * empty place in the shared map immediately, so that it cannot be reserved in between.
  */
 #include "base/error.h"
 #include "base/map.h"
@@ -15,12 +15,12 @@
 #include "store/commit_thread.h"
 #include "store/store.h"
 
-/* A change on its way; the texts of the step follow it. */
+/* A change under way; the strings of the step follow it. */
 struct publishing {
     struct store_job job;
-    struct list link; /* in `pending`, once it was written */
+    struct list link; /* in `pending`, after it was written */
     struct published_step step;
-    struct published_item *old; /* what it takes the place of: a reference, or NULL */
+    struct published_item *old; /* the replaced item: a reference, or NULL */
     uint64_t position;
     bool is_change; /* written, and counted */
     published_done_fn done;
@@ -51,7 +51,7 @@ static int put_there(void *user, const struct shared_value *value)
     return user ? SHARED_MAP_REPLACE : SHARED_MAP_REMOVE;
 }
 
-/* The place of a URI that nothing is published as. */
+/* Claims the place of an unpublished URI. */
 static int claim_uri(struct publishing *p)
 {
     struct published_item *place = published_item_empty(p->step.uri);
@@ -68,7 +68,7 @@ static int claim_uri(struct publishing *p)
     return rc < 0 ? rc : 0;
 }
 
-/* The newest of `pending` for a URI, or NULL. */
+/* Returns the newest of `pending` for a URI, or NULL. */
 static struct publishing *find_pending(const struct published *store, struct tidings_str uri)
 {
     for (struct list *it = store->pending.prev; it != &store->pending; it = it->prev) {
@@ -80,7 +80,7 @@ static struct publishing *find_pending(const struct published *store, struct tid
     return NULL;
 }
 
-/* A reference to what will be there when everything before has been committed, or NULL. */
+/* Returns a reference to the item after all earlier commits, or NULL. */
 static struct published_item *find_old(const struct published_step *s)
 {
     struct publishing *earlier = find_pending(s->store, s->uri);
@@ -150,7 +150,7 @@ static void published_keep_committed(struct publishing *p)
     struct published *store = p->step.store;
     struct published_item *fresh = p->step.fresh;
     list_remove(&p->link);
-    /* Removed and published again at once: the place stays, which cannot fail. */
+    /* Removed and immediately published again: the place stays, which cannot fail. */
     if (fresh || !find_pending(store, p->step.uri)) {
         (void)shared_map_update(store->shared, p->step.uri, fresh ? &fresh->value : NULL, put_there,
                                 fresh);
@@ -193,7 +193,7 @@ static void job_done(struct store_job *job, int code)
     }
     publishing_drop_old(p);
     if (!p->done) {
-        return; /* the one who waits has it */
+        return; /* the waiting caller has it */
     }
     struct published_item *fresh = p->step.fresh;
     p->done(p->user, code < 0 ? code : p->step.created, code >= 0 && fresh ? fresh->etag : "",
@@ -274,7 +274,7 @@ static int load_there(void *user, const struct shared_value *value)
         published_count(s, NULL, false);
         return SHARED_MAP_REPLACE;
     }
-    /* The program was first; nobody else looks yet. */
+    /* The program's registration has priority; no other thread reads yet. */
     there->is_in_file = true;
     there->is_durable =
         published_is_there(there) && !s->fresh->is_damaged && published_is_same(there, s->fresh);
@@ -326,7 +326,7 @@ static int run_load(struct store_job *job, struct entities *e)
     return store->ops->each_published(store, load_row, l, &job->err);
 }
 
-/* What the program published before it started. */
+/* Stores the program's publications from before the start. */
 static int run_add(struct store_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
@@ -372,7 +372,7 @@ int published_keep(struct published *store, struct commit_thread *commit_thread,
 
 /* ---- what others published ------------------------------------------------------------------- */
 
-/* What is there now is what the store has, or nothing: never what it had before. */
+/* The item becomes that of the store, or none: never an earlier state of the store. */
 static int follow_there(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
@@ -416,7 +416,7 @@ int published_follow(struct published *store, const struct log_entry *change,
     return why.code < 0 ? why.code : 0;
 }
 
-/* Everything anew: what the store does not have goes. */
+/* Reads everything again: items that the store does not have are removed. */
 struct rereading {
     struct published *store;
     struct map seen; /* URIs of the store, copied */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The configuration of a provider: a JSON object read by a table of rows into the fields of a
- * struct. Unknown keys are errors that name the known ones; a value that does not fit is an error
- * that says what does.
+ * struct. The error for an unknown key names the known ones; the error for an invalid value names
+ * the valid ones.
  */
 #ifndef SOURCES_SETTINGS_H
 #define SOURCES_SETTINGS_H
@@ -34,35 +34,36 @@ struct setting {
     int (*take)(void *into, struct json *value, struct tidings_error *err);
 };
 
-/* Fill `into`: fallbacks first, then what `config` says (empty text: nothing). On failure texts
- * taken so far are in their fields. */
+/* Fills `into`: defaults first, then the values in `config` (empty text: none). On failure the
+ * fields hold the strings read so far. */
 int settings_read(const struct setting *rows, size_t count, struct tidings_str config, void *into,
                   struct tidings_error *err);
 
-/* A heap copy of a JSON string without NUL, 1 to SETTING_TEXT_MAX bytes. NULL after failing. */
+/* Returns a heap copy of a JSON string without NUL, 1 to SETTING_TEXT_MAX bytes. NULL on failure,
+ * with an error. */
 char *setting_text(const struct json *value, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * A read or a watch on its way to the thread of a provider that has one (base/thread.h). Whoever it
- * is delivered to finishes what it carries and frees it; when the thread has ended, both are
- * refused with TIDINGS_E_CLOSED.
+ * A read or a watch on its way to the thread of a provider that has one (base/thread.h). The
+ * receiver finishes and frees it; if the thread has ended, both fail with TIDINGS_E_CLOSED.
  */
 
 struct actor_job {
     struct thread_message message;
-    struct list link; /* the provider's own, once delivered */
+    struct list link; /* for the provider, after delivery */
     struct tidings_read *read;
-    struct tidings_watch *watch; /* neither: a watch was given up */
-    int which;                   /* the provider's own */
+    struct tidings_watch *watch; /* neither: a watch was released */
+    int which;                   /* for the provider */
 };
 
 typedef void (*actor_job_fn)(struct thread_message *message, void *owner);
 
-/* A copy of `job` goes to `to`, where `deliver` gets it. false: out of memory, nothing sent. */
+/* Sends a copy of `job` to `to`, where `deliver` gets it. Returns false if out of memory; nothing
+ * is sent then. */
 bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_fn deliver);
 
 /* -------------------------------------------------------------------------------------------------
- * The etag of content that is at hand as a whole: 32 hexadecimal digits, equal for equal bytes.
+ * The etag of content that is available as a whole: 32 hexadecimal digits, equal for equal bytes.
  */
 
 #define ETAG_SIZE 33u /* with its NUL */

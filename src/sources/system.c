@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The operations of the system provider, and its thread: load, memory, disk and network as
- * resources. Workers and the hub send jobs; the instance's own thread samples, compares and
- * announces. Everything below "on the actor" is that thread's.
+ * resources. Workers and the hub send jobs; the instance's thread samples, compares and announces.
+ * Everything below "on the actor" belongs to that thread.
  */
 #include "sources/system.h"
 
@@ -27,15 +27,15 @@
 enum system_metric { SYSTEM_DISK, SYSTEM_LOAD, SYSTEM_MEMORY, SYSTEM_NETWORK, SYSTEM_METRICS };
 
 #define SYSTEM_TEXT_MAX 1048576u /* bytes read from one file of /proc */
-#define SYSTEM_ROWS_MAX 64u      /* file systems, interfaces; more are left out */
+#define SYSTEM_ROWS_MAX 64u      /* file systems, interfaces; further ones are omitted */
 #define SYSTEM_JSON_MAX 262144u  /* bytes of one metric */
 
 /* -------------------------------------------------------------------------------------------------
- * Parsers of /proc. The kernel writes these texts, but in a container anybody may have: they are
- * read like a stranger's.
+ * Parsers of /proc. The kernel writes these files, but a container may replace them: they are
+ * parsed like untrusted input.
  */
 
-/* The next run of what is neither blank nor line break; *s moves behind it. */
+/* Gets the next run of characters other than blanks and line breaks; *s advances past it. */
 static struct tidings_str next_word(struct tidings_str *s)
 {
     while (s->len > 0 && (*s->ptr == ' ' || *s->ptr == '\t' || *s->ptr == '\n')) {
@@ -60,7 +60,7 @@ static bool to_u32(struct tidings_str s, uint32_t *ret)
     return true;
 }
 
-/* "0.05" as 5: exactly two digits behind the point. */
+/* Converts "0.05" to 5: exactly two digits after the point. */
 static bool to_hundredths(struct tidings_str s, uint32_t *ret)
 {
     struct tidings_str rest;
@@ -114,8 +114,8 @@ bool system_parse_memory(struct tidings_str text, struct system_memory *ret)
     return ret->total > 0;
 }
 
-/* The columns are: bytes packets errs drop fifo frame compressed multicast, the same for what was
- * sent from the ninth on. */
+/* The columns are: bytes packets errs drop fifo frame compressed multicast, and from the ninth on
+ * the same for sent data. */
 static bool parse_interface(struct tidings_str line, struct system_interface *ret)
 {
     struct tidings_str rest;
@@ -153,7 +153,7 @@ static bool is_octal(char c)
     return c >= '0' && c <= '7';
 }
 
-/* "\040" is a blank. False: too long. */
+/* Decodes "\040" to a blank. Returns false if it is too long. */
 static bool decode_path(struct tidings_str in, char *out, size_t room)
 {
     size_t n = 0;
@@ -190,8 +190,8 @@ bool system_next_mount(struct tidings_str *text, struct system_mount *ret)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reading /proc and the file systems. Values are those of the moment, no rates: whoever wants a
- * rate has two samples and their times.
+ * Reads /proc and the file systems. Values are current totals, not rates: clients compute rates
+ * from two samples and their times.
  */
 
 static int read_proc(const char *proc, const char *name, struct buf *text,
@@ -224,7 +224,7 @@ static int read_proc(const char *proc, const char *name, struct buf *text,
     return rc;
 }
 
-/* JSON integers are signed: what is beyond 2^63 is no quantity of anything here. */
+/* JSON integers are signed: quantities beyond 2^63 do not occur here. */
 static void system_sample_put_count(struct jw *w, const char *key, uint64_t n)
 {
     jw_put_integer(w, tidings_str(key), n > INT64_MAX ? INT64_MAX : (int64_t)n);
@@ -291,7 +291,7 @@ static bool write_network(struct tidings_str text, struct jw *w)
     return true;
 }
 
-/* A device mounted at several places (bind mounts) counts once, at the first. */
+/* A device that is mounted at several places (bind mounts) counts once, at the first. */
 static bool seen_before(struct tidings_str devices[], size_t count, struct tidings_str device)
 {
     for (size_t i = 0; i < count; i++) {
@@ -340,7 +340,7 @@ static const struct {
     [SYSTEM_NETWORK] = {"self/net/dev", write_network},
 };
 
-/* Append the metric as one JSON object to `out`. `proc` is the folder to read, "/proc". May block
+/* Appends the metric as one JSON object to `out`. `proc` is the folder to read, "/proc". May block
  * as long as the system does. */
 static int system_sample(const char *proc, enum system_metric metric, struct buf *out,
                          struct tidings_error *err)
@@ -368,7 +368,7 @@ static int system_sample(const char *proc, enum system_metric metric, struct buf
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define ALL SYSTEM_METRICS /* the container, where a metric is asked for */
+#define ALL SYSTEM_METRICS /* the container, in place of a metric */
 
 struct system {
     struct tidings_provider *provider;
@@ -381,7 +381,7 @@ struct system {
     /* on the actor */
     struct loop_timer *timer;
     unsigned needs[SYSTEM_METRICS];        /* watches that cover it */
-    char known[SYSTEM_METRICS][ETAG_SIZE]; /* of the last look; "": none yet */
+    char known[SYSTEM_METRICS][ETAG_SIZE]; /* of the last sample; "": none yet */
 };
 
 static const struct {
@@ -408,7 +408,7 @@ static struct tidings_str system_uri_of(const struct system *s, unsigned metric)
     return metric == ALL ? s->container : tidings_str(s->uris[metric]);
 }
 
-/* A metric, ALL for the container, or -1. */
+/* Returns a metric, ALL for the container, or -1. */
 static int system_find(const struct system *s, struct tidings_str uri)
 {
     for (unsigned i = 0; i <= SYSTEM_METRICS; i++) {
@@ -438,7 +438,7 @@ static void system_describe(const struct system *s, unsigned metric, struct tidi
 
 /* ---- on the actor ---------------------------------------------------------------------------- */
 
-/* Sample one metric; announce it when somebody watches and it differs from what was known. */
+/* Samples one metric; announces it if it is watched and differs from the last value. */
 static int system_sample_one(struct system *s, unsigned metric, struct buf *out,
                              struct tidings_error *err)
 {
@@ -459,7 +459,7 @@ static int system_sample_one(struct system *s, unsigned metric, struct buf *out,
     return 0;
 }
 
-/* A metric that cannot be had is null: the others are still worth something. */
+/* An unavailable metric is null: the others are still useful. */
 static int system_sample_all(struct system *s, struct buf *out, struct tidings_error *err)
 {
     struct jw w;
@@ -535,8 +535,8 @@ static void system_deliver(struct thread_message *message, void *owner)
     }
     if (e->watch) {
         tidings_watch_done(e->watch, 0, NULL);
-        system_on_tick(NULL, s); /* what later samples are compared with; after the answer, so that
-                                  * a difference from what was read before is told */
+        system_on_tick(NULL, s); /* the baseline for later samples; after the answer, so that a
+                                    difference from earlier reads is announced */
     }
     mem_free(e);
 }
@@ -568,7 +568,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
     struct system *s = tidings_provider_state(p);
     int metric = system_find(s, uri);
     if (metric < 0) {
-        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nor will there ever be one */
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* it will never exist */
     } else if (!system_send_job(s, NULL, watch, metric)) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
@@ -577,7 +577,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
 static void system_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    (void)system_send_job(s, NULL, NULL, system_find(s, uri)); /* else it is sampled on: harmless */
+    (void)system_send_job(s, NULL, NULL, system_find(s, uri)); /* otherwise sampling continues */
 }
 
 static void list_rows(struct system *s, struct tidings_list *list, bool with_container)

@@ -7,12 +7,12 @@
  *
  * Configuration (the text given to open; empty: the defaults):
  *
- *     {"interval": "2s",      how often to look while somebody watches; 100ms to 1h
- *      "proc": "/proc"}       where to look
+ *     {"interval": "2s",      between two samples while subscribed; 100ms to 1h
+ *      "proc": "/proc"}       folder to read
  *
- * Nothing is sampled but what is read or watched. A change is announced only when a value differs
- * from the last one that anybody was given. All work is done on one thread of the instance, so a
- * file system that hangs delays other metrics and nothing else.
+ * Only metrics that are read or watched are sampled. A change is announced only if a value differs
+ * from the last one that any client received. All work is done on one thread of the instance, so a
+ * stalled file system delays only other metrics.
  */
 #ifndef SOURCES_SYSTEM_H
 #define SOURCES_SYSTEM_H
@@ -22,15 +22,15 @@
 
 extern const struct tidings_provider_ops provider_system_ops;
 
-/* The name of metric `i`, relative to the prefix; empty after the last one. All can be subscribed
- * to. */
+/* Returns the name of metric `i`, relative to the prefix; empty after the last one. All of them
+ * support subscriptions. */
 struct tidings_str provider_system_row(size_t i, bool *ret_not_subscribable);
 
-#define PROVIDER_SYSTEM_PREFIX "system://metrics/" /* where it is mounted unless told otherwise */
+#define PROVIDER_SYSTEM_PREFIX "system://metrics/" /* its default mount */
 
 /* -------------------------------------------------------------------------------------------------
- * The texts of /proc that the system provider reads, as values. Pure; any text is answered, nothing
- * is allocated, numbers that do not fit are malformed.
+ * Parsers for the files of /proc that the system provider reads. Pure; they accept any input,
+ * allocate nothing, and treat numbers that do not fit as malformed.
  */
 
 /* /proc/loadavg: "0.05 0.10 0.02 1/345 6789". */
@@ -40,7 +40,7 @@ struct system_load {
 };
 bool system_parse_load(struct tidings_str text, struct system_load *ret);
 
-/* /proc/meminfo, in bytes. Lines that are not there count as 0, except MemTotal, which must be. */
+/* /proc/meminfo, in bytes. Missing lines count as 0, except MemTotal, which is required. */
 struct system_memory {
     uint64_t total, unused, available, buffers, cached, swap_total, swap_free;
 };
@@ -51,15 +51,15 @@ struct system_interface {
     struct tidings_str name;
     uint64_t received[4], sent[4]; /* bytes, packets, errors, dropped */
 };
-/* The next interface; *text moves behind it. Lines of another form are passed over. */
+/* Gets the next interface; *text advances past it. Skips lines of another form. */
 bool system_next_interface(struct tidings_str *text, struct system_interface *ret);
 
 /* One line of /proc/self/mounts. */
 struct system_mount {
-    struct tidings_str device, type; /* slices of the text, escapes as they stand */
+    struct tidings_str device, type; /* slices of the text, not unescaped */
     char path[1024];                 /* decoded */
 };
-/* The next file system on a device of this machine, or the root. Longer paths are passed over. */
+/* Gets the next file system on a device of this machine, or the root. Skips longer paths. */
 bool system_next_mount(struct tidings_str *text, struct system_mount *ret);
 
 #endif
