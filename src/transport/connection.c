@@ -2,8 +2,8 @@
  *
  * Connections: deadlines, states, budgets and the end. See connection.h.
  *
- * The timer is set at the end of a turn, when all moves of the turn are known. A deadline that
- * comes before the one it is set to sets it at once, so that none is missed whatever happens
+ * The timer is set at the end of a turn, when all state changes of the turn are known. A deadline
+ * earlier than the timer sets it immediately, so that no deadline is missed whatever happens
  * afterwards.
  */
 #include "transport/connection.h"
@@ -28,8 +28,8 @@
 #define GRAIN_MAX_MS 1024u
 #define WALL_MS 60000
 
-/* The largest power of two that is at most an eighth of the time: those of longer times are
- * multiples of those of shorter ones. */
+/* Returns the largest power of two that is at most an eighth of the time: the grains of longer
+ * times are multiples of those of shorter ones. */
 static uint32_t grain_of(uint64_t after_ms)
 {
     uint32_t grain = 1;
@@ -68,7 +68,7 @@ struct deadline *deadline_list_first(const struct deadline_list *list)
     return list_empty(&list->all) ? NULL : list_entry(list->all.next, struct deadline, link);
 }
 
-/* When the timer should run for this list; NEVER: nobody is in it. */
+/* Returns when the timer should run for this list; NEVER: the list is empty. */
 static uint64_t next_of(const struct deadline_list *list, uint64_t now)
 {
     const struct deadline *first = deadline_list_first(list);
@@ -86,7 +86,7 @@ void deadlines_end_turn(struct deadlines *d)
     d->has_changed = false;
     uint64_t check = d->also.next ? d->also.next(d->also.user) : NEVER;
     if (check == NEVER || check < d->check_ms) {
-        d->check_ms = check; /* not later than it was: turns do not put it off */
+        d->check_ms = check; /* not later than before: turns do not delay it */
     }
     uint64_t now = loop_now_ms(d->loop), next = d->check_ms;
     list_each (it, following, &d->lists) {
@@ -206,7 +206,7 @@ void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint6
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The input budget: what each connection holds, and which one goes when all hold too much.
+ * The input budget: the memory of each connection, and which connection is cut if all exceed it.
  */
 
 void connection_book_input(struct connection *c)
@@ -219,7 +219,7 @@ void connection_book_input(struct connection *c)
     if (held < c->input_counted) {
         worker_trim_later(worker, c->input_counted - held);
     }
-    size_t more = held - c->input_counted; /* modulo 2^64: what is less is subtracted */
+    size_t more = held - c->input_counted; /* modulo 2^64: a smaller value is subtracted */
     __atomic_fetch_add(&worker->limit_counters->in_use[LIMIT_INPUT], more, __ATOMIC_RELAXED);
     if (c->channel.origin) {
         __atomic_fetch_add(client_account_used(c->channel.origin, LIMIT_INPUT), more,
@@ -228,14 +228,14 @@ void connection_book_input(struct connection *c)
     c->input_counted = (uint32_t)held;
 }
 
-/* Is more in use than there is without the reserve? */
+/* Returns true if the use exceeds the limit without the reserve. */
 static bool input_is_over(const struct limit_counters *counters)
 {
     uint64_t most = counters->values[LIMIT_INPUT];
     return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most - share_reserve(most);
 }
 
-/* The reserve is there for it. */
+/* Returns true for connections that may use the reserve. */
 static bool input_may_stay(const struct connection *c)
 {
     const struct limit_counters *counters = c->channel.worker->limit_counters;
@@ -243,7 +243,7 @@ static bool input_may_stay(const struct connection *c)
            limit_in_use(counters, LIMIT_INPUT) <= counters->values[LIMIT_INPUT];
 }
 
-/* Its client holds too much, and not only on this connection. Counts it. */
+/* Returns true if its client exceeds its share, and not only on this connection. Counts it. */
 static bool input_is_unfair(const struct connection *c)
 {
     struct limit_counters *counters = c->channel.worker->limit_counters;
@@ -261,7 +261,7 @@ static bool input_is_unfair(const struct connection *c)
     return true;
 }
 
-/* Is more than half of it in use? */
+/* Returns true if more than half of the budget is in use. */
 static bool input_is_tight(const struct limit_counters *counters)
 {
     uint64_t most = counters->values[LIMIT_INPUT];
@@ -273,8 +273,8 @@ static struct connection *connection_of_link(struct list *link)
     return list_entry(link, struct connection, deadline.link);
 }
 
-/* The connection of this kind that has had no progress for longest, if it may be cut and has had
- * none for longer than `than`. */
+/* Returns the connection of this kind that has been without progress for longest, if it may be cut
+ * and exceeds `than`. */
 static struct connection *connections_slowest(const struct connections *all,
                                               struct connection *than)
 {
@@ -317,7 +317,7 @@ void connection_make_room(struct connection *c)
     }
 }
 
-/* Input is tight: a part of a message that needs too long for its next step goes. */
+/* If input is tight, cuts connections whose messages take too long for their next step. */
 static void connections_cut_tight(struct connections *all)
 {
     const struct deadline_list *timed = &all->lists[all->kind->timed_state];
@@ -330,7 +330,7 @@ static void connections_cut_tight(struct connections *all)
     }
 }
 
-/* When to look for those: some worker may use more than half by then. */
+/* Returns when to search for those: some worker may exceed half by then. */
 static uint64_t connections_next_tight(const struct connections *all)
 {
     const struct deadline_list *timed = &all->lists[all->kind->timed_state];
@@ -440,7 +440,7 @@ void connection_put(struct connection *c, struct buf *text)
     }
 }
 
-/* The account of its client, borrowed: the principal's, or where it comes from. */
+/* Returns the borrowed account of its client: the principal's, or the account of its address. */
 static struct client_account *output_account(const struct channel *channel)
 {
     const struct principal *p = channel->principal;
@@ -562,7 +562,7 @@ void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int
 
 void message_conn_sink_end(struct sink *sink)
 {
-    (void)sink; /* the connection goes on; only what was said on it ends */
+    (void)sink; /* the connection stays open; only its stream ends */
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -604,7 +604,7 @@ void connection_set_state(struct connection *c, unsigned state)
         return;
     }
     connection_enter(c, state);
-    if (c->input_counted > 0) { /* what is handled within a turn is never counted */
+    if (c->input_counted > 0) { /* input that is handled within a turn is never counted */
         connection_book_input(c);
     }
 }
@@ -618,8 +618,8 @@ bool connection_may_go_on(struct connection *c)
     return false;
 }
 
-/* A connection that was put off is not moved for each message: it is looked at every eighth of the
- * time from then on, and acted on after six to eight eighths of silence. */
+/* A connection with a postponed keep-alive is not moved for each message: it is checked every
+ * eighth of the time from then on, and ends after six to eight eighths of silence. */
 static void connection_on_due(struct deadline *deadline)
 {
     struct connection *c = list_entry(deadline, struct connection, deadline);
@@ -699,7 +699,7 @@ ssize_t connection_receive(struct connection *c)
     struct connection_worker *cw = c->all->cw;
     struct tls_session *tls = sendq_tls(&c->out);
     if (tls && tls_session_reason(tls)[0] != '\0') {
-        tls = NULL; /* it failed: what still comes is of no interest */
+        tls = NULL; /* it failed: further input is ignored */
     }
     bool ended = false;
     ssize_t n = tls_recv(tls, c->out.fd, cw->scratch, sizeof(cw->scratch), &ended);
@@ -800,12 +800,12 @@ void connections_each(struct connections *all, uint32_t states,
     }
 }
 
-/* Another turn: the connections that had used up theirs go on where they were. */
+/* In the next turn: connections that had used up their quantum continue. */
 static void connections_resume(struct connections *all)
 {
     unsigned state = all->kind->yielded_state;
     struct connection *c;
-    size_t count = 0; /* those that yield in the meantime come after these; closed ones leave */
+    size_t count = 0; /* connections that yield during this come after these; closed ones leave */
     list_each (it, next, &all->lists[state].all) {
         count++;
     }
@@ -832,14 +832,14 @@ void connection_worker_end_turn(struct connection_worker *cw, bool is_throttled)
         const struct connections *all = list_entry(it, struct connections, link);
         is_throttled = is_throttled || connections_first(all, all->kind->yielded_state);
     }
-    /* Not before: a timer that is started by a timer would run in the same turn. */
+    /* Not earlier: a timer that is started by a timer would run in the same turn. */
     if (is_throttled && !loop_timer_is_running(cw->next_turn)) {
         loop_timer_start(cw->next_turn, 0, 0);
     }
     deadlines_end_turn(&cw->deadlines);
 }
 
-#define DRAIN_MS 250u /* while the server ends: who is done? */
+#define DRAIN_MS 250u /* interval of checks while the server ends */
 
 static void connection_worker_check(void *user)
 {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection of a client, whatever it speaks: HTTP, WebSocket or lines.
+ * A connection of a client, of any protocol: HTTP, WebSocket or lines.
  *
  * A connection is the first member of the struct of its kind. It has a channel, a sink and a send
  * queue, and it is in one state. A kind is a const table: its states, and the operations in which
  * it differs from the others. All else exists once, here:
  *
  *   states       connection_set_state is the only function that changes a state. A change that the
- *                table does not have is our mistake: it is asserted, and without assertions the
+ *                table does not have is a bug: it is asserted, and without assertions the
  *                connection is closed.
  *   deadlines    Each state has a list, and its members have the same time. One timer runs until
  *                the nearest deadline of the worker.
  *   stall        A connection that takes nothing for `stall_ms` is cut.
- *   keep-alive   Output (of a WebSocket: input) puts it off without moving the connection.
+ *   keep-alive   Output (for a WebSocket: input) postpones it without moving the connection.
  *   credentials  A connection ends when its token or certificate expires or is revoked.
  *   input        The budget for unfinished messages (LIMIT_INPUT) cuts the slowest connection.
  *   output       The send queue is booked (LIMIT_OUTPUT).
- *   end          connection_close; the memory goes at the end of the turn.
+ *   end          connection_close; the memory is freed at the end of the turn.
  *
  * Everything belongs to the thread of the worker.
  *
@@ -45,15 +45,16 @@
  */
 
 struct deadline {
-    uint32_t noted; /* the owner's own: a time, or a number of bytes */
-    /* When it was put at the end of its list. The loop's time, cut to 32 bits: no deadline is as
-     * long as that takes to come round. */
+    uint32_t noted; /* for the owner: a time, or a number of bytes */
+    /* When it was put at the end of its list. The loop's time, truncated to 32 bits, which is
+     * longer than any deadline. */
     uint32_t listed_ms;
     struct list link;
 };
 
-/* It was in its list for that time. It is at the end of that list again already, so a function that
- * does nothing is called again after the same time. It can move or discard this and others. */
+/* Its time in the list is over. It is already at the end of that list again, so a function that
+ * does nothing is called again after the same time. It can move or discard this and other
+ * deadlines. */
 typedef void (*deadline_fn)(struct deadline *deadline);
 
 struct deadline_list {
@@ -92,7 +93,7 @@ void deadlines_changed(struct deadlines *d);
 /* For `also.next`: the time to look for an event at `wall_ms` (Unix time; 0: never). The wall clock
  * can be set, so this is at most a minute from now. */
 uint64_t deadlines_at_wall(const struct deadlines *d, int64_t wall_ms);
-/* Runs everything that is due, as the timer does. */
+/* Runs everything that is due, like the timer. */
 void deadlines_run(struct deadlines *d);
 
 /* `after_ms` 0: no deadline, `due` is not called. */
@@ -102,15 +103,15 @@ void deadline_list_init(struct deadline_list *list, struct deadlines *d, uint64_
 struct deadline *deadline_list_first(const struct deadline_list *list);
 
 void deadline_init(struct deadline *deadline); /* in no list */
-/* To the end of `list`, from any other; its time begins. */
+/* Moves it to the end of `list`, from any other; its time begins. */
 void deadline_enter(struct deadline_list *list, struct deadline *deadline);
 void deadline_leave(struct deadline_list *list, struct deadline *deadline); /* twice is fine */
 static inline bool deadline_is_listed(const struct deadline *deadline)
 {
     return !list_empty(&deadline->link);
 }
-/* The kernel takes no more, after `written` bytes. The time begins, and begins again if the kernel
- * has taken some since the last call. */
+/* The kernel accepts no more, after `written` bytes. The time begins, and restarts if the kernel
+ * has accepted some since the last call. */
 void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint64_t written);
 
 /* -------------------------------------------------------------------------------------------------
@@ -126,8 +127,8 @@ struct connections;
 /* A state of a kind. The last one of a kind is GONE: the connection is closed. */
 struct connection_state {
     uint32_t next;                        /* states that can follow: bits, 1u << state */
-    void (*on_due)(struct connection *c); /* its time is over; NULL: it has no time */
-    bool is_partial : 1;    /* a part of a message has come: the input budget can end it */
+    void (*on_due)(struct connection *c); /* its time is over; NULL: it has no deadline */
+    bool is_partial : 1;    /* a part of a message has arrived: the input budget can end it */
     bool is_open : 1;       /* expired and revoked credentials end it */
     bool is_kept_alive : 1; /* its time is the keep-alive, which connection_put_off puts off */
     bool is_stream : 1;     /* counted in worker_stats.streams */
@@ -138,32 +139,32 @@ struct connection_kind {
     const struct connection_state *states;
     unsigned state_count;
     unsigned timed_state; /* each INPUT_STEP of a message has its time, shorter when it is tight */
-    unsigned yielded_state; /* whole messages wait for the next turn; GONE: no such state */
-    void (*resume)(struct connection *c); /* that turn has come */
+    unsigned yielded_state; /* complete messages wait for the next turn; GONE: no such state */
+    void (*resume)(struct connection *c); /* the next turn has begun */
     bool is_http;                         /* begun as HTTP */
     const struct channel_ops *channel_ops;
     const struct sink_ops *sink_ops;
     loop_poll_fn on_event; /* `user` is the connection */
     sendq_flushed_fn on_flushed;
-    /* TLS has failed with `why` (tls_recv). Close or refuse it; an alert may be in the queue. */
+    /* TLS has failed with `why` (tls_recv). Close or reject it; an alert may be in the queue. */
     void (*on_tls_failed)(struct connection *c, ssize_t why);
     size_t (*input_size)(const struct connection *c); /* bytes of unhandled input in memory */
-    /* Refuse it because of the input budget and forget its input. `is_unfair`: its client has more
-     * than its share. */
+    /* Rejects it because of the input budget and discards its input. `is_unfair`: its client
+     * exceeds its share. */
     void (*cut_input)(struct connection *c, bool is_unfair);
     /* Its credentials have expired, or were revoked: end it. */
     void (*end_credentials)(struct connection *c, bool is_revoked);
-    /* Does it end with its credentials? NULL: in open states, yes. */
+    /* Returns true if it ends with its credentials. NULL: in open states. */
     bool (*has_credentials)(const struct connection *c);
-    void (*on_closed)(struct connection *c); /* it is closed: drop what is under way. May be NULL */
+    void (*on_closed)(struct connection *c); /* it is closed: cancel its work. May be NULL */
     void (*free)(void *connection);          /* its memory */
 };
 
-/* What differs between workers of HTTP and of lines. */
+/* Differences between workers of HTTP and of lines. */
 struct connection_worker_ops {
     void (*adopt)(struct thread_message *message, void *owner); /* as in struct worker_inbox */
     void (*end_turn)(void *user);                  /* `user` is the connection_worker */
-    void (*on_turn)(struct connection_worker *cw); /* a turn that was wanted; or NULL */
+    void (*on_turn)(struct connection_worker *cw); /* a requested turn; or NULL */
     /* At least every 250 ms while draining, and every `review_ms`. */
     void (*check)(struct connection_worker *cw);
     void (*review)(struct connection_worker *cw); /* end revoked credentials now; or NULL */
@@ -179,7 +180,7 @@ struct connection_worker {
     struct loop_hook end_hook;
     void (*drained)(void *user);
     void *drained_user;
-    uint32_t review_ms; /* how often `check` is called; 0: it need not be */
+    uint32_t review_ms; /* how often `check` is called; 0: never */
     bool draining;
     char scratch[65536]; /* connection_receive reads into it */
 };
@@ -189,7 +190,7 @@ struct connections {
     struct connection_worker *cw;
     struct list link; /* in cw->kinds */
     struct deadline_list lists[CONNECTION_STATES_MAX];
-    struct deadline_list put_off; /* the members of is_kept_alive that were put off */
+    struct deadline_list put_off; /* connections whose keep-alive was postponed */
     struct deadline_list stalled;
     uint64_t keepalive_ms;
     int64_t next_expiry_ms; /* of credentials; 0: never */
@@ -199,23 +200,23 @@ struct connection {
     struct channel channel;
     struct connections *all;
     struct loop_poll poll;
-    /* From here on what every message to a stream touches, close together. */
+    /* The fields from here on are used for every message to a stream, and are close together. */
     struct sink sink;
-    struct sendq out;       /* also has its descriptor: out.fd */
+    struct sendq out;       /* also owns its descriptor: out.fd */
     uint32_t input_counted; /* bytes of input in LIMIT_INPUT */
     unsigned char state;
     bool eof : 1;      /* the client will send nothing more */
     bool has_long : 1; /* a long answer may wait */
-    /* Of a WebSocket. They are here because there is room: a stream must not grow. */
-    bool has_rest : 1;       /* messages that were read wait for room */
+    /* For WebSockets. They are here because there is space: a stream must not grow. */
+    bool has_rest : 1;       /* messages that were read wait for space */
     bool was_enveloped : 1;  /* the last message was: so are answers */
-    bool uses_envelopes : 1; /* some message was: so are notifications */
+    bool uses_envelopes : 1; /* a message was: so are notifications */
     union {
         struct {
             struct deadline stall;    /* in all->stalled while the kernel takes no more */
             struct deadline deadline; /* in all->lists[state]; noted: connection_put_off */
         };
-        struct loop_discard discard; /* once it is gone */
+        struct loop_discard discard; /* when it is gone */
     };
 };
 /* With a pointer of its kind, one of the four blocks of an idle stream (unit/server/test_idle.c):
@@ -229,10 +230,10 @@ _Static_assert(sizeof(void *) != 8 || sizeof(struct connection) <= 304, "an idle
 /* `cw` is zeroed. TIDINGS_E_NOMEM; connection_worker_deinit afterwards in any case. */
 int connection_worker_init(struct connection_worker *cw, const struct connection_worker_ops *ops,
                            struct worker *worker, struct tidings_error *err);
-/* Closes all connections. Other threads must not send to the inbox any more. */
+/* Closes all connections. Other threads must no longer send to the inbox. */
 void connection_worker_deinit(struct connection_worker *cw);
-/* At the end of each turn, after everything was written. `is_throttled`: another turn is wanted,
- * also if no connection is in its yielded state. */
+/* At the end of each turn, after everything was written. `is_throttled`: another turn is needed
+ * even if no connection is in its yielded state. */
 void connection_worker_end_turn(struct connection_worker *cw, bool is_throttled);
 /* Calls `drained` once, when the last connection is gone. */
 void connection_worker_drain(struct connection_worker *cw, void (*drained)(void *user), void *user);
@@ -244,9 +245,9 @@ void connection_worker_left(struct connection_worker *cw);
 /* `times_ms` by state. That of is_kept_alive is the longest silence. */
 void connections_init(struct connections *all, const struct connection_kind *kind,
                       struct connection_worker *cw, const uint64_t *times_ms, uint64_t stall_ms);
-/* The connection that is in `state` for longest; NULL: none is. */
+/* Returns the connection that has been in `state` for longest; NULL: there is none. */
 struct connection *connections_first(const struct connections *all, unsigned state);
-/* Calls `fn` for each connection in these states (bits). It can close its connection, no other. */
+/* Calls `fn` for each connection in these states (bits). It can close only its connection. */
 void connections_each(struct connections *all, uint32_t states,
                       void (*fn)(struct connection *c, void *user), void *user);
 
@@ -254,9 +255,9 @@ void connections_each(struct connections *all, uint32_t states,
  * Life of a connection.
  */
 
-/* Zeroed memory becomes a connection without socket and state. */
+/* Initializes zeroed memory as a connection without socket and state. */
 void connection_prepare(struct connection *c, struct connections *all);
-/* The first state. */
+/* Enters the first state. */
 void connection_start(struct connection *c, unsigned state);
 /* connection_prepare, then takes an accepted socket, with the state `first`. Takes the handover and
  * `c`; -1: out of memory, both are gone. */
@@ -276,12 +277,12 @@ static inline bool connection_is_gone(const struct connection *c)
 ssize_t connection_receive(struct connection *c);
 /* After each flush: starts or ends the time of a stall, and books the queue. */
 void connection_note_flush(struct connection *c, enum sendq_state state);
-/* It was written to (a WebSocket: it was heard of): puts the keep-alive off. */
+/* It was written to (a WebSocket: it received something): postpones the keep-alive. */
 static inline void connection_put_off(struct connection *c)
 {
     c->deadline.noted = (uint32_t)loop_now_ms(c->poll.loop); /* near the sink in memory */
 }
-/* It has a principal now, with which it ends. */
+/* It has a principal now, and ends with its credentials. */
 void connection_note_expiry(struct connection *c);
 
 void connection_close(struct connection *c, const char *reason); /* twice is fine */
@@ -289,22 +290,21 @@ void connection_close(struct connection *c, const char *reason); /* twice is fin
 void connection_fail(struct connection *c, const char *otherwise);
 /* Closes it, counted and logged as a cut: `what` for the log of slow readers. */
 void connection_cut(struct connection *c, const char *what, const char *reason);
-/* Gives up everything but the descriptor, the channel and the input, for a move elsewhere. */
+/* Gives up everything but the descriptor, the channel and the input, to move the connection. */
 void connection_detach(struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
  * The budget for unhandled input of all connections together (`--max-input`, LIMIT_INPUT, in bytes
- * of memory): bodies, messages and lines of which a part has come, and whole ones that wait for
- * their turn.
+ * of memory): partial bodies, messages and lines, and complete ones that wait for their turn.
  *
- * When it is used up, room is made where it is needed: on its own worker the connection that has
- * gone on for longest without 64 KiB of progress is refused and cut, until there is room. So a
- * message that keeps coming stays. While more than half of it is in use, a connection that needs
- * more than a second (INPUT_TIGHT_MS) for 64 KiB is cut likewise, on all workers.
+ * If the budget is exhausted, space is freed on the worker that needs it: the connection that has
+ * been without 64 KiB of progress for longest is rejected and cut, until there is space. So a
+ * message that keeps arriving stays. While more than half of the budget is in use, connections that
+ * need more than a second (INPUT_TIGHT_MS) for 64 KiB are cut likewise, on all workers.
  *
- * A client that holds more than its share (security/limits.h) with several connections loses the
- * one that brought more; one connection can always have one message. Connections are counted before
- * it is known whose they are: the reserve is for Unix sockets.
+ * If a client exceeds its share (security/limits.h) with several connections, the connection that
+ * brought more input is cut; one connection can always have one message. Connections are counted
+ * before their client is identified: the reserve is for Unix sockets.
  */
 
 #define INPUT_STEP (64u * 1024u) /* bytes that are progress */
@@ -316,13 +316,13 @@ void connection_book_input(struct connection *c);
 void connection_make_room(struct connection *c);
 
 /* -------------------------------------------------------------------------------------------------
- * Output. Long answers have a booking of their own (security/limits.h). These functions book the
- * rest: short answers and notifications that a client does not read at once.
+ * Output. Long answers have a separate booking (security/limits.h). These functions book the rest:
+ * short answers and notifications that a client does not read immediately.
  */
 
-/* Puts a text into the queue; a large one gives its memory away, and is empty then. */
+/* Puts `text` into the queue; if large, it hands over its memory and is empty then. */
 void connection_put(struct connection *c, struct buf *text);
-/* Books the present size of the queue. Call it after each change. */
+/* Books the current size of the queue. Call it after each change. */
 void connection_book_output(struct connection *c);
 /* Call this after an answer was queued. It ignores small queues, which the next flush empties. */
 void connection_book_answer(struct connection *c);
@@ -356,8 +356,8 @@ size_t connection_sink_pending(const struct sink *sink);
 struct channel *connection_sink_channel(const struct sink *sink);
 void connection_sink_cut(struct sink *sink, const char *reason);
 
-/* For message connections: no status to a notification, no ids of events, and no end of a stream
- * but that of the connection. */
+/* For message connections: notifications have no status, events have no ids, and a stream ends only
+ * with the connection. */
 void message_conn_accepted(struct channel *channel);
 void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
 void message_conn_sink_end(struct sink *sink);

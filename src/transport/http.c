@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Life of HTTP connections: adopt one, read from and write to its socket, hand it on, close it.
- * Also their requests, deadlines and states.
+ * Life of HTTP connections: adopt, read from and write to the socket, hand over, close. Also their
+ * requests, deadlines and states.
  */
 #include "transport/http.h"
 
@@ -27,15 +27,14 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * An HTTP request, in the order in which it happens: its head is parsed; the connection moves when
- * the session it names lives on another worker; the head is checked (http_check.c); its body is
- * read; it is handed to whoever handles it; and once it was answered the next one follows.
- * conn_go_on, at the end, is where it begins.
+ * An HTTP request, in order: its head is parsed; the connection moves if its session lives on
+ * another worker; the head is checked (http_check.c); its body is read; the handler runs; and after
+ * the answer the next request follows. conn_go_on, at the end, starts it.
  */
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* The head at the start of the input. 1: complete, 0: more is needed, -1: refused. */
+/* Parses the head at the start of the input. 1: complete, 0: more is needed, -1: rejected. */
 static int request_parse_head(struct http_conn *conn, struct http_request *req)
 {
     struct http_fault fault;
@@ -48,8 +47,8 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
             limit_hit(conn->base.channel.worker->limit_counters,
                       fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
-        conn->r->page = page_find(conn, req->path); /* which says what an error looks like */
-        conn->r->context = (struct log_context){.request_id = ""}; /* not that of the one before */
+        conn->r->page = page_find(conn, req->path); /* which defines the form of errors */
+        conn->r->context = (struct log_context){.request_id = ""}; /* not the previous one's */
         conn->r->method = NULL;
         conn->r->begun_ns = 0;
         conn_refuse(conn, fault.status, fault.text);
@@ -63,7 +62,7 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
 
 /* ---- which worker ---------------------------------------------------------------------------- */
 
-/* Which worker should have this connection; -1: any. */
+/* Returns the worker that should have this connection; -1: any. */
 static int request_worker_of(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_page *page = req->query.len > 0 ? page_find(conn, req->path) : NULL;
@@ -73,8 +72,8 @@ static int request_worker_of(struct http_conn *conn, const struct http_request *
 
 static void conn_move_to(struct http_conn *conn, struct http_worker *other);
 
-/* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
- * answers before it are written. */
+/* At a request boundary: the head is parsed, and the handling has not begun. Returns true if the
+ * connection moved, or will move when earlier answers are written. */
 static bool request_move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
 {
     int index = request_worker_of(conn, req);
@@ -87,7 +86,7 @@ static bool request_move_if_elsewhere(struct http_conn *conn, const struct http_
         return false;
     }
     if (conn->base.out.pending > 0) {
-        conn->r->head_len = conn->r->scanned = 0; /* look at it again then */
+        conn->r->head_len = conn->r->scanned = 0; /* parse it again then */
     } else {
         conn_move_to(conn, other);
     }
@@ -105,7 +104,7 @@ static void request_begin_body(struct http_reading *r, const struct http_request
     }
 }
 
-/* Decode what has come of it; -1: it is bad, and was refused. */
+/* Decodes the received part; -1: it is invalid, and was rejected. */
 static int request_decode_body(struct http_conn *conn)
 {
     if (!conn->r->is_chunked) {
@@ -137,8 +136,8 @@ static int request_decode_body(struct http_conn *conn)
     return 0;
 }
 
-/* The same, and for as long as it takes the body has a time of its own, which is counted anew with
- * every INPUT_STEP bytes: who sends a byte now and then does not stay. */
+/* The same. Each INPUT_STEP bytes of the body have a deadline, so a client that sends single bytes
+ * is cut. */
 static int request_read_body(struct http_conn *conn)
 {
     int rc = request_decode_body(conn);
@@ -152,8 +151,8 @@ static int request_read_body(struct http_conn *conn)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Read the request at the start of the input. true: it is here, it may be asked, and `req` is its
- * head. false: more of it is needed; or it was refused, has moved or waits. */
+/* Reads the request at the start of the input. Returns true if it is complete and permitted; `req`
+ * is its head. Returns false if more is needed, or it was rejected, has moved or waits. */
 static bool request_read(struct http_conn *conn, struct http_request *req)
 {
     struct http_reading *r = conn->r;
@@ -162,7 +161,7 @@ static bool request_read(struct http_conn *conn, struct http_request *req)
         connection_set_state(&conn->base, CONN_HEAD);
     }
     if (r->is_accepted && !r->body_done && (request_read_body(conn) < 0 || !r->body_done)) {
-        return false; /* more is needed; the head was looked at already */
+        return false; /* more is needed; the head was already checked */
     }
     if (request_parse_head(conn, req) <= 0) {
         return false;
@@ -192,7 +191,7 @@ static bool request_read(struct http_conn *conn, struct http_request *req)
 static void request_run(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_page *page = conn->r->page;
-    /* Messages are counted one by one where they are read; a preflight is not counted. */
+    /* Messages are counted one by one when they are read; a preflight is not counted. */
     bool is_counted =
         req->method != HTTP_OPTIONS && !(page->has_messages && req->method == HTTP_POST);
     if (is_counted && conn->r->session == HTTP_SESSION_UNASKED && !conn_check_rate(conn)) {
@@ -210,8 +209,8 @@ static void request_run(struct http_conn *conn, const struct http_request *req)
 
 /* ---- one after the other --------------------------------------------------------------------- */
 
-/* The answer was put into the send queue: the request goes, and what becomes of the connection is
- * decided. */
+/* The answer is in the send queue: drops the request, and decides what happens to the
+ * connection. */
 void conn_finish_request(struct http_conn *conn)
 {
     struct http_reading *r = conn->r;
@@ -242,7 +241,7 @@ void conn_finish_request(struct http_conn *conn)
     }
 }
 
-/* Does it read a request, or wait for one? */
+/* Returns true if it reads a request, or waits for one. */
 static bool conn_is_reading(const struct http_conn *conn)
 {
     return conn->base.state == CONN_IDLE || conn->base.state == CONN_HEAD ||
@@ -266,7 +265,8 @@ void conn_go_on(struct http_conn *conn)
             connection_set_state(&conn->base, CONN_AWAITING);
         }
     }
-    /* What is complete may still wait for the answers before it; the rest for what will not come.
+    /* Complete requests may still wait for earlier answers; incomplete ones never become
+     * complete.
      */
     if (conn_is_reading(conn) && conn->base.eof &&
         (conn->r->in.len == 0 || conn->base.out.pending == 0)) {
@@ -275,11 +275,11 @@ void conn_go_on(struct http_conn *conn)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Receives the bytes of an HTTP connection, and refuses clients whose handshake or session fails.
+ * Receives the bytes of an HTTP connection, and rejects clients whose handshake or session fails.
  */
 
-/* A client that speaks HTTP would not understand an alert. For others there can be one, which is
- * read only if we do not close in its face. */
+/* A client that speaks HTTP would not understand an alert. Others may get one, which they can read
+ * only if the connection is not reset. */
 static void http_on_tls_failed(struct connection *c, ssize_t why)
 {
     struct http_conn *conn = http_conn_of(c);
@@ -293,13 +293,13 @@ static void http_on_tls_failed(struct connection *c, ssize_t why)
     }
 }
 
-/* As connection_receive. */
+/* Like connection_receive. */
 static ssize_t conn_receive(struct http_conn *conn)
 {
     ssize_t n = connection_receive(&conn->base);
     if (n >= 0 && conn->base.state == CONN_HANDSHAKE) {
         if (tls_session_is_ready(sendq_tls(&conn->base.out))) {
-            connection_set_state(&conn->base, CONN_IDLE); /* all may have come at once */
+            connection_set_state(&conn->base, CONN_IDLE); /* all bytes may have arrived at once */
         } else if (conn->base.eof) {
             connection_close(&conn->base, "closed by the client");
             return -1;
@@ -310,8 +310,8 @@ static ssize_t conn_receive(struct http_conn *conn)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Bytes read per connection and turn, so that one talker does not starve the rest; the messages
- * among them that are handled are counted by channel_may_go_on. */
+/* Bytes read per connection and turn, so that one client does not starve the rest.
+ * channel_may_go_on counts the messages among them that are handled. */
 #define READ_QUANTUM (4u * 65536u)
 
 static bool conn_is_full(const struct http_conn *conn)
@@ -335,8 +335,8 @@ void conn_set_events(struct http_conn *conn)
     if (reads && !conn->base.eof && !is_full) {
         events |= LOOP_READ;
     } else if (conn->base.state == CONN_RUNNING || conn->base.state == CONN_AWAITING) {
-        /* Most clients wait for their answer: asking the kernel twice per request can be spared.
-         * Who sends more meanwhile ends it (conn_on_event). */
+        /* Most clients wait for their answer, which saves two system calls per request. Input
+         * during that ends it (conn_on_event). */
         events |= conn->base.poll.wanted & LOOP_READ;
     }
     loop_poll_set_events(&conn->base.poll, events);
@@ -373,7 +373,7 @@ static void http_on_closed(struct connection *c)
     }
 }
 
-/* The client has ended its input, or we stop: close once what is pending has been written. */
+/* The client has ended its input, or the server stops: closes after pending output was written. */
 static void conn_end(struct http_conn *conn)
 {
     if (conn->base.out.pending == 0) {
@@ -444,7 +444,7 @@ static void conn_read_input(struct http_conn *conn)
         }
         total += (size_t)n;
         if ((size_t)n < sizeof(hw->base.scratch)) {
-            return; /* most likely all there is; level-triggered anyway */
+            return; /* probably everything; level-triggered anyway */
         }
     }
 }
@@ -477,10 +477,10 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
     } else if ((events & LOOP_READ) && conn->base.state == CONN_LINGER) {
         conn_discard_input(conn);
     } else if (events & LOOP_HANGUP) {
-        connection_close(&conn->base, "closed by the client"); /* cancels what was under way */
+        connection_close(&conn->base, "closed by the client"); /* cancels pending work */
         return;
     } else if ((events & LOOP_READ) && conn->base.state == CONN_AWAITING) {
-        loop_poll_set_events(poll, conn->base.poll.wanted & ~LOOP_READ); /* its turn comes */
+        loop_poll_set_events(poll, conn->base.poll.wanted & ~LOOP_READ); /* it waits for its turn */
     }
     conn_set_events(conn);
     connection_make_room(&conn->base);
@@ -494,7 +494,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
     if (state == SENDQ_EMPTY && conn->base.state == CONN_STREAM &&
         !deadline_is_listed(&conn->base.stall) && !conn->base.sink.blocked &&
         !conn->base.has_long) {
-        return; /* the ordinary case of a stream: nothing waited */
+        return; /* the normal case of a stream: the queue was empty */
     }
     if (state == SENDQ_BROKEN) {
         connection_fail(&conn->base, sendq_reason(q));
@@ -535,14 +535,13 @@ static void http_end_turn(void *user)
 
 /* ---- the end of the server ------------------------------------------------------------------- */
 
-/* Is there no whole request? */
+/* Returns true if there is no complete request. */
 static bool conn_is_quiet(const struct http_conn *conn)
 {
     return conn_is_reading(conn) || conn->base.state == CONN_HANDSHAKE;
 }
 
-/* While draining: a connection goes that has nothing to ask. A request half read is as good as
- * none. */
+/* While draining: closes a connection without a request. A partial request does not count. */
 static void conn_end_if_quiet(struct connection *c, void *user)
 {
     (void)user;
@@ -591,7 +590,7 @@ static void http_adopt(struct thread_message *message, void *owner)
         connection_worker_left(&hw->base);
         return;
     }
-    http_review_tokens(hw); /* what was taken back while nobody was here */
+    http_review_tokens(hw); /* tokens that were revoked while there were no connections */
     conn->r = r;
     r->conn = conn;
     deadline_init(&r->whole);
@@ -600,7 +599,7 @@ static void http_adopt(struct thread_message *message, void *owner)
     r->in.max = hw->config->max_request > 0
                     ? hw->config->max_request
                     : HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->base.scratch);
-    r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
+    r->in.is_secret = hw->config->auth != NULL; /* it contains tokens */
     http_set_options(hw->config, h->fd);
     bool is_new = h->tls && !tls_session_is_ready(h->tls);
     if (connection_adopt(&conn->base, &hw->conns, h, is_new ? CONN_HANDSHAKE : CONN_IDLE) < 0) {
@@ -644,7 +643,7 @@ struct http_worker *http_worker_create(struct worker *worker, const struct http_
     hw->find = find;
     hw->find_user = user;
     map_init(&hw->sse_streams);
-    buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
+    buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is its longest part */
     int rc = connection_worker_init(&hw->base, &ops, worker, err);
     http_conns_init(hw);
     const struct websocket_config websockets = {
@@ -671,7 +670,7 @@ void http_worker_destroy(struct http_worker *hw)
     token_cache_destroy(hw->token_cache);
     map_deinit(&hw->sse_streams);
     buf_deinit(&hw->head);
-    mem_free_secret(hw, sizeof(*hw)); /* what was read last: perhaps a token */
+    mem_free_secret(hw, sizeof(*hw)); /* the last input, possibly a token */
 }
 
 struct worker_inbox *http_worker_inbox(struct http_worker *hw)
@@ -680,11 +679,11 @@ struct worker_inbox *http_worker_inbox(struct http_worker *hw)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The states of an HTTP connection: which can follow which, how long each lasts, and what becomes
- * of the connection then.
+ * The states of an HTTP connection: their successors, their durations, and the actions at their
+ * ends.
  */
 
-/* How long a refused client may go on sending before the connection is reset. */
+/* How long a rejected client may continue to send before the connection is reset. */
 #define LINGER_MS 1000u
 
 static void http_close_unready(struct connection *c)
@@ -695,7 +694,7 @@ static void http_close_unready(struct connection *c)
 
 static void http_close_idle(struct connection *c)
 {
-    if (c->out.pending == 0) { /* else the stall timeout judges the reader of an answer */
+    if (c->out.pending == 0) { /* otherwise the stall timeout applies to the reader of an answer */
         connection_close(c, "idle");
     }
 }
@@ -737,10 +736,10 @@ static void http_resume(struct connection *c)
 
 #define TO(state) (1u << CONN_##state)
 #define TO_END (TO(CLOSING) | TO(REFUSED) | TO(GONE))
-/* What an answer leads to. */
+/* The possible states after an answer. */
 #define TO_ANSWERED (TO(IDLE) | TO(HEAD) | TO(STREAM) | TO(POLL) | TO(CLOSING) | TO(GONE))
 
-/* The drawing in http_internal.h. To itself: its time begins again. */
+/* The diagram in http_internal.h. A transition to the same state restarts its time. */
 static const struct connection_state states[CONN_STATES] = {
     [CONN_HANDSHAKE] = {TO(IDLE) | TO_END, http_close_unready},
     [CONN_IDLE] = {TO(HEAD) | TO_END, http_close_idle},
@@ -828,7 +827,7 @@ static void http_conns_init(struct http_worker *hw)
     deadline_list_init(&hw->whole, &hw->base.deadlines, config->whole_timeout_ms, http_close_whole);
 }
 
-/* Besides deadlines: tokens that were revoked, and streams that end with the server. */
+/* Work besides deadlines: revoked tokens, and streams that end with the server. */
 static void http_check(struct connection_worker *cw)
 {
     struct http_worker *hw = http_worker_of_base(cw);

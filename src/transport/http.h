@@ -2,11 +2,11 @@
  *
  * Streamable HTTP: the connections of one worker.
  *
- * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
- * waits. One that is upgraded ends, and a WebSocket goes on with its socket
- * (transport/websocket.h). An answer that becomes a stream (a listen, a legacy GET) ends with the
- * connection. A request of a legacy session that lives on another worker makes the whole connection
- * move there, before anything of the request was handled.
+ * A connection is a raw non-blocking socket with one request at a time; pipelined requests wait. An
+ * upgraded connection ends, and a WebSocket continues with its socket (transport/websocket.h). If
+ * the answer becomes a stream (a listen, a legacy GET), the connection ends with it. A request of a
+ * legacy session that lives on another worker makes the whole connection move there, before any of
+ * the request was handled.
  */
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
@@ -19,7 +19,7 @@
 
 struct http_auth;
 
-/* A page of the program beside the endpoint. */
+/* A page of the program besides the endpoint. */
 struct http_route {
     const char *path;
     tidings_route_fn fn;
@@ -34,7 +34,7 @@ typedef void (*http_scrape_fn)(void *user, bool is_openmetrics,
 /* Frozen while the server runs. */
 struct http_config {
     struct origin_check origin_check;
-    const struct http_auth *auth; /* NULL: nobody is asked for a token */
+    const struct http_auth *auth; /* NULL: no token is required */
     const struct http_route *routes;
     size_t route_count;
     size_t max_body;
@@ -44,13 +44,14 @@ struct http_config {
     /* The console's page and its Content-Security-Policy; empty: there is none. */
     struct tidings_str console_page, console_policy;
     bool metrics; /* /metrics, as the resource tidings://self/metrics */
-    /* The answer to /livez (`is_live`) or /readyz: a status and a text. NULL: they are not there.
+    /* The answer to /livez (`is_live`) or /readyz: a status and its text. NULL: these pages do not
+     * exist.
      */
     int (*health)(void *user, bool is_live, bool is_detailed, char *out, size_t size);
     void *health_user;
-    /* The listener of --metrics: /metrics, /livez and /readyz and nothing else, for everybody. Each
+    /* The listener of --metrics: only /metrics, /livez and /readyz, for all clients. Each
      * connection has one request of at most `max_request` bytes, and `whole_timeout_ms` from accept
-     * to the last byte of the answer. NULL: not this one. */
+     * to the last byte of the answer. NULL: another listener. */
     http_scrape_fn scrape;
     void *scrape_user;
     const char *scrape_types[2]; /* Content-Type: plain, OpenMetrics */
@@ -61,18 +62,19 @@ struct http_config {
 
 struct http_worker;
 
-/* Where a session id says its connection belongs. */
+/* Finds the worker that a session id names. */
 typedef struct http_worker *(*http_find_worker_fn)(void *user, unsigned index);
 
 struct http_worker *http_worker_create(struct worker *worker, const struct http_config *config,
                                        http_find_worker_fn find, void *user,
                                        struct tidings_error *err);
-/* Closes what is left. Other threads must not send to it any more. */
+/* Closes the remaining connections. Other threads must no longer send to it. */
 void http_worker_destroy(struct http_worker *hw);
-/* What connections are sent to. */
+/* Returns the inbox for connections. */
 struct worker_inbox *http_worker_inbox(struct http_worker *hw);
-/* After drain_begin: every answer is the last of its connection; calls `drained` once the last of
- * them is gone. Again after another one: those go too whose end has come since. */
+/* After drain_begin: every answer is the last of its connection. Calls `drained` once, when the
+ * last connection is gone. A repeated call also ends connections that have become ready to end
+ * since. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * May this HTTP request be made? The checks that need only its head, in the order of the
- * specification: path and method, Host and Origin, token, size and type.
+ * Checks of an HTTP request that need only its head, in the order of the specification: path and
+ * method, Host and Origin, token, size and type.
  */
 #include "transport/http_check.h"
 
@@ -25,8 +25,8 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finds the token of a request, has it verified and makes a principal of it; and answers requests
- * without a good one.
+ * Finds the token of a request, has it verified and finds its principal; answers requests without a
+ * valid token.
  */
 
 #define CHALLENGE_MAX 8192u
@@ -58,7 +58,7 @@ static void http_auth_refuse(struct http_conn *conn, int status, const struct be
     buf_deinit(&fields);
 }
 
-/* Where tokens must be bound to a key, nothing else is asked for. */
+/* If tokens must be bound to a key, the challenge requests nothing else. */
 static bool wants_proofs(const struct http_auth *auth)
 {
     return auth->dpop && dpop_is_required(auth->dpop);
@@ -77,7 +77,7 @@ static void refuse_unknown(struct http_conn *conn)
                               : "a bearer token is needed");
 }
 
-/* `error` as RFC 6750 §3.1 has it. */
+/* `error` according to RFC 6750 §3.1. */
 static void refuse_token(struct http_conn *conn, int status, struct tidings_str error,
                          const char *text)
 {
@@ -89,7 +89,7 @@ static void refuse_token(struct http_conn *conn, int status, struct tidings_str 
     http_auth_refuse(conn, status, &c, text);
 }
 
-/* `error` as RFC 9449 §7.1 has it. */
+/* `error` according to RFC 9449 §7.1. */
 static void refuse_proof(struct http_conn *conn, struct tidings_str error, const char *text)
 {
     const struct http_auth *auth = http_worker_of(conn)->config->auth;
@@ -102,7 +102,7 @@ static void refuse_proof(struct http_conn *conn, struct tidings_str error, const
     http_auth_refuse(conn, 401, &c, text);
 }
 
-/* All that the operation needs: what every token does, too. */
+/* All scopes that the operation needs, including those of every token. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes)
 {
     const struct http_auth *auth = http_worker_of(conn)->config->auth;
@@ -130,7 +130,7 @@ static void refuse_for_now(struct http_conn *conn, const char *text)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The principal of an identity; the cache keeps it with what it remembers of the token. */
+/* Gets the principal of an identity; the cache keeps it with the token. */
 static int find_principal(struct http_conn *conn, struct auth_identity *identity,
                           const struct principal **ret, struct tidings_error *err)
 {
@@ -143,7 +143,7 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
         .proof = identity->proof,
     };
     const struct principal *principal = identity->attached;
-    /* The rules may have changed since it was remembered. */
+    /* The rules may have changed since it was cached. */
     int rc = principal
                  ? principal_renew(conn->base.channel.worker->principals, &principal)
                  : principal_intern(conn->base.channel.worker->principals, &spec, &principal, err);
@@ -169,7 +169,7 @@ static bool has_scopes(const struct http_auth *auth, const struct principal *pri
     return true;
 }
 
-/* A token that is bound to a key is shown with a proof by that key, and no other is. */
+/* A token that is bound to a key must come with a proof by that key, and other tokens must not. */
 static bool check_binding(struct http_conn *conn, const struct auth_identity *identity)
 {
     const struct http_auth *auth = http_worker_of(conn)->config->auth;
@@ -221,7 +221,7 @@ static bool conn_set_identity(struct http_conn *conn, struct auth_identity *iden
     return true;
 }
 
-/* true: it may go on. */
+/* Returns true if the request may continue. */
 static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_answer *answer)
 {
     switch (answer->outcome) {
@@ -240,7 +240,8 @@ static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_ans
     return false;
 }
 
-/* Takes the share of a token that waits. It is not known yet whose it is: its connection's. */
+/* Takes the share of a waiting token. The client is not known yet, so the connection's share is
+ * used. */
 static bool http_auth_may_wait(void *user)
 {
     struct http_conn *conn = user;
@@ -296,7 +297,8 @@ static struct token_cache *find_token_cache(struct http_worker *hw)
     return hw->token_cache;
 }
 
-/* What the proof of a key says by itself; whether it is the token's is seen when that is known. */
+/* Checks the proof of a key by itself; the binding to the token is checked when the token is
+ * known. */
 static bool check_proof(struct http_conn *conn, const struct http_request *req,
                         struct tidings_str token)
 {
@@ -382,7 +384,7 @@ static void on_revoked(void *user, void *attached)
     http_auth_dismiss(user, is_equal_to, attached);
 }
 
-/* Its key was withdrawn. */
+/* Its key was revoked. */
 static bool is_unproven(void *user, const struct principal *principal)
 {
     return !auth_proof_is_valid(user, principal->proof);
@@ -434,9 +436,9 @@ void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Brings the session of a request here when it may be at another node
- * (engine/protocol/session_migration.h): the request, and nothing but its connection, waits for it.
- * Where nodes share nothing, nothing waits.
+ * Imports the session of a request if it may be at another node
+ * (engine/protocol/session_migration.h). Only the connection of the request waits for that. Servers
+ * without shared sessions never wait.
  */
 
 struct tidings_str conn_session_named(const struct http_page *page, const struct http_request *req)
@@ -457,7 +459,7 @@ struct tidings_str conn_session_id(const struct http_page *page, const struct ht
     static const struct tidings_str none = {NULL, 0};
     struct tidings_str id = http_header(req, "mcp-session-id", NULL);
     if (ws_is_upgrade(req)) {
-        return none; /* a WebSocket is no part of a session */
+        return none; /* a WebSocket does not belong to a session */
     }
     if (!id.ptr) {
         return conn_session_named(page, req);
@@ -505,7 +507,7 @@ static void refuse_unknown_session(struct http_conn *conn)
                          "another node; try again");
 }
 
-/* Asking the store counts as a request by itself. */
+/* A query of the store counts as a separate request. */
 static bool ask_for_session(struct http_conn *conn, const struct session_lookup *asked)
 {
     struct refusal why;
@@ -559,8 +561,8 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
         }
         return !is_good;
     }
-    /* What another request had asked for may be from before this one's client was told more at
-     * another node. */
+    /* The result of another request's query may be older than this client's last answer at another
+     * node. */
     if (conn->r->session == HTTP_SESSION_READY && !conn->r->doubts_session &&
         (session_was_elsewhere(&conn->base.channel, &asked) ||
          session_is_behind_client(&conn->base.channel, &asked))) {
@@ -571,11 +573,12 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Compares Host and Origin with the names that a server answers to: split strictly, compared
- * exactly, without prefixes, suffixes or other spellings of an address.
+ * Compares Host and Origin with the server's names: split strictly, compared exactly, without
+ * prefixes, suffixes or other spellings of an address.
  */
 
-/* "name", "name:80", "[::1]", "[::1]:80" -> the name; false when it is anything else. */
+/* Extracts the name from "name", "name:80", "[::1]", "[::1]:80". Returns false for anything
+ * else. */
 static bool split_port(struct tidings_str s, struct tidings_str *name)
 {
     size_t end = 0;
@@ -629,7 +632,7 @@ bool origin_check_knows_host(const struct origin_check *g, struct tidings_str ho
 static void put_v6(const struct in6_addr *a, struct arrival *ret)
 {
     char text[INET6_ADDRSTRLEN];
-    if (IN6_IS_ADDR_V4MAPPED(a)) { /* it came by IPv4, and is called so */
+    if (IN6_IS_ADDR_V4MAPPED(a)) { /* it came over IPv4, so it has an IPv4 name */
         inet_ntop(AF_INET, &a->s6_addr[12], ret->address, sizeof(ret->address));
         return;
     }
@@ -686,7 +689,7 @@ bool origin_check_allows(const struct origin_check *g, const struct arrival *at,
 
 bool origin_check_is_own(struct tidings_str origin, struct tidings_str host, bool is_tls)
 {
-    /* Without TLS here there may be a proxy in front that has it: what a page was fetched by. */
+    /* Without TLS here, a proxy may have terminated TLS: the page may have either scheme. */
     static const struct tidings_str schemes[] = {{"https://", 8}, {"http://", 7}};
     for (size_t i = 0; i < (is_tls ? 1u : 2u); i++) {
         if (str_starts(origin, schemes[i])) {
@@ -711,7 +714,7 @@ static void refuse_method(struct http_conn *conn, struct tidings_str allowed, co
     buf_deinit(&body);
 }
 
-/* Where it leads; false after having refused. */
+/* Finds the page; returns false after a rejection. */
 static bool check_path(struct http_conn *conn, const struct http_request *req)
 {
     struct http_reading *r = conn->r;
@@ -730,7 +733,7 @@ static bool check_path(struct http_conn *conn, const struct http_request *req)
     return true;
 }
 
-/* Is the method one for that place? */
+/* Checks that the page has this method. */
 static bool check_method(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_page *page = conn->r->page;
@@ -751,9 +754,9 @@ static bool check_method(struct http_conn *conn, const struct http_request *req)
 
 /* ---- Host and Origin ------------------------------------------------------------------------- */
 
-/* A browser says from where it asks. Pages of other sites may ask for what they are allowed to
- * read, and say so with an Origin; what they only embed (images, scripts, frames), or lead somebody
- * to, comes without one, and would tell them at least whether it is there. */
+/* A browser names the origin of a request. Pages of other sites send an Origin for content that
+ * they may read. Embedded content (images, scripts, frames) and links come without one, and would
+ * reveal at least whether a resource exists. */
 static bool check_site(struct http_conn *conn, const struct http_request *req)
 {
     unsigned count = 0;
@@ -776,7 +779,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     struct tidings_str origin = http_header(req, "origin", &count);
     bool is_known = origin_check_knows_host(allowed, req->host);
     if (is_known && count == 0) {
-        return check_site(conn, req); /* most requests: nothing else need be asked */
+        return check_site(conn, req); /* most requests: no further check is necessary */
     }
     struct arrival at;
     origin_check_arrival(conn->base.out.fd, &at);
@@ -798,13 +801,13 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     mem_free(conn->r->origin);
-    conn->r->origin = conn_is_monitoring(conn) ? NULL : str_dup(origin); /* no page reads metrics */
+    conn->r->origin = conn_is_monitoring(conn) ? NULL : str_dup(origin); /* never for metrics */
     return true;
 }
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
-/* Where tokens are configured nothing else says who it is: a certificate may be a proxy's. */
+/* If tokens are configured, only they identify a client: a certificate may be a proxy's. */
 static bool check_principal(struct http_conn *conn, const struct http_request *req)
 {
     if (http_worker_of(conn)->config->auth) {
@@ -823,7 +826,7 @@ static bool check_principal(struct http_conn *conn, const struct http_request *r
     return true;
 }
 
-/* What lines of the log will say of it. */
+/* Collects the fields for log messages. */
 static void note_request(struct http_conn *conn, const struct http_request *req)
 {
     static const char *const names[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pages of an HTTP server, in one table: the endpoint, what is beside it, and the pages of the
+ * The pages of an HTTP server, in one table: the endpoint, further pages, and the pages of the
  * program (tidings_server_add_route), with the same checks and limits.
  */
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * GET /console: the page of the console, the same for everybody. It needs no token, since a browser
- * has none to send when it opens a page and nothing of the server is in it; what the page then asks
- * for is asked like anything else.
+ * GET /console: the page of the console, identical for all clients. It needs no token, because
+ * browsers send none when they open a page, and the page contains no data of the server. Requests
+ * of the page are checked like all others.
  */
 
 static bool console_is_on(const struct http_config *config)
@@ -49,8 +49,8 @@ static void console_run(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * /livez and /readyz beside the endpoint: for balancers and supervisors, so nobody is asked for a
- * token. Why it is not ready is said in a word, and in a sentence to those on this machine.
+ * /livez and /readyz, for load balancers and supervisors, so they need no token. The reason for not
+ * being ready is a keyword, and a full message for clients on this machine.
  */
 
 #define LIVE_PATH "/livez"
@@ -80,14 +80,14 @@ static void health_run(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * /metrics on the listener of --metrics. The text is gathered by other threads, which send it back
- * in a letter; the connection can go in the meantime.
+ * /metrics on the listener of --metrics. Other threads collect the text and send it back in a
+ * message; the connection can end before that.
  */
 
 struct http_scrape {
     struct thread_message message;
     struct mailbox *reply_to; /* a reference */
-    struct http_conn *conn;   /* NULL once it is gone */
+    struct http_conn *conn;   /* NULL after its end */
     struct buf text;          /* empty: out of memory */
     bool is_openmetrics;
 };
@@ -169,9 +169,9 @@ static void metrics_run(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * POST /notify: clients say what changed (engine/delivery/notify.h), where they may write. The
- * status is 200 when all of it was told, 207 when some was, else that of the first that was not.
- * The connection may go before the answer; what was said is told all the same.
+ * POST /notify: clients report changes (engine/delivery/notify.h), if they may write there. The
+ * status is 200 if all of them were announced, 207 if some were, otherwise that of the first
+ * failure. The connection may end before the answer; the changes are announced anyway.
  */
 
 #define FIELDS_MAX 64u
@@ -204,7 +204,7 @@ static void http_notify_answer(struct http_conn *conn, const struct notify *n,
 }
 
 struct http_notifying {
-    struct http_conn *conn; /* NULL once it is gone */
+    struct http_conn *conn; /* NULL after its end */
     struct json *said;
 };
 
@@ -271,7 +271,7 @@ static void notify_run(struct http_conn *conn, const struct http_request *req)
         conn_set_work(conn, x, http_notify_abandon);
         rc = notify_begin(&n, x->said, http_notify_done, x, &err);
     }
-    client_account_release(n.account); /* announcements hold it themselves */
+    client_account_release(n.account); /* announcements hold their own reference */
     if (rc < 0) {
         conn_set_work(conn, NULL, NULL);
         http_notify_free(x);
@@ -280,8 +280,8 @@ static void notify_run(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The upgrade of an HTTP connection to a WebSocket: the handshake, and handing over what the
- * connection had (transport/websocket.h), with which it ends.
+ * The upgrade of an HTTP connection to a WebSocket: the handshake, and the handover of the
+ * connection's state (transport/websocket.h). The HTTP connection ends then.
  */
 
 #define REFUSAL_MAX 4096u
@@ -343,7 +343,7 @@ static void upgrade_run(struct http_conn *conn, const struct http_request *req)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The endpoint, and /events and /messages, which are other ways to the same messages, streams and
+ * The endpoint, and /events and /messages, which are other paths to the same messages, streams and
  * ends of sessions.
  */
 
@@ -473,7 +473,7 @@ static void route_run(struct http_conn *conn, const struct http_request *req)
     }
 
 static const struct http_page pages[] = {
-    /* A page of the program takes the place of any other. */
+    /* A page of the program has priority over all others. */
     {.path = AT("page"),
      .is_at = route_is_at,
      .methods = HTTP_ENDPOINT_METHODS,
@@ -567,7 +567,7 @@ unsigned page_methods(const struct http_conn *conn)
 {
     const struct http_page *page = conn->r->page;
     if (conn_is_monitoring(conn)) {
-        return page->methods & (M(GET) | M(HEAD)); /* no preflight: no page of a browser */
+        return page->methods & (M(GET) | M(HEAD)); /* no preflight: browsers do not use it */
     }
     return page->methods | (http_worker_of(conn)->config->allow_write ? page->write_methods : 0);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. Where a mount has an
- * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it, with
- * conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is allowed.
- * What is asked goes to engine/catalog/resource_io; here are the fields of HTTP on both sides of
- * it.
+ * /resource?uri=…: one resource over plain HTTP, for clients without MCP. If a mount has an alias
+ * (/entity/), paths that begin with it name resources too. GET and HEAD read it, with conditions,
+ * ranges and a choice of formats; PUT, PATCH and DELETE write it, if that is allowed. Requests go
+ * to engine/catalog/resource_io; this file converts between it and the HTTP fields.
  *
- * What a resource holds may be a stranger's page or script, and comes from the address of the
- * endpoint: it is sent in a sandbox, so that a browser gives it no part in this origin.
+ * A resource may hold an untrusted page or script, and comes from the address of the endpoint. It
+ * is sent in a sandbox, so that a browser does not treat it as part of this origin.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -20,7 +19,7 @@
 
 #define AFTER "after"
 #define BUSY_RETRY_S 1u
-#define FIELDS_MAX 16384u    /* an etag and a media type are the longest things in it */
+#define FIELDS_MAX 16384u    /* an etag and a media type are its longest parts */
 #define ERROR_MAX (8u << 20) /* details may hold a patch */
 
 static const struct tidings_str allow_read = {"GET, HEAD, OPTIONS", 18};
@@ -28,14 +27,14 @@ static const struct tidings_str allow_whole = {"GET, HEAD, PUT, DELETE, OPTIONS"
 
 struct http_exchange {
     struct resource_io plain;
-    struct http_conn *conn; /* NULL once it is gone */
+    struct http_conn *conn; /* NULL after its end */
     struct buf uri, after;
-    struct buf request; /* then: what the slices of `plain` point into */
+    struct buf request; /* a copy for the slices of `plain` */
     struct tidings_str if_range;
     struct http_conditions conditions;
-    size_t held;   /* etags of If-None-Match, which come second (see holds_back) */
+    size_t held;   /* etags of If-None-Match, which are checked second (see holds_back) */
     bool any_held; /* If-None-Match: * */
-    bool measured; /* asked again for nothing but the size */
+    bool measured; /* read again only for the size */
 };
 
 #define METRICS_PATH "/metrics"
@@ -54,11 +53,11 @@ struct resource_failure {
     int status;
     struct tidings_str text, reason, uri;
     struct tidings_str details; /* an object: further members */
-    int64_t size;               /* 416: of the whole; -1: not known */
+    int64_t size;               /* 416: of the whole resource; -1: unknown */
     struct tidings_str allow;   /* 405 */
-    struct tidings_str scope;   /* 403: which were lacking; or empty */
+    struct tidings_str scope;   /* 403: the missing scopes; or empty */
     uint64_t retry_s;           /* 429: when to try again */
-    enum failure_cause cause;   /* of a refusal; ORDINARY: as the status says */
+    enum failure_cause cause;   /* of a rejection; ORDINARY: the status is the cause */
 };
 
 static void answer_failure(struct http_conn *conn, const struct resource_failure *f)
@@ -142,7 +141,8 @@ static void resource_read_range(struct resource_io *p, const struct http_request
     }
 }
 
-/* Is there a condition that counts before If-None-Match? It needs to know what is there. */
+/* Returns true if there is a condition with priority over If-None-Match. It needs the current
+ * state. */
 static bool holds_back(const struct http_exchange *ex)
 {
     return ex->conditions.if_match.ptr || ex->conditions.has_unmodified_since;
@@ -165,14 +165,14 @@ static void resource_read_conditions(struct http_exchange *ex, const struct http
     }
     o->at_least = http_header(req, "tidings-at-least", NULL);
     if (o->at_least.len > READ_CURSOR_MAX) {
-        o->at_least.len = READ_CURSOR_MAX; /* no cursor, as it was not before */
+        o->at_least.len = READ_CURSOR_MAX; /* too long for a cursor, like the original */
     }
     ex->if_range = http_header(req, "if-range", NULL);
     ex->held = o->etag_count;
     o->etag_count = holds_back(ex) ? 0 : o->etag_count;
 }
 
-/* What may be written: a sentence and a status when this may not. */
+/* Reads the header fields of a write. Returns NULL, or an error message with a status. */
 static const char *write_fields(struct http_exchange *ex, const struct http_request *req,
                                 int *status)
 {
@@ -216,7 +216,7 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
     if (type.ptr && (!http_is_media_type(type) || http_list_has(type, "multipart/form-data"))) {
         return "Content-Type must name the type of the content, such as text/markdown";
     }
-    /* What tools say that were told nothing: the content or the name tells more. */
+    /* Default types of tools: the content or the name is more reliable. */
     bool unsaid = !type.ptr || http_list_has(type, "application/x-www-form-urlencoded");
     p->mime_type = unsaid ? STR_EMPTY : type;
     p->bytes = tidings_strn(ex->conn->r->in.ptr + ex->conn->r->head_len, ex->conn->r->body_len);
@@ -295,7 +295,7 @@ static void answer_read(struct http_exchange *ex)
     if (status == 304) {
         buf_init(&text, 0);
     } else {
-        p->memory = NULL; /* goes out as it is */
+        p->memory = NULL; /* sent without changes */
     }
     buf_init(&fields, FIELDS_MAX);
     buf_init(&type, FIELDS_MAX);
@@ -326,7 +326,7 @@ static void answer_write(struct http_exchange *ex)
     struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
     bool is_said = p->memory && p->len > 0;
     if (is_said) {
-        p->memory = NULL; /* goes out as it is */
+        p->memory = NULL; /* sent without changes */
     } else {
         buf_init(&text, 0);
     }
@@ -366,7 +366,7 @@ static int status_of(const struct resource_io *p)
     }
 }
 
-/* What this resource takes, when it is refused. */
+/* Returns the methods of this resource, for the rejection of another one. */
 static struct tidings_str allow_here(const struct resource_io *p)
 {
     const struct tidings_provider *provider = p->hit.provider;
@@ -386,7 +386,7 @@ static void http_exchange_free(struct http_exchange *ex)
     mem_free(ex);
 }
 
-/* A range was asked for on a condition that does not hold: it is the whole that is wanted. */
+/* Returns true if the condition of a range does not hold, so that the whole resource is sent. */
 static bool wants_whole(struct http_exchange *ex)
 {
     struct resource_io *p = &ex->plain;
@@ -408,7 +408,7 @@ static void http_exchange_open_output(struct http_exchange *ex)
     output_init(&ex->plain.output, channel->worker->limit_counters, channel_taker(channel));
 }
 
-/* Ask once more: for everything, or for no byte of it, which tells how many there are. */
+/* Reads again: everything, or no bytes, to get only the size. */
 static void http_exchange_read_again(struct http_exchange *ex, bool everything)
 {
     struct resource_io *p = &ex->plain;
@@ -446,7 +446,7 @@ static void http_exchange_done(struct resource_io *p)
         if (resource_decide(ex) == HTTP_CONDITION_FAILED) {
             p->code = tidings_fail(&p->err, TIDINGS_E_CONFLICT,
                                    "If-Match or If-Unmodified-Since does not hold");
-            p->if_match = STR("*"); /* it is for a condition that it fails */
+            p->if_match = STR("*"); /* the failed condition is the reason */
         }
     }
     if (p->code >= 0 && p->is_part && p->len == 0) {
@@ -489,8 +489,8 @@ static void resource_abandon(struct http_conn *conn)
     resource_io_cancel(&ex->plain);
 }
 
-/* The path is the URI, with what the query has for it: everything but the place in a listing. Who
- * writes says other things there. */
+/* Writes the URI of an alias: the path, with the query except the position in a listing. In writes
+ * the query has other parameters. */
 static void put_alias(struct buf *out, const struct http_request *req)
 {
     struct tidings_str rest = is_write(req->method) ? STR_EMPTY : req->query;
@@ -506,7 +506,7 @@ static void put_alias(struct buf *out, const struct http_request *req)
     }
 }
 
-/* The URI asked for; false after answering. */
+/* Gets the requested URI; returns false after answering. */
 static bool find_uri(struct http_exchange *ex, const struct http_request *req)
 {
     bool is_alias = !str_eq(req->path, STR(RESOURCE_PATH));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Responses over HTTP: whole answers, refusals, and event streams, which end with the connection
- * (not chunked); the channel and the sink through which answers and notifications come.
+ * Responses over HTTP: whole answers, rejections, and event streams, which end with the connection
+ * (not chunked); the channel and the sink for answers and notifications.
  */
 #include <stdio.h>
 #include <time.h>
@@ -21,9 +21,9 @@
 #include "transport/peer_identity.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Long polls of /events (profile erlmcp): for whoever does not accept a stream of its session, one
- * answer with the messages there are, as soon as there is one. It is an array that is begun with
- * the first message and ended with the turn.
+ * Long polls of /events (profile erlmcp), for clients that do not accept a stream of their session:
+ * one answer with all pending messages, when there is at least one. It is an array that begins with
+ * the first message and ends with the turn.
  */
 
 static char *poll_reserve(struct sink *sink, struct tidings_str event_id, size_t len)
@@ -37,7 +37,7 @@ static char *poll_reserve(struct sink *sink, struct tidings_str event_id, size_t
         return NULL;
     }
     *at = is_first ? '[' : ',';
-    if (is_first) { /* to those that end with this turn */
+    if (is_first) { /* one of the polls that end with this turn */
         connection_set_state(&conn->base, CONN_POLLED);
     }
     return at + 1;
@@ -87,7 +87,7 @@ void poll_flush(struct http_worker *hw)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BODY_MAX 4096u /* of a refusal */
+#define BODY_MAX 4096u /* of a rejection */
 #define SSE_HEAD "event: message\n"
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
 {
     http_put_status(head, status);
     http_put_header(head, "Date", date_now(http_worker_of(conn)));
-    /* No page of another site may embed it, whatever it is; those with CORS are not concerned. */
+    /* No page of another site may embed it, whatever its type; pages with CORS are not affected. */
     buf_puts(head, STR("Cross-Origin-Resource-Policy: same-origin\r\n"));
     if (headers->session_id.len > 0) {
         http_put_header(head, "Mcp-Session-Id", headers->session_id);
@@ -189,7 +189,7 @@ static void put_long_answer(struct http_conn *conn, int status,
     conn_finish_request(conn);
 }
 
-/* Why somebody is refused with it, where nothing else says so. */
+/* Returns the cause of a rejection with this status, if no other is known. */
 static enum failure_cause cause_of_status(int status)
 {
     switch (status) {
@@ -213,7 +213,8 @@ static enum failure_cause cause_of_status(int status)
     }
 }
 
-/* Whose request it is, as far as that was found out: not who asked before on the same connection.
+/* Returns the principal of the request, if it is known: not that of an earlier request on the
+ * connection.
  */
 static const struct principal *conn_asker(const struct http_conn *conn, enum failure_cause cause)
 {
@@ -297,7 +298,7 @@ void conn_refuse_with(struct http_conn *conn, int status, const struct response_
     const char *text = headers->reason.ptr;
     struct buf body;
     buf_init(&body, BODY_MAX);
-    /* Our own sentences hold nothing to escape. */
+    /* The server's messages need no escapes. */
     bool as_json = conn->r->page && conn->r->page->is_resource;
     buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
     conn->r->after = AFTER_REFUSE;
@@ -312,7 +313,7 @@ void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, cons
     conn_refuse_for(conn, FAILURE_LIMIT, status, text);
 }
 
-/* What a page may send. Mcp-Param-* are named by tools: those it wants to send are allowed. */
+/* The headers that a page may send. Tools define Mcp-Param-*, so the requested ones are allowed. */
 static void put_allowed_headers(struct http_conn *conn, const struct http_request *req,
                                 struct buf *head)
 {
@@ -466,7 +467,7 @@ static void http_stream_prime(struct sink *sink, struct tidings_str event_id, in
     buf_deinit(&event);
 }
 
-/* The last bytes go out with the turn's flush, which then closes. */
+/* The flush of the turn sends the last bytes and then closes. */
 static void http_stream_end(struct sink *sink)
 {
     struct http_conn *conn = conn_of_sink(sink);
@@ -474,7 +475,7 @@ static void http_stream_end(struct sink *sink)
         return;
     }
     connection_set_state(&conn->base, CONN_CLOSING);
-    sendq_put(&conn->base.out, ":\n\n", 3); /* so that there is something to flush */
+    sendq_put(&conn->base.out, ":\n\n", 3); /* so that the flush has output */
 }
 
 static void http_stream_end_long(struct sink *sink, struct sendq_source *source)
@@ -504,17 +505,17 @@ const struct sink_ops http_sink_ops = {
 
 /* -------------------------------------------------------------------------------------------------
  * /sse and /messages (--legacy-sse): the HTTP+SSE transport of MCP 2024-11-05. A GET of /sse
- * becomes a stream whose first event names the place, /messages?sessionId=…, to which messages are
- * POSTed; each is answered by 202 and, on the stream, by what there is to say. So the stream is a
- * connection of messages (transport/connection.h) with its input elsewhere, and takes everything
- * with it when it ends.
+ * becomes a stream. Its first event names the path, /messages?sessionId=…, to which messages are
+ * POSTed. Each POST is answered by 202, and its results follow on the stream. So the stream is a
+ * message connection (transport/connection.h) whose input comes from elsewhere, and everything ends
+ * with it.
  */
 
 /* An open stream, by its id. */
 struct sse_stream {
     struct http_conn *conn;
     char id[SESSION_ID_LEN + 1];
-    struct session_place place; /* that its client has given for it */
+    struct session_place place; /* that its client requested for it */
 };
 
 static void legacy_sse_answer(struct channel *channel, int status,
@@ -523,7 +524,7 @@ static void legacy_sse_answer(struct channel *channel, int status,
     (void)status;
     (void)headers;
     struct http_conn *conn = conn_of_channel(channel);
-    if (text->len > 0) { /* else there was no memory even for an error */
+    if (text->len > 0) { /* otherwise there was no memory even for an error */
         sendq_puts(&conn->base.out, STR("event: message\ndata: "));
         connection_put(&conn->base, text);
         sendq_puts(&conn->base.out, STR("\n\n"));
@@ -544,7 +545,7 @@ static void legacy_sse_answer_long(struct channel *channel, int status,
     }
 }
 
-/* The first time the exchange becomes the stream; then it is there. */
+/* The first call turns the exchange into the stream. */
 static struct sink *legacy_sse_stream(struct channel *channel,
                                       const struct response_headers *headers)
 {
@@ -565,7 +566,7 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .facts = connection_facts,
 };
 
-/* Events as on any stream, with the life of a connection of messages. */
+/* Events as on any stream, with the life of a message connection. */
 static const struct sink_ops legacy_sse_sink_ops = {
     .name = "legacy sse",
     .room = http_stream_reserve,

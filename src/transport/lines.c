@@ -121,7 +121,7 @@ static const struct sink_ops line_sink_ops = {
 
 static void line_pump(struct line *line);
 
-/* What the send queue said after a flush. */
+/* Handles the result of a flush. */
 static void line_flushed(struct line *line, enum sendq_state state)
 {
     connection_book_output(&line->base);
@@ -132,7 +132,7 @@ static void line_flushed(struct line *line, enum sendq_state state)
         delivery_drained(&line->base.channel);
         line_pump(line);
         if (line->finished) {
-            schedule_review(line); /* that may have been the last of it */
+            schedule_review(line); /* possibly the last one */
         }
     }
 }
@@ -155,7 +155,7 @@ static void line_handle(struct line *line, enum line_result result, struct tidin
     }
 }
 
-/* Bytes that were read. Call line_pump afterwards. Out of memory breaks it. */
+/* Adds received bytes. Call line_pump afterwards. Breaks the line if memory runs out. */
 static void line_feed(struct line *line, const char *bytes, size_t len)
 {
     line->received += len;
@@ -177,7 +177,7 @@ static void line_drop_input(struct line *line)
     line->reader = NULL;
 }
 
-/* The next message that is complete; at the end of input what is left is one. */
+/* Gets the next complete message; at the end of input, the rest is one. */
 static enum line_result next_message(struct line *line, struct tidings_str *text)
 {
     enum line_result result = line->reader ? line_reader_next(line->reader, text) : LINE_MORE;
@@ -192,7 +192,7 @@ static enum line_result next_message(struct line *line, struct tidings_str *text
 
 static bool line_is_partial(const struct line *line);
 
-/* Handle the complete messages that may be handled now, as far as this turn goes. */
+/* Handles the complete messages, within the limits of this turn. */
 static void line_pump(struct line *line)
 {
     struct tidings_str text;
@@ -213,23 +213,23 @@ static void line_pump(struct line *line)
         }
     }
     if (line->finished && !was_finished) {
-        schedule_review(line); /* once: what is still under way says so itself when it is done */
+        schedule_review(line); /* once: operations under way call this themselves when they end */
     }
 }
 
-/* Is there the beginning of a message, or one that waits? */
+/* Returns true if there is a partial or a waiting message. */
 static bool line_is_partial(const struct line *line)
 {
     return line->reader != NULL;
 }
 
-/* Is there room for more input? */
+/* Returns true if there is space for more input. */
 static bool line_reads(const struct line *line)
 {
     return !line->eof && line_has_space(line);
 }
 
-/* The end of input, and everything asked is answered and written. */
+/* Returns true after the end of input, when all requests are answered and written. */
 static bool line_is_done(const struct line *line)
 {
     return line->finished && list_empty(&line->base.channel.requests) &&
@@ -244,7 +244,7 @@ struct stdio {
     struct line line;
     struct stdio_options options;
     struct loop_poll *poll_in, *poll_out;
-    struct loop_timer *pump; /* another turn: for what has yielded, and input that is a file */
+    struct loop_timer *pump; /* for the next turn: yielded messages, and input from a file */
     struct loop_hook end_hook;
     bool draining, ended;
     char scratch[65536];
@@ -314,9 +314,9 @@ static void on_pump(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct stdio *s = user;
-    s->line.is_throttled = false; /* it is another turn */
+    s->line.is_throttled = false; /* a new turn */
     line_pump(&s->line);
-    if (!s->poll_in) { /* else reading might wait: the descriptor is not ours to change */
+    if (!s->poll_in) { /* otherwise a read might block: the flags of the descriptor are shared */
         stdio_read(s);
     }
     stdio_set_events(s);
@@ -339,7 +339,7 @@ static void on_writable(struct loop_poll *poll, int events, void *user)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The end of a turn: write; is there anything left to wait for? */
+/* The end of a turn: writes, and checks whether there is anything left to wait for. */
 static void stdio_end_turn(void *user)
 {
     struct stdio *s = user;
@@ -361,7 +361,7 @@ static void stdio_end_turn(void *user)
     }
     stdio_set_events(s);
     if (s->line.is_throttled) {
-        loop_timer_start(s->pump, 0, 0); /* so that there is another turn */
+        loop_timer_start(s->pump, 0, 0); /* to get another turn */
     }
 }
 
@@ -401,7 +401,7 @@ void stdio_close(struct stdio *s)
     if (!s) {
         return;
     }
-    channel_deinit(&s->line.base.channel); /* cancels what is under way */
+    channel_deinit(&s->line.base.channel); /* cancels all operations under way */
     sendq_deinit(&s->line.base.out);
     connection_book_output(&s->line.base);
     line_drop_input(&s->line);
@@ -414,8 +414,7 @@ void stdio_close(struct stdio *s)
 
 /* -------------------------------------------------------------------------------------------------
  * Life of line-framed connections: adopt, read, close. Nothing is closed while a callback of its
- * messages may be on the stack: a connection that something happened to is reviewed when the turn
- * ends.
+ * messages may be on the stack: a connection with an event is reviewed when the turn ends.
  */
 
 #define PROBES 3
@@ -461,7 +460,7 @@ static void line_conn_set_events(struct line_conn *conn)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Nothing more will be read: finish what has come. */
+/* No more input is read: finishes the received messages. */
 static void end_input(struct line_conn *conn)
 {
     conn->line.eof = true;
@@ -477,14 +476,14 @@ static void line_on_closed(struct connection *c)
     line_drop_input(&conn->line);
 }
 
-/* Everything is said. What still comes is thrown away for a while, so that the last answer is read
- * before the reset that unread input would cause. */
+/* Everything is written. Further input is discarded for a while, so that the client can read the
+ * last answer before the reset that unread input would cause. */
 static void socket_linger(struct line_conn *conn)
 {
     sendq_end(&conn->line.base.out);
     struct channel_facts facts;
     channel_ending(&conn->line.base.channel, "closed by the client", &facts);
-    channel_deinit(&conn->line.base.channel); /* what it had subscribed goes now */
+    channel_deinit(&conn->line.base.channel); /* its subscriptions end now */
     channel_ended(&conn->line.base.channel);
     connection_set_state(&conn->line.base, LINE_LINGER);
     line_conn_set_events(conn);
@@ -501,13 +500,13 @@ static void on_input(struct line_conn *conn, size_t len)
     conn->partial_bytes += (uint32_t)len;
     if (is_mid_message && conn->line.base.state == LINE_MIDLINE && !conn->line.took &&
         conn->partial_bytes < INPUT_STEP) {
-        return; /* a byte now and then is no progress */
+        return; /* single bytes are not progress */
     }
     conn->partial_bytes = 0;
     connection_set_state(&conn->line.base, is_mid_message ? LINE_MIDLINE : LINE_OPEN);
 }
 
-/* What is said to it is its last. */
+/* Sends a last message to it. */
 static void line_conn_refuse(struct line_conn *conn, int status, const char *text)
 {
     inbound_refuse(&conn->line.base.channel, status, RPC_INVALID_REQUEST, "%s", text);
@@ -515,13 +514,13 @@ static void line_conn_refuse(struct line_conn *conn, int status, const char *tex
     end_input(conn);
 }
 
-/* A client that speaks no TLS would not understand an alert. For others there can be one, which is
- * read only if we do not close in its face. */
+/* A client that does not use TLS would not understand an alert. Others may get one, which they can
+ * read only if the connection is not reset. */
 static void line_on_tls_failed(struct connection *c, ssize_t why)
 {
     struct line_conn *conn = line_conn_of(c);
     if (c->state == LINE_LINGER) {
-        return; /* all is said; what still comes is thrown away as it is */
+        return; /* all is written; further input is discarded without decryption */
     }
     if (why == -EPROTOTYPE) {
         tls_session_destroy(sendq_detach_tls(&c->out));
@@ -591,7 +590,8 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
 
 /* ---- the end of a turn ----------------------------------------------------------------------- */
 
-/* While draining: everything is told and answered. Half a message is as good as none. */
+/* While draining: returns true if all output and answers are written. A partial message does not
+ * count. */
 static bool line_conn_is_drained(const struct line_conn *conn)
 {
     return socket_worker_of(conn)->base.draining && conn->line.base.state < LINE_ENDING &&
@@ -601,7 +601,7 @@ static bool line_conn_is_drained(const struct line_conn *conn)
 
 static void line_conn_review(struct line_conn *conn);
 
-/* Another turn: those that had used theirs up go on. */
+/* In the next turn: connections that had used up their quantum continue. */
 static void socket_on_turn(struct connection_worker *cw)
 {
     struct socket_worker *sw = list_entry(cw, struct socket_worker, base);
@@ -624,7 +624,7 @@ static void line_conn_review(struct line_conn *conn)
     }
     line_pump(line);
     if (line_conn_is_drained(conn)) {
-        line_conn_read(conn); /* whatever has come is still answered */
+        line_conn_read(conn); /* received messages are still answered */
     }
     if (conn->line.base.state >= LINE_LINGER) {
         return;
@@ -646,7 +646,7 @@ static void line_conn_review(struct line_conn *conn)
     }
 }
 
-/* The end of a turn: write, then review what something happened to, which may write more. */
+/* The end of a turn: writes, then reviews connections with events, which may write more. */
 static void socket_end_turn(void *user)
 {
     struct socket_worker *sw = user;
@@ -667,7 +667,7 @@ static void socket_end_turn(void *user)
 
 /* ---- the channel ----------------------------------------------------------------------------- */
 
-/* It will be told of changes from now on. */
+/* It receives notifications from now on. */
 static struct sink *socket_channel_stream(struct channel *channel,
                                           const struct response_headers *headers)
 {
@@ -697,7 +697,7 @@ static const struct channel_ops socket_channel_ops = {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* On a Unix socket none of them means anything. */
+/* These options do not apply to Unix sockets. */
 static void socket_set_options(const struct socket_config *config, int fd)
 {
     int one = 1, probes = PROBES;
@@ -783,13 +783,13 @@ struct worker_inbox *socket_worker_inbox(struct socket_worker *sw)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The states of a line-framed connection: which can follow which, how long each lasts, and what
- * becomes of the connection then.
+ * The states of a line-framed connection: their successors, their durations, and the actions at
+ * their ends.
  */
 
-/* How long a client may go on sending after its last answer before the connection is reset. */
+/* How long a client may continue to send after its last answer before the connection is reset. */
 #define LINGER_MS 1000u
-#define ENDING_MS 250u /* a request that ends without an answer does not say so */
+#define ENDING_MS 250u /* a request can end without an answer or an event */
 
 static bool line_conn_is_used(const struct line_conn *conn)
 {
@@ -799,7 +799,7 @@ static bool line_conn_is_used(const struct line_conn *conn)
            (subscriber && (subscriber->subscription_count > 0 || subscriber->group_count > 0));
 }
 
-/* Nothing else is done for it: it waits for us, not we for it. */
+/* Returns true if the client waits for the server and not vice versa. */
 static bool waits_for_us(const struct line_conn *conn)
 {
     return !line_reads(&conn->line) ||
@@ -840,7 +840,7 @@ static void line_close_lingering(struct connection *c)
 #define TO(state) (1u << LINE_##state)
 #define TO_END (TO(ENDING) | TO(LINGER) | TO(GONE))
 
-/* The drawing in lines.h. To itself: its time begins again. */
+/* The diagram in lines.h. A transition to the same state restarts its time. */
 static const struct connection_state states[LINE_STATES] = {
     [LINE_HANDSHAKE] = {TO(FRESH) | TO_END, line_close_unready},
     [LINE_FRESH] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_close_idle, .is_open = true},
@@ -916,7 +916,7 @@ static void line_review_later(struct connection *c, void *user)
     line_conn_schedule_review(&line_conn_of(c)->line);
 }
 
-/* All that are open are looked at when the turn ends. */
+/* Reviews all open connections when the turn ends. */
 static void socket_check(struct connection_worker *cw)
 {
     struct socket_worker *sw = list_entry(cw, struct socket_worker, base);

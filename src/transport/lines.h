@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection that carries messages both ways, one per line: what standard input and output and
- * line-framed sockets have in common. It is a channel and a sink at once; answers and notifications
- * share it. It knows nothing of reading, deadlines or its end: its owner feeds it, flushes it and
- * looks at it again at the end of each turn in which something happened to it.
+ * A connection that carries messages both ways, one per line: the common part of standard input and
+ * output and of line-framed sockets. It is both a channel and a sink; answers and notifications
+ * share it. It does not handle reading, deadlines and the end: its owner feeds it, flushes it, and
+ * reviews it at the end of each turn with an event.
  *
- * A message is handled when it is complete and not too much is under way
- * (transport/connection.h). What comes beyond waits in the reader, and nothing more is read.
+ * A message is handled when it is complete and the number of requests under way permits it
+ * (transport/connection.h). Further messages wait in the reader, and nothing more is read.
  */
 #ifndef TRANSPORT_LINES_H
 #define TRANSPORT_LINES_H
@@ -16,31 +16,32 @@
 
 struct line {
     struct connection base;     /* of standard input and output: channel, sink and queue only */
-    struct line_reader *reader; /* NULL: nothing came that is not handled yet */
-    /* Something may have ended, or may go on: the owner looks at it at the end of the turn. NULL:
-     * it does so in every turn anyway. */
+    struct line_reader *reader; /* NULL: all input was handled */
+    /* It may have ended, or can continue: the owner reviews it at the end of the turn. NULL: the
+     * owner reviews it in every turn. */
     void (*schedule_review)(struct line *line);
-    const char *reason; /* why it is broken, for the log; NULL: it is not */
+    const char *reason; /* why it is broken, for the log; NULL: it works */
     uint64_t received;  /* bytes, since it began */
     uint32_t max_line;
-    bool eof;          /* nothing more will be read */
-    bool finished;     /* … and nothing of what came is left */
-    bool broken;       /* nothing more will go: its owner closes it */
-    bool took;         /* a message was handled since the owner looked */
-    bool is_throttled; /* it has used up its turn: the owner wakes it in the next, and pumps it */
+    bool eof;          /* no more input is read */
+    bool finished;     /* … and all received input was handled */
+    bool broken;       /* no more output is possible: its owner closes it */
+    bool took;         /* a message was handled since the last review */
+    bool is_throttled; /* it has used up its turn: the owner pumps it in the next one */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Line-framed sockets: the TCP and Unix connections of one worker, each carrying messages both ways
- * (transport/lines.h). A connection is what a session is elsewhere: everything it has subscribed
- * ends with it.
+ * Line-framed sockets: the TCP and Unix connections of one worker, each carrying messages both
+ * ways. A connection acts as a session: all its subscriptions end with it.
  *
- * When the client half-closes, what is under way is finished and written, then the connection is
- * closed. A client that takes nothing for `stall_timeout`, or needs more than `body_timeout` for
- * 64 KiB of a message, is cut off; one that never says anything after `idle_timeout`, TLS
- * handshakes after `header_timeout`; one that said something but has nothing subscribed and asks
- * nothing, after `session_timeout`. TCP peers that are gone without a word are found by keep-alive
- * probes.
+ * When the client half-closes, requests under way are finished and answered, then the connection is
+ * closed. Deadlines end a connection:
+ * - `stall_timeout`: the client takes no output.
+ * - `body_timeout`: it needs longer for 64 KiB of a message.
+ * - `idle_timeout`: it has sent nothing yet.
+ * - `header_timeout`: the TLS handshake is unfinished.
+ * - `session_timeout`: it has sent something, but has no subscriptions and no requests.
+ * Keep-alive probes find TCP peers that have disappeared.
  */
 
 /* Frozen while the server runs. */
@@ -55,20 +56,20 @@ struct socket_worker;
 struct socket_worker *socket_worker_create(struct worker *worker,
                                            const struct socket_config *config,
                                            struct tidings_error *err);
-/* Closes what is left. Other threads must not send to it any more. NULL is fine. */
+/* Closes the remaining connections. Other threads must no longer send to it. NULL is fine. */
 void socket_worker_destroy(struct socket_worker *sw);
-/* What connections are sent to. */
+/* Returns the inbox for connections. */
 struct worker_inbox *socket_worker_inbox(struct socket_worker *sw);
-/* After drain_begin: a connection ends when its turn has come and what is under way is answered;
- * calls `drained` once the last one is gone. */
+/* After drain_begin: a connection ends in its turn, when its requests are answered. Calls `drained`
+ * once, when the last one is gone. */
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);
 
 /* -------------------------------------------------------------------------------------------------
  * Messages over two descriptors, one per line: standard input and output of a program that a host
- * launched. Their flags stay as they are, since the parent shares them. Input may be a pipe, a
+ * launched. Their flags stay unchanged, because the parent shares them. Input may be a pipe, a
  * socket, a terminal, a file or /dev/null.
  *
- * At the end of input what is under way is finished and written, then `ended` is called once.
+ * At the end of input, requests under way are finished and answered, then `ended` is called once.
  */
 
 struct stdio;
@@ -82,7 +83,7 @@ struct stdio_options {
 
 struct stdio *stdio_open(struct worker *worker, const struct stdio_options *options,
                          struct tidings_error *err);
-/* After drain_begin: when its turn has come and what is under way is answered, `ended`. */
+/* After drain_begin: calls `ended` in its turn, when its requests are answered. */
 void stdio_drain(struct stdio *s);
 void stdio_close(struct stdio *s); /* NULL is fine; closes no descriptor */
 
@@ -94,19 +95,19 @@ void stdio_close(struct stdio *s); /* NULL is fine; closes no descriptor */
  *      │            │ HANDSHAKE │
  *      v     done   └───────────┘
  *   ┌───────┐ <──────────┘
- *   │ FRESH │  nothing was said yet
+ *   │ FRESH │  no input yet
  *   └───────┘
  *      │ first bytes
  *      v
  *   ┌──────┐ <───────> ┌─────────┐
- *   │ OPEN │           │ MIDLINE │  a part of a message has come
+ *   │ OPEN │           │ MIDLINE │  a part of a message has arrived
  *   └──────┘           └─────────┘
  *
- *  HANDSHAKE, FRESH, OPEN, MIDLINE ──end of input, of our patience, or of the server──> ENDING
+ *  HANDSHAKE, FRESH, OPEN, MIDLINE ──end of input, a deadline, or end of the server──> ENDING
  *  HANDSHAKE, FRESH, OPEN, MIDLINE ──TLS fails: an alert──> LINGER
  *  ENDING ──all is answered and written──> LINGER: input is discarded, so that the last answer is
  *  read before the reset
- *  LINGER ──end of input, or a second went by──> GONE
+ *  LINGER ──end of input, or a second passes──> GONE
  *  from everywhere ──the socket fails, stalls or ends──> GONE
  */
 enum line_state {
@@ -116,7 +117,7 @@ enum line_state {
     LINE_OPEN,
     LINE_ENDING,
     LINE_LINGER,
-    LINE_GONE, /* its memory goes at the end of the turn */
+    LINE_GONE, /* its memory is freed at the end of the turn */
     LINE_STATES,
 };
 
@@ -124,7 +125,7 @@ struct line_conn {
     struct line line;
     struct list review_link;    /* in sw->to_review */
     struct list throttled_link; /* in sw->throttled until the next turn */
-    uint32_t partial_bytes;     /* bytes of half a message since its time last began */
+    uint32_t partial_bytes;     /* bytes of a partial message since its time last began */
 };
 
 struct socket_worker {

@@ -31,7 +31,7 @@ static int open_socket(struct endpoint *e, int family, struct tidings_error *err
     return e->fd < 0 ? error_errno(err, errno, "socket") : 0;
 }
 
-/* What it is bound to, as the kernel says. */
+/* Gets its name from the kernel. */
 static int read_name(struct endpoint *e, struct tidings_error *err)
 {
     union socket_address a = {0};
@@ -113,10 +113,10 @@ static bool is_answered(const union socket_address *a)
     if (fd >= 0) {
         close(fd);
     }
-    return !refused; /* not known: rather not */
+    return !refused; /* if unknown, assume that it is */
 }
 
-/* What a server that is gone left behind goes; anything else stays. */
+/* Removes the socket of a server that has ended, and nothing else. */
 static int clear_path(const struct endpoint_address *at, const union socket_address *a,
                       struct tidings_error *err)
 {
@@ -188,7 +188,7 @@ static int open_path(struct endpoint *e, const struct endpoint_address *at,
     }
     e->owns_path = true;
     memcpy(e->path, at->path, len + 1);
-    /* Until it listens nobody can connect, so that nobody does with other permissions. */
+    /* Before it listens clients cannot connect, so none can with other permissions. */
     if (chmod(at->path, (mode_t)at->mode) < 0 || lstat(at->path, &st) < 0 ||
         listen(e->fd, BACKLOG) < 0) {
         return path_failed(at, errno, err);
@@ -273,7 +273,7 @@ bool endpoint_is_local(const struct endpoint *e)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Hands connections to workers and counts those that each worker has.
+ * Hands connections to workers and counts the connections of each worker.
  */
 
 void handover_destroy(struct handover *h)
@@ -333,14 +333,15 @@ void worker_inbox_give_back(const struct worker_inbox *r, struct quota *quota,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Says why a connection is refused, and closes it when that was read or a second later.
+ * Sends the reason of a rejection, and closes the connection when the client has read it or a
+ * second later.
  */
 
 #define CHANGE_QUERY_MS 100u
 #define STAY_MS 1000u
 #define LOG_MS 1000u
 #define SAID_MAX 1024u
-#define DISCARD_STEPS 4 /* of what it sent, per look */
+#define DISCARD_STEPS 4 /* of its input, per check */
 
 struct reject_list {
     struct loop *loop;
@@ -350,13 +351,13 @@ struct reject_list {
         uint64_t since_ms;
     } waiting[REJECT_MAX]; /* a ring, oldest first */
     size_t first, count;
-    int null;  /* of /dev/null, to make the spare one of; -1: none */
-    int spare; /* -1: given back, until one of those that wait is closed */
+    int null;  /* of /dev/null, to duplicate as the spare one; -1: none */
+    int spare; /* -1: in use, until a waiting connection is closed */
     uint64_t logged_ms;
     unsigned unlogged;
 };
 
-/* false: the client is done with it too. */
+/* Returns false if the client has also closed it. */
 static bool reject_discard(int fd)
 {
     char scratch[16384];
@@ -367,8 +368,8 @@ static bool reject_discard(int fd)
     return n != 0;
 }
 
-/* Its place becomes the spare one, if that was given back: in one step, so that no other thread
- * gets it. */
+/* Its descriptor becomes the spare one, if that was used: in one step, so that no other thread gets
+ * it. */
 static void reject_release(struct reject_list *r, int fd)
 {
     if (r->spare < 0 && r->null >= 0 && dup3(r->null, fd, O_CLOEXEC) == fd) {
@@ -386,8 +387,8 @@ static int take_first(struct reject_list *r)
     return fd;
 }
 
-/* Out of descriptors: one is given back, the one that is kept for this or that of the oldest that
- * waits, so that one more connection can be accepted and told. false: there is none. */
+/* If there are no descriptors, frees one to accept and reject one more connection: the spare one or
+ * that of the oldest waiting one. Returns false if there is none. */
 static bool reject_free_descriptor(struct reject_list *r)
 {
     int fd = r->spare;
@@ -417,7 +418,7 @@ static void reject_check(struct loop_timer *timer, void *user)
     }
 }
 
-/* Try to have that one again. */
+/* Tries to reserve the spare descriptor again. */
 static void reject_keep_descriptor(struct reject_list *r)
 {
     if (r->spare < 0 && r->null >= 0) {
@@ -465,7 +466,7 @@ void reject_list_destroy(struct reject_list *r)
     mem_free(r);
 }
 
-/* Say in the log that a connection was not let in. One line a second. */
+/* Logs a rejected connection, at most once a second. */
 static void reject_log(struct reject_list *r, const char *reason, const char *url)
 {
     uint64_t now = loop_now_ms(r->loop);
@@ -479,7 +480,7 @@ static void reject_log(struct reject_list *r, const char *reason, const char *ur
     r->unlogged = 0;
 }
 
-/* A record with a fatal alert, internal_error (RFC 8446 §6.2): all that can be said before a
+/* A record with a fatal alert, internal_error (RFC 8446 §6.2): the only possible message before a
  * handshake. */
 static const char alert[] = {21, 3, 3, 0, 2, 2, 80};
 
@@ -508,9 +509,9 @@ static void reject_say(int fd, enum listener_kind kind, const struct refusal *wh
     shutdown(fd, SHUT_WR);
 }
 
-/* Takes the descriptor. `kind` LISTENER_KINDS: it speaks TLS and gets an alert, because for more
- * there would have to be a handshake, which costs more than letting it in. `url` of the listener is
- * for the log, which has one line a second. */
+/* Takes the descriptor. `kind` LISTENER_KINDS: it uses TLS and gets an alert, because more would
+ * require a handshake, which costs more than accepting it. `url` of the listener is for the log,
+ * which has one line a second. */
 static void reject_connection(struct reject_list *r, int fd, enum listener_kind kind,
                               const struct refusal *why, const char *url)
 {
@@ -552,7 +553,7 @@ struct listener {
     struct buf url;
 };
 
-/* What is spoken inside TLS, for clients that ask. */
+/* The ALPN names of protocols inside TLS, for clients that request one. */
 static const char *const protocols[LISTENER_KINDS] = {[LISTENER_HTTP] = "http/1.1"};
 
 static size_t load_of(const struct worker_inboxes *inboxes)
@@ -586,7 +587,7 @@ static void listener_reject(struct listener *l, int fd, const struct refusal *wh
                       l->url.ptr);
 }
 
-/* Takes the share of a client. Connections are counted before it can be known who it is: so the
+/* Takes the share of a client. Connections are counted before their client is identified: so the
  * reserve is for those on Unix sockets. */
 static int take_share(struct listener *l, const struct worker_inbox *inbox,
                       const union socket_address *from, const char *name, bool is_local,
@@ -605,11 +606,11 @@ static int take_share(struct listener *l, const struct worker_inbox *inbox,
     const struct share_taker who = {.account = *ret, .is_operator = is_unix};
     bool has_room = share_take(inbox->limit_counters, LIMIT_CONNECTIONS, l->options.max_connections,
                                1, &who, why);
-    client_account_release(*ret); /* its share holds it */
+    client_account_release(*ret); /* its share keeps a reference */
     return has_room ? 0 : TIDINGS_E_LIMIT;
 }
 
-/* A place for one more connection of that client, into `h`. */
+/* Reserves a place for one more connection of that client, in `h`. */
 static int take_place(struct listener *l, const union socket_address *from, struct handover *h,
                       struct refusal *why)
 {
@@ -662,8 +663,8 @@ static int accept_one(struct listener *l, union socket_address *from)
     return accept4(l->endpoint.fd, &from->any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* There are no descriptors left: with one that was kept for this the client is told so. false, with
- * errno: nobody was there, or not even that. */
+/* There are no descriptors left: rejects the client with the spare one. Returns false, with errno,
+ * if there was no client, or no descriptor even for that. */
 static bool reject_next(struct listener *l)
 {
     union socket_address from = {0};
@@ -701,7 +702,8 @@ static void listener_on_ready(struct loop_poll *poll, int events, void *user)
             continue;
         }
         if (reject_next(l)) {
-            return; /* whether there are more is not known: accept(2) wants a descriptor first */
+            return; /* the number of waiting clients is unknown: accept(2) needs a descriptor first
+                     */
         }
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
             reject_log(l->options.rejects, strerror(errno), l->url.ptr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A listener: a listening socket that is open. Its connections are handed, one by one, to the least
- * loaded worker. One that is beyond what all listeners together, or one client, may have is
- * rejected (transport/listener.h); when descriptors run out, accepting pauses.
+ * A listener: an open listening socket. It hands its connections, one by one, to the least loaded
+ * worker. A connection beyond the limit of all listeners, or of one client, is rejected. If
+ * descriptors run out, accepting pauses.
  */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H
@@ -18,21 +18,21 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * A listening socket: made at a numeric address or a path, or passed to us. Addresses are never
- * shared: one that is in use is an error that says what to do.
+ * A listening socket, created at a numeric address or a path, or inherited. Addresses are never
+ * shared: the error for an address in use explains what to do.
  *
- * A path is taken over from a server that is gone (nobody answers there) and from nobody else. Its
- * file gets its permissions before anybody can connect, and goes when the endpoint is closed,
- * unless it is another's by then.
+ * A path is taken over only from a server that has ended (connections are refused there). Its file
+ * gets its permissions before clients can connect, and is removed when the endpoint is closed,
+ * unless another server has replaced it.
  */
 
-#define ENDPOINT_PATH_MAX 107u /* bytes of a path, what the kernel takes */
+#define ENDPOINT_PATH_MAX 107u /* bytes of a path, the kernel's limit */
 
 struct endpoint_address {
-    const char *option; /* for errors: what chooses it, "--http ADDR:PORT" */
+    const char *option; /* for errors: its option, "--http ADDR:PORT" */
     const char *host;   /* numeric; or … */
     const char *path;   /* … of a Unix socket; or … */
-    int fd;             /* … a listening socket, of which it has a copy (both NULL) */
+    int fd;             /* … a listening socket, which it has duplicated (both NULL) */
     uint16_t port;      /* 0: any free one */
     unsigned mode;      /* permissions of the path */
 };
@@ -44,25 +44,25 @@ struct endpoint {
     char host[46];                    /* numeric; IPv6 without brackets */
     char path[ENDPOINT_PATH_MAX + 1]; /* of a Unix socket; empty: it has none */
     bool owns_path;
-    dev_t device; /* of the path, to know it again */
+    dev_t device; /* of the path, to recognize it later */
     ino_t inode;
 };
 
-/* On failure nothing is left behind. TIDINGS_E_EXISTS: in use; TIDINGS_E_NOTFOUND,
- * TIDINGS_E_DENIED, TIDINGS_E_INVALID. */
+/* On failure it leaves nothing. TIDINGS_E_EXISTS: in use; TIDINGS_E_NOTFOUND, TIDINGS_E_DENIED,
+ * TIDINGS_E_INVALID. */
 int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct tidings_error *err);
-/* Is it a stream socket that listens? Makes it fit for us: neither blocking nor inherited. */
+/* Checks that it is a listening stream socket, and makes it non-blocking and close-on-exec. */
 int endpoint_check_passed(int fd, struct tidings_error *err);
-void endpoint_close(struct endpoint *e); /* one that was never opened must have fd -1 */
-/* Can only this machine reach it? */
+void endpoint_close(struct endpoint *e); /* an unopened endpoint must have fd -1 */
+/* Returns true if only this machine can reach it. */
 bool endpoint_is_local(const struct endpoint *e);
 
 /* -------------------------------------------------------------------------------------------------
  * The way of an accepted connection from the listener's thread to a worker's.
  *
  * A *worker inbox* takes connections of one kind (HTTP, lines) on one worker. A *handover* is a
- * connection on its way there: fresh from accept, or moved from another worker with what it had
- * read. Inboxes are embedded by the transports; the listener knows them only as such.
+ * connection on its way there: fresh from accept, or moved from another worker with its input.
+ * Transports embed inboxes in their structs; the listener sees only the inbox.
  */
 
 enum listener_kind {
@@ -71,11 +71,11 @@ enum listener_kind {
     LISTENER_KINDS,
 };
 
-/* What is spoken on the connections of one listening socket. Frozen while the server runs, but for
+/* The protocol of the connections of one listening socket. Frozen while the server runs, except
  * `tls`. */
 struct listener_protocol {
     enum listener_kind kind;
-    /* NULL: plain. Looked at by the listener's thread only, which may put another in its place. */
+    /* NULL: plain. Only the listener's thread reads it, and may replace it. */
     struct tls_context *tls;
 };
 
@@ -83,27 +83,27 @@ struct handover {
     struct thread_message message;
     struct tls_session *tls; /* NULL: plain */
     int fd;
-    struct buf in;                    /* what was read already */
-    struct quota *quota;              /* entered; NULL: nothing limits its client */
-    struct client_account *origin;    /* whose share it has; NULL: nobody's */
-    const struct worker_inbox *inbox; /* it was sent there last; NULL: nowhere yet */
+    struct buf in;                    /* input that was already read */
+    struct quota *quota;              /* entered; NULL: its client has no limit */
+    struct client_account *origin;    /* whose share it has; NULL: none */
+    const struct worker_inbox *inbox; /* its last destination; NULL: none yet */
 };
-/* Takes fd and session (NULL: plain), also on failure. NULL: out of memory. */
+/* Takes fd and session (NULL: plain), even on failure. NULL: out of memory. */
 struct handover *handover_create(int fd, struct tls_session *tls);
-/* Nobody wants it: closes the connection. Its client gets its place back. */
+/* Closes a connection that was not adopted, and releases the place of its client. */
 void handover_destroy(struct handover *handover);
 
-/* What takes connections of one kind on one worker. */
+/* Takes connections of one kind on one worker. */
 struct worker_inbox {
     struct mailbox *mailbox;
-    /* Called with the mailbox's owner and a struct handover's message, which is then its own. */
+    /* Called with the mailbox's owner and the message of a struct handover, which it takes. */
     void (*adopt)(struct thread_message *message, void *owner);
     size_t count; /* atomic: connections here and on their way */
     struct limit_counters *limit_counters;
 };
 void worker_inbox_send(struct worker_inbox *inbox, struct handover *handover); /* any thread */
 size_t worker_inbox_count(const struct worker_inbox *inbox);                   /* any thread */
-/* A connection that was sent is gone, or goes to another worker. */
+/* A connection that was sent has ended, or moves to another worker. */
 void worker_inbox_left(struct worker_inbox *inbox);
 /* Its client has one connection less. */
 void worker_inbox_give_back(const struct worker_inbox *inbox, struct quota *quota,
@@ -115,12 +115,11 @@ struct worker_inboxes {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Rejecting connections for which there is no room: each is accepted only to get a refusal in the
- * protocol of its listener, and then nothing more is said. It stays open for a moment, in which
- * what it has sent is thrown away, because closing a socket with unread input would take the answer
- * back before it is read. Only so many wait like that; when another comes, the oldest is closed.
- * One descriptor is kept back for the time when there are no others, so that even then nobody is
- * left to wait for nothing.
+ * Rejects connections that exceed a limit: each is accepted only to send a rejection in the
+ * protocol of its listener. It stays open for a moment, in which its input is discarded, because
+ * closing a socket with unread input would destroy the answer before the client reads it. The
+ * number of such connections is limited; the oldest is closed for a new one. One descriptor is
+ * reserved for the case that no others are left, so that even then clients get an answer.
  */
 
 #define REJECT_MAX 32u /* descriptors */
@@ -148,7 +147,8 @@ struct listener_options {
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,
                                struct tidings_error *err);
 void listener_close(struct listener *listener); /* NULL is fine */
-/* What clients connect to: "http://127.0.0.1:7777/mcp", "tcp://[::1]:7778", "unix:/run/x.sock". */
+/* Returns the URL for clients: "http://127.0.0.1:7777/mcp", "tcp://[::1]:7778",
+ * "unix:/run/x.sock". */
 const char *listener_url(const struct listener *listener);
 const struct endpoint *listener_endpoint(const struct listener *listener);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking the certificate, or the kernel, who connected.
+ * Identifies the client of a socket by its certificate, or with the help of the kernel.
  */
 #include "transport/peer_identity.h"
 
@@ -29,7 +29,8 @@ bool socket_address_is_local(const union socket_address *a)
     }
 }
 
-/* The user at the other end of a Unix socket; false: the kernel does not say. */
+/* Writes the user at the other end of a Unix socket. Returns false if the kernel does not know
+ * it. */
 static bool peer_identity_put_user(int fd, char *out, size_t size)
 {
     struct ucred user;
@@ -41,7 +42,8 @@ static bool peer_identity_put_user(int fd, char *out, size_t size)
     return true;
 }
 
-/* What is found into `out`, which is untouched otherwise; an address is nobody's name. */
+/* Writes the identity to `out`, which is otherwise unchanged; an address does not identify a
+ * client. */
 static enum principal_kind find_out(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
 {
     const char *subject = tls ? tls_session_peer(tls) : NULL;
@@ -85,7 +87,7 @@ int peer_identity_apply(struct channel *channel, int fd, const struct tls_sessio
     return rc;
 }
 
-/* Whoever has an address of a network of IPv6 has all 2^64. */
+/* A client with an address of an IPv6 network has all 2^64 of them. */
 static void put_v6_network(const struct in6_addr *a, char out[QUOTA_NAME_MAX])
 {
     struct in6_addr network = *a;
@@ -113,7 +115,7 @@ bool peer_identity_quota_name(int fd, const union socket_address *from, char out
     return true;
 }
 
-/* Its address; of a socket that failed the one that was remembered. */
+/* Gets its address; for a failed socket, the remembered one. */
 static bool peer_identity_from(const struct channel *channel, int fd, union socket_address *ret)
 {
     socklen_t len = sizeof(*ret);
@@ -156,7 +158,7 @@ void peer_identity_remember(struct channel *channel, int fd)
     }
 }
 
-/* Where it comes from, with its port; whether that is this machine. */
+/* Gets its address with the port, and whether that is this machine. */
 static bool peer_identity_address(const struct channel *channel, int fd,
                                   char out[CHANNEL_ADDRESS_MAX], bool *ret_is_unix)
 {
@@ -198,17 +200,17 @@ uint64_t peer_identity_received(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 ? info.tcpi_bytes_received : 0;
 }
 
-#define WINDOW_CLOSED 4096u /* bytes; less is less than a segment of loopback */
+#define WINDOW_CLOSED 4096u /* bytes; less is below a segment of loopback */
 
-/* Does its client take nothing of what the kernel holds? What is only on its way, and perhaps not
- * acknowledged for a moment, does not count. *ret_ms: since when. */
+/* Returns true if its client takes none of the kernel's data. Data in flight, possibly
+ * unacknowledged for a moment, does not count. *ret_ms: the duration. */
 static bool peer_identity_is_stalled(const struct tcp_info *info, uint64_t *ret_ms)
 {
     bool is_full = info->tcpi_notsent_bytes > 0; /* its window is closed, or the network is full */
     bool is_silent = info->tcpi_unacked > 0 && info->tcpi_retransmits > 0;
     *ret_ms = is_full ? info->tcpi_last_data_sent : 0;
     if (is_silent) {
-        uint64_t rto_us = info->tcpi_rto; /* doubled each time, so all before lasted less */
+        uint64_t rto_us = info->tcpi_rto; /* doubled each time, so all earlier ones took less */
         unsigned times = info->tcpi_retransmits < 16 ? info->tcpi_retransmits : 16;
         uint64_t silent_ms = (rto_us - (rto_us >> times)) / 1000;
         *ret_ms = silent_ms > *ret_ms ? silent_ms : *ret_ms;
@@ -225,7 +227,7 @@ void peer_identity_ask_kernel(int fd, struct channel_facts *facts)
     if (fd <= 0 || ioctl(fd, SIOCOUTQ, &bytes) < 0 || bytes <= 0) {
         return;
     }
-    /* A Unix socket says how much memory it needs for them, not how many bytes they are. */
+    /* A Unix socket reports the memory of the data, not its bytes. */
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
         !peer_identity_is_stalled(&info, &stalled_ms)) {
         return;
@@ -255,8 +257,8 @@ const char *peer_identity_failure(struct channel *channel, const struct sendq *o
     (void)getsockopt(out->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
     delivery_log_cut(channel, out->pending, info.tcpi_last_data_sent,
                      "it takes nothing (--stall-timeout)");
-    /* An open window: the client would take more, if anything reached it. Linux before 6.2 does not
-     * know the window. */
+    /* An open window: the client would take more, if packets reached it. Linux before 6.2 does not
+     * report the window. */
     return info.tcpi_snd_wnd > WINDOW_CLOSED ? "stalled: the client does not answer"
                                              : "stalled: the client does not read";
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Life of WebSockets: from the upgrade to the close, what their socket says and takes, and the one
- * function that moves their state.
+ * Life of WebSockets: from the upgrade to the close, input and output of their sockets, and the one
+ * function that changes their state.
  */
 #include "transport/websocket.h"
 
@@ -38,20 +38,21 @@ static struct websocket_worker *websocket_worker_of(const struct websocket *ws)
     return list_entry(ws->base.all, struct websocket_worker, conns);
 }
 
-/* May messages come and go? */
+/* Returns true if messages can be received and sent. */
 static bool websocket_is_open(const struct websocket *ws)
 {
     return ws->base.state <= WEBSOCKET_THROTTLED;
 }
 
-/* An envelope around a message, for clients that use one (profile lumenize). */
+/* The envelope of a message, for clients that use it (profile lumenize). */
 #define ENVELOPE "{\"type\":\"mcp\",\"payload\":"
 #define ENVELOPE_BEGIN (sizeof(ENVELOPE) - 1)
 #define ENVELOPE_END 1u
 
 /* ---- frames out ------------------------------------------------------------------------------ */
 
-/* Room for the beginning of a message of `len` bytes of which the first `here` follow it. */
+/* Reserves space for the beginning of a message of `len` bytes of which the first `here` follow
+ * it. */
 static char *websocket_begin_message(struct websocket *ws, size_t len, size_t here,
                                      bool is_enveloped)
 {
@@ -96,7 +97,7 @@ static enum failure_cause websocket_cause(unsigned code)
     }
 }
 
-/* Say a last word, after which nothing is said and nothing under way matters. `next`: CLOSING,
+/* Sends a close frame; nothing is sent after it, and requests under way are void. `next`: CLOSING,
  * LEAVING or REFUSED. */
 static void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str reason,
                                 enum websocket_state next)
@@ -118,7 +119,7 @@ static void websocket_say_close(struct websocket *ws, unsigned code, struct tidi
     channel_deinit(&ws->base.channel);
     sendq_put(&ws->base.out, frame, len);
     ws->base.has_rest =
-        ws->base.has_rest && next == WEBSOCKET_LEAVING; /* its close may be among it */
+        ws->base.has_rest && next == WEBSOCKET_LEAVING; /* it may contain the client's close */
     connection_set_state(&ws->base, next);
 }
 
@@ -168,7 +169,7 @@ static void websocket_answer_long(struct channel *channel, int status,
     }
 }
 
-/* It will be told of changes from now on. */
+/* It receives notifications from now on. */
 static struct sink *websocket_stream(struct channel *channel,
                                      const struct response_headers *headers)
 {
@@ -217,13 +218,13 @@ static const struct sink_ops websocket_sink_ops = {
 
 /* ---- messages in ----------------------------------------------------------------------------- */
 
-/* What is in the envelope, if `text` is one, into `out`. */
+/* Extracts the message from an envelope into `out`, if `text` is one. */
 static bool websocket_unwrap(struct websocket *ws, struct tidings_str text, struct buf *out)
 {
     struct json *root = NULL;
     struct tidings_error err;
     if (jv_parse(text, ws->base.channel.worker->limits->max_depth + 1, &root, &err) < 0) {
-        return false; /* whoever handles it says what is wrong */
+        return false; /* the handler reports the error */
     }
     struct json *payload = jv_get(root, "payload");
     if (payload && str_eq(jv_str(jv_get(root, "type")), STR("mcp"))) {
@@ -248,7 +249,7 @@ static void websocket_on_text(struct websocket *ws, struct tidings_str text)
 
 static void websocket_set_events(struct websocket *ws);
 
-/* It keeps the token or certificate it began with; when that is over, so is it. */
+/* It keeps its first token or certificate, and ends with it. */
 static void websocket_end_credentials(struct connection *c, bool is_revoked)
 {
     struct websocket *ws = websocket_of(c);
@@ -270,7 +271,7 @@ static bool websocket_end_if_expired(struct websocket *ws, int64_t now_ms)
     return is_expired;
 }
 
-/* … or taken back, a moment ago perhaps. */
+/* … or revoked, perhaps a moment ago. */
 static bool is_somebody(struct websocket *ws)
 {
     struct connection_worker *cw = ws->base.all->cw;
@@ -281,7 +282,7 @@ static bool is_somebody(struct websocket *ws)
 static void websocket_on_message(struct websocket *ws, enum ws_event event,
                                  const struct ws_message *m)
 {
-    bool is_over = ws->base.state == WEBSOCKET_AWAITING_CLOSE; /* we have said our close */
+    bool is_over = ws->base.state == WEBSOCKET_AWAITING_CLOSE; /* the close frame was sent */
     switch (event) {
     case WS_TEXT:
         if (!is_over && is_somebody(ws)) {
@@ -360,8 +361,9 @@ static bool websocket_has_space(const struct websocket *ws)
     return !ws->base.has_rest && may_take_more(ws);
 }
 
-/* The time for a message begins with its first byte, and anew with every INPUT_STEP bytes of it;
- * pings and empty fragments are no part of it. While we do not read it is not the client's time. */
+/* The time for a message begins with its first byte, and restarts with every INPUT_STEP bytes of
+ * it; pings and empty fragments do not count. The time does not run while the server does not
+ * read. */
 static void websocket_time_message(struct websocket *ws, bool was_heard)
 {
     bool is_mid_message = ws->reader && !ws->base.has_rest;
@@ -378,12 +380,12 @@ static void websocket_time_message(struct websocket *ws, bool was_heard)
     }
 }
 
-/* Handle what was read, as far as there is room for it. */
+/* Handles received frames, as far as there is space. */
 static void websocket_handle_frames(struct websocket *ws)
 {
     struct ws_message m;
     enum ws_event event = WS_PONG;
-    bool was_heard = false; /* a whole message */
+    bool was_heard = false; /* a complete message */
     while (event != WS_MORE && ((may_take_more(ws) && connection_may_go_on(&ws->base)) ||
                                 ws->base.state == WEBSOCKET_AWAITING_CLOSE)) {
         event = ws_reader_next(ws->reader, &m);
@@ -407,7 +409,7 @@ static void websocket_handle_frames(struct websocket *ws)
     connection_book_input(&ws->base);
 }
 
-/* Bytes were read. */
+/* Handles received bytes. */
 static void websocket_receive(struct websocket *ws, const char *bytes, size_t len)
 {
     if (!ws->reader) {
@@ -421,7 +423,7 @@ static void websocket_receive(struct websocket *ws, const char *bytes, size_t le
     websocket_handle_frames(ws);
 }
 
-/* Is there room for what it may send? When there is again, go on with what waits. */
+/* Continues with frames that waited, if there is space again. */
 static void websocket_go_on(struct websocket *ws)
 {
     if (ws->base.has_rest) {
@@ -431,10 +433,10 @@ static void websocket_go_on(struct websocket *ws)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Bytes read per connection and turn, so that one talker does not starve the rest. */
+/* Bytes read per connection and turn, so that one client does not starve the rest. */
 #define READ_QUANTUM (4u * 65536u)
 
-/* Ask the loop for what it waits for now. */
+/* Sets the events that it waits for now. */
 static void websocket_set_events(struct websocket *ws)
 {
     if (ws->base.state == WEBSOCKET_GONE) {
@@ -463,7 +465,7 @@ static void websocket_free(void *thing)
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
-/* There can be an alert for it, which is read only if we do not close in its face. */
+/* It may get an alert, which it can read only if the connection is not reset. */
 static void websocket_on_tls_failed(struct connection *c, ssize_t why)
 {
     (void)why;
@@ -486,12 +488,12 @@ static void websocket_note_received(struct websocket *ws)
     if (ws->base.state == WEBSOCKET_PINGED) {
         connection_set_state(&ws->base, WEBSOCKET_OPEN);
     }
-    if (ws->base.state != WEBSOCKET_PARTIAL) { /* which is not put off by what drips in */
+    if (ws->base.state != WEBSOCKET_PARTIAL) { /* which slow input does not postpone */
         connection_put_off(&ws->base);
     }
 }
 
-/* Read what has come, as far as there is room for it. */
+/* Reads the received bytes, as far as there is space. */
 static void websocket_read(struct websocket *ws)
 {
     struct connection_worker *cw = ws->base.all->cw;
@@ -513,7 +515,7 @@ static void websocket_read(struct websocket *ws)
             return;
         }
         if (n < (ssize_t)sizeof(cw->scratch)) {
-            return; /* most likely all there is; level-triggered anyway */
+            return; /* probably everything; level-triggered anyway */
         }
     }
 }
@@ -540,14 +542,14 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
     } else if ((events & LOOP_READ) && ws->base.state == WEBSOCKET_LINGER) {
         discard_input(ws);
     } else if (events & LOOP_HANGUP) {
-        connection_close(&ws->base, "closed by the client"); /* cancels what was under way */
+        connection_close(&ws->base, "closed by the client"); /* cancels all operations under way */
         return;
     }
     websocket_set_events(ws);
     connection_make_room(&ws->base);
 }
 
-/* The last word was written. */
+/* The close frame was written. */
 static void on_last_written(struct websocket *ws)
 {
     if (ws->base.state == WEBSOCKET_CLOSING || ws->base.eof) {
@@ -570,7 +572,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
     if (state == SENDQ_EMPTY && is_open && (ws->base.poll.wanted & LOOP_READ) != 0 &&
         !deadline_is_listed(&ws->base.stall) && !ws->base.sink.blocked && !ws->base.has_long &&
         ws->base.sink.booked == 0) {
-        return; /* the ordinary case: nothing waited */
+        return; /* the normal case: the queue was empty */
     }
     if (state == SENDQ_BROKEN) {
         connection_fail(&ws->base, sendq_reason(q));
@@ -627,27 +629,27 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
         connection_close(&ws->base, "closed by the client without a close frame");
     }
     if (ws->base.out.is_waiting && ws->base.state != WEBSOCKET_GONE) {
-        connection_note_flush(c,
-                              SENDQ_WAITING); /* for answers before it that were not written yet */
+        connection_note_flush(c, SENDQ_WAITING); /* for earlier answers that were not written yet */
     }
     websocket_set_events(ws);
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The states of a WebSocket: which can follow which, how long each lasts, and what becomes of the
- * connection then. Also their worker, and the end of the server.
+ * The states of a WebSocket: their successors, their durations, and the actions at their ends. Also
+ * their worker, and the end of the server.
  */
 
-/* How long a refused client may go on sending before the connection is reset. */
+/* How long a rejected client may continue to send before the connection is reset. */
 #define LINGER_MS 1000u
 
-/* Whether it reads is watched already; whether it writes cannot be seen while nobody reads. */
+/* Returns true if silence is normal: the stall deadline covers pending output, and while the server
+ * does not read it sees no input. */
 static bool may_be_silent(const struct connection *c)
 {
     return c->out.pending > 0 || (c->poll.wanted & LOOP_READ) == 0;
 }
 
-/* Nothing was received: the client is asked whether it is there. */
+/* Nothing was received: sends a ping. */
 static void websocket_ping(struct connection *c)
 {
     if (may_be_silent(c)) {
@@ -673,7 +675,7 @@ static void websocket_close_unread(struct connection *c)
     connection_close(c, "the client does not read");
 }
 
-/* Say why and close; whatever else it sends is thrown away for a while. */
+/* Sends the reason and closes; further input is discarded for a while. */
 static void refuse_input(struct websocket *ws, unsigned code, struct tidings_str reason)
 {
     websocket_say_close(ws, code, reason, WEBSOCKET_REFUSED);
@@ -685,7 +687,7 @@ static void websocket_refuse_late(struct connection *c)
 {
     struct websocket *ws = websocket_of(c);
     if (!websocket_has_space(ws)) {
-        connection_set_state(c, WEBSOCKET_PARTIAL); /* it waits for us, not we for it */
+        connection_set_state(c, WEBSOCKET_PARTIAL); /* it waits for the server */
         return;
     }
     limit_hit(c->channel.worker->limit_counters, LIMIT_BODY_TIME);
@@ -718,7 +720,7 @@ static void websocket_resume(struct connection *c)
 #define TO_OPEN (TO(OPEN) | TO(PARTIAL) | TO(THROTTLED))
 #define TO_END (TO(CLOSING) | TO(LEAVING) | TO(REFUSED) | TO(GONE))
 
-/* The drawing in websocket.h. To itself: its time begins again. */
+/* The diagram in websocket.h. A transition to the same state restarts its time. */
 static const struct connection_state states[WEBSOCKET_STATES] = {
     [WEBSOCKET_OPEN] = {TO_OPEN | TO(PINGED) | TO_END, websocket_ping, .is_open = true,
                         .is_kept_alive = true},
@@ -795,7 +797,7 @@ static void websocket_end_if_done(struct connection *c, void *user)
     (void)user;
     struct websocket *ws = websocket_of(c);
     if (is_done_with(ws)) {
-        websocket_read(ws); /* whatever has come is still answered */
+        websocket_read(ws); /* received messages are still answered */
     }
     if (is_done_with(ws)) {
         websocket_say_close(ws, WS_GOING_AWAY, STR("the server is going away"), WEBSOCKET_LEAVING);

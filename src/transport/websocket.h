@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSockets: the connections of one worker that were upgraded from HTTP, one JSON-RPC message per
- * text message either way. Answers and notifications share a connection, as on standard input and
- * output; what a client negotiated and subscribed to ends with it.
+ * WebSockets: the connections of one worker that were upgraded from HTTP, with one JSON-RPC message
+ * per text message in both directions. Answers and notifications share a connection, as on standard
+ * input and output. The client's negotiated state and subscriptions end with it.
  *
- * A WebSocket begins where its HTTP connection ends (transport/http_pages.c): it takes the
- * socket, what still waits to be written, whoever was identified, and the bytes that followed the
- * request. WebSockets are one kind of the connections of an HTTP worker, which owns their worker.
+ * A WebSocket begins when its HTTP connection ends (transport/http_pages.c): it takes the socket,
+ * the pending output, the principal, and the bytes after the request. WebSockets are one kind of
+ * the connections of an HTTP worker, which owns their worker.
  */
 #ifndef TRANSPORT_WEBSOCKET_H
 #define TRANSPORT_WEBSOCKET_H
@@ -20,7 +20,7 @@ struct websocket_worker;
 /* Frozen while the server runs. */
 struct websocket_config {
     size_t max_message;
-    uint64_t keepalive_ms;       /* of silence, after which it is asked whether it is there */
+    uint64_t keepalive_ms;       /* of silence, before a ping is sent */
     uint64_t message_timeout_ms; /* for 64 KiB of a message */
     uint64_t stall_timeout_ms;   /* without taking or answering anything */
 };
@@ -31,25 +31,25 @@ struct websocket_worker *websocket_worker_create(struct connection_worker *cw,
 /* After connection_worker_deinit; NULL is fine. */
 void websocket_worker_destroy(struct websocket_worker *ww);
 
-/* Can messages be read? TIDINGS_E_UNSUPPORTED: the library is left out or not there;
+/* Checks that messages can be read. TIDINGS_E_UNSUPPORTED: the library is disabled or missing;
  * TIDINGS_E_NOMEM. */
 int websocket_check_reader(struct websocket_worker *ww, struct tidings_error *err);
 
-/* What an HTTP connection leaves to its WebSocket. */
+/* The state that an HTTP connection passes to its WebSocket. */
 struct websocket_start {
-    struct sendq *out; /* emptied (sendq_move); its socket must not be polled any more */
-    const struct principal *principal; /* it takes a reference of its own; may be NULL */
+    struct sendq *out; /* emptied (sendq_move); its socket must no longer be polled */
+    const struct principal *principal; /* it takes another reference; may be NULL */
     struct quota *quota;               /* entered; may be NULL */
     struct client_account *origin;     /* whose share it has; may be NULL */
-    struct tidings_str input;          /* what followed the request: the first of the frames */
+    struct tidings_str input;          /* the bytes after the request: the first frames */
     bool eof;                          /* … and the last of them */
 };
-/* The memory for one, before the client is told that there will be one; NULL: out of memory. */
+/* Allocates one, before the client receives the acceptance; NULL: out of memory. */
 struct websocket *websocket_create(struct websocket_worker *ww);
-/* Takes everything in `start`; the connection is closed when that fails. */
+/* Takes everything in `start`; closes the connection if that fails. */
 void websocket_open(struct websocket *ws, const struct websocket_start *start);
 
-/* After drain_begin: ends those that wait for no answer. Called again and again. */
+/* After drain_begin: ends connections that wait for no answer. Called repeatedly. */
 void websocket_drain(struct websocket_worker *ww);
 
 /* -------------------------------------------------------------------------------------------------
@@ -61,25 +61,25 @@ void websocket_drain(struct websocket_worker *ww);
  *             v               │<──────└─────────┘
  *   ┌──> ┌────────┐           │
  *   │    │  OPEN  │<──────────┤
- *   │    └────────┘           │        ┌────────┐  a part of a message has come
- *   │ heard   │ silence       ├───────>│PARTIAL │
+ *   │    └────────┘           │        ┌────────┐  a part of a message has arrived
+ *   │ input   │ silence       ├───────>│PARTIAL │
  *   │         v               │<───────└────────┘
  *   │    ┌────────┐           │
  *   └────│ PINGED │───────────┘
  *        └────────┘
  *             │ from any of these, when …
  *     ┌───────┴────────────┬───────────────────────────┐
- *     │ the client         │ we end it                 │ it broke a rule, or took too long
- *     │ said close         v                           v
+ *     │ the client         │ the server ends it        │ protocol error, or a deadline
+ *     │ sent close         v                           v
  *     │               ┌─────────┐                 ┌─────────┐
  *     │               │ LEAVING │                 │ REFUSED │<──┐ TLS fails
  *     v               └─────────┘                 └─────────┘   │
- * ┌─────────┐              │ our close is written      │        │
+ * ┌─────────┐              │ close frame is written    │        │
  * │ CLOSING │              v                           v        │
  * └─────────┘      ┌────────────────┐             ┌─────────┐   │
- *     │ written    │ AWAITING_CLOSE │────────────>│ LINGER  │───┘ what comes is thrown away
+ *     │ written    │ AWAITING_CLOSE │────────────>│ LINGER  │───┘ input is discarded
  *     │            └────────────────┘ (REFUSED)   └─────────┘
- *     │                    │ it said close             │ it is done, or a second went by
+ *     │                    │ it sent close             │ it closes, or a second passes
  *     v                    v                           v
  *    GONE <────────────────┴───────────────────────────┘   and from everywhere, when the socket
  *                                                          fails, stalls or ends
@@ -94,7 +94,7 @@ enum websocket_state {
     WEBSOCKET_REFUSED,
     WEBSOCKET_AWAITING_CLOSE,
     WEBSOCKET_LINGER,
-    WEBSOCKET_GONE, /* its memory goes at the end of the turn */
+    WEBSOCKET_GONE, /* its memory is freed at the end of the turn */
     WEBSOCKET_STATES,
 };
 
