@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules, the classes of principals for whom the same rules hold, and whether these allow
- * something. A class is found by comparing its rules with those of all others: there are few.
+ * Evaluates access rules. Principals with the same rules share a class; a new class is compared
+ * with all others, because there are few.
  */
 #include "security/access.h"
 
@@ -12,7 +12,7 @@
 #include "security/principal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Makes ids with a digest of the principal they belong to, and checks them.
+ * Creates and checks ids that contain a digest of the principal that owns them.
  */
 
 #define RANDOM_BYTES 16u
@@ -29,7 +29,7 @@ static void owned_put_hex(const unsigned char *bytes, size_t count, char *out)
     }
 }
 
-/* The digits behind the random ones. */
+/* Writes the digits after the random ones. */
 static void owned_put_digest(const char *random, const struct principal *p, char *out)
 {
     struct sha256 s;
@@ -233,8 +233,8 @@ bool access_class_reaches(const struct access_class *class, enum access_op op,
     for (size_t i = 0; i < class->count; i++) {
         const struct access_rule *rule = class->at[i];
         struct tidings_str other = pattern_prefix(rule->kind, rule->uri);
-        /* Whether two patterns meet is hard to say; whether they cannot is easy. One URI is met by
-         * what leads to it. */
+        /* Whether two patterns overlap is hard to decide, but some pairs certainly do not: a
+         * literal URI overlaps only with patterns that match it. */
         bool is_one = rule->kind == PATTERN_LITERAL && rule->uri.len > 0;
         bool is_below = !is_one && str_starts(own, other);
         if ((rule->ops & 1u << op) != 0 && (is_below || str_starts(other, own))) {
@@ -314,7 +314,8 @@ bool access_shows_from(const struct principal *principal, struct tidings_str uri
     return class->shows_from;
 }
 
-/* The first that a rule for it asks for and it does not have; empty: no scope would do. */
+/* The first scope that a matching rule requires and the principal lacks; empty: no scope would
+ * help. */
 static struct tidings_str scope_for(const struct principal *principal, enum access_op op,
                                     struct tidings_str uri)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening, starting and closing what verifies tokens; the rest is passed on to its parts.
+ * Opens, starts and closes token verification; delegates everything else to its parts.
  */
 #include "security/auth.h"
 
@@ -12,7 +12,7 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Loading all files of tokens, keys and credentials, or none.
+ * Loads all files of tokens, keys and credentials, or none.
  */
 
 static int auth_files_load_all(const struct auth_settings *s, struct auth_files *files,

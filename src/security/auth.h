@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a bearer token to an identity: who sent it, what it may be used for, until when.
+ * Authentication: turns a bearer token into an identity with name, scopes and expiry.
  *
- * Three kinds of tokens are understood, as far as they are configured, and looked at in this order:
+ * Three kinds of tokens are supported if configured, and tried in this order:
  *
- *     a line of the file of tokens      found by its hash                  security/token_file.h
- *     a JWT of a known issuer           signature, claims                  security/jwt.h,
- * security/jwt.h anything else                     the authorization server is asked
- * security/remote_auth.h
+ *     a line of the token file     looked up by hash             security/token_file.h
+ *     a JWT of a known issuer      signature and claims          security/jwt.h
+ *     anything else                introspected by the server    security/remote_auth.h
  *
- * There is one `struct auth` per server: what tokens are verified with (security/verifier.h), and
- * the thread that fetches (security/remote_auth.h). Each worker asks a cache of its own
- * (security/token_cache.h).
+ * A server has one `struct auth`: the verifier (security/verifier.h) and the thread that sends HTTP
+ * requests (security/remote_auth.h). Each worker has its own cache (security/token_cache.h).
  *
- * Nothing here knows of HTTP statuses, of rules or of principals: who asks translates.
+ * This module knows no HTTP statuses, rules or principals; the caller translates.
  */
 #ifndef SECURITY_AUTH_H
 #define SECURITY_AUTH_H
@@ -23,8 +21,8 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The files that settings name (tokens, key sets, credentials), loaded beside what is in effect, so
- * that a mistake in one of them changes nothing.
+ * The files named by the settings (tokens, key sets, credentials), loaded separately from those in
+ * use, so that an error in one of them changes nothing.
  */
 
 struct auth_files {
@@ -33,40 +31,40 @@ struct auth_files {
     struct credentials *credentials;
 };
 
-/* TIDINGS_E_PARSE with "FILE:LINE: …", and what reading a file fails with. */
+/* TIDINGS_E_PARSE with "FILE:LINE: …", or the error of reading a file. */
 int auth_files_load(const struct auth_settings *s, struct auth_files **ret,
                     struct tidings_error *err);
 void auth_files_destroy(struct auth_files *files); /* NULL is fine */
 
 struct auth;
 
-/* Reads the files. TIDINGS_E_INVALID, TIDINGS_E_PARSE with "FILE:LINE: …", TIDINGS_E_UNSUPPORTED
- * when keys are needed and OpenSSL cannot be loaded. */
+/* Reads the files. TIDINGS_E_INVALID, TIDINGS_E_PARSE with "FILE:LINE: …", TIDINGS_E_UNSUPPORTED if
+ * keys are needed and OpenSSL cannot be loaded. */
 int auth_open(struct auth **ret, const struct auth_options *options, struct tidings_error *err);
-/* Begin to fetch, when there is a URL to fetch from, on a thread of its own; without one: nothing.
- * Until then, and as long as no keys have come, tokens that need them are UNAVAILABLE. Failures to
- * fetch are no failures here; they are logged and tried again. TIDINGS_E_UNSUPPORTED: libcurl
- * cannot be loaded. */
+/* Starts the thread that fetches from the configured URLs; does nothing if there are none. Until it
+ * runs and keys have arrived, tokens that need them are UNAVAILABLE. Failed fetches are logged and
+ * retried, not returned. TIDINGS_E_UNSUPPORTED: libcurl cannot be loaded. */
 int auth_start(struct auth *a, struct tidings_error *err);
-/* Stops the thread. No cache may be left. NULL is fine. */
+/* Stops the thread. All caches must have been destroyed. NULL is fine. */
 void auth_close(struct auth *a);
 
 /* One for each worker; see token_cache_create. */
 struct token_cache *auth_create_cache(struct auth *a, struct mailbox *mailbox,
                                       auth_release_fn release, struct tidings_error *err);
 
-/* The files once more: load without touching what is in effect, then put (any thread). Whatever was
- * remembered of tokens is forgotten with it, in every cache. Keys of URLs are fetched again. */
+/* Reloads the files: load without changing those in use, then put (any thread). Every cache then
+ * forgets its tokens. Keys from URLs are fetched again. */
 int auth_load_files(const struct auth *a, struct auth_files **ret, struct tidings_error *err);
 void auth_put_files(struct auth *a, struct auth_files *take);
 
-/* Any thread: is the key still among those of its issuer? What cannot be fetched is not withdrawn:
- * only a set that has come says so. 0 stands always. */
+/* Any thread. Returns true if the key is still in the set of its issuer, or if `proof` is 0. A
+ * failed fetch withdraws no key; only a newer set does. */
 bool auth_proof_is_valid(const struct auth *a, uint64_t proof);
 
-/* Any thread: of all caches, those that are gone too. */
+/* Any thread. Totals over all caches, including destroyed ones. */
 void auth_get_counts(const struct auth *a, struct auth_counts *ret);
-/* Any thread: how often tokens were refused, for each reason (a description of an answer). */
+/* Any thread. Calls `fn` with the number of rejected tokens for each reason (a description of an
+ * answer). */
 void auth_each_refusal(const struct auth *a, auth_refusal_fn fn, void *user);
 void auth_get_fetches(const struct auth *a, struct auth_fetches *ret); /* any thread */
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU accounts of clients, in a shared map like quotas. How many steps are left is kept as
- * the moment at which there will be CPU_BUDGET_BURST of them again; its unit is the time in which
- * one step comes back.
+ * The CPU accounts of clients, in a shared map like quotas. An account stores the time at which it
+ * will have CPU_BUDGET_BURST steps again; the unit is the time in which it regains one step.
  */
 #include "security/client_account.h"
 
@@ -11,7 +10,7 @@
 #include "base/str.h"
 
 #define STEPS_PER_MS (CPU_BUDGET_STEPS / 1000u)
-#define FORGET_STEPS 8 /* looked at, whenever somebody new comes */
+#define FORGET_STEPS 8 /* entries checked when a new client arrives */
 
 struct client_account {
     struct shared_value value;
@@ -19,15 +18,15 @@ struct client_account {
     uint32_t taken[CLIENT_ACCOUNT_KINDS]; /* atomic */
     size_t held[LIMIT_SHARED_COUNT];      /* atomic */
     bool is_whole;
-    size_t *count; /* atomic; of all in the shared map; NULL: it is not on it */
+    size_t *count; /* atomic; number of accounts in the shared map; NULL: not in the map */
     char name[];
 };
 
 struct client_accounts {
     struct shared_map *shared;
-    struct client_account *others; /* of those who find no room */
+    struct client_account *others; /* shared by clients that find no room */
     size_t count;                  /* atomic */
-    struct shared_value *sweep_at; /* atomic; the last that might have been forgotten */
+    struct shared_value *sweep_at; /* atomic; the last candidate for eviction */
 };
 
 static struct client_account *client_account_of_value(const struct shared_value *value)
@@ -89,12 +88,13 @@ static int client_account_forget_idle(void *user, const struct shared_value *val
 {
     uint64_t now = *(const uint64_t *)user;
     const struct client_account *a = value ? client_account_of_value(value) : NULL;
-    bool is_idle = a && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
+    /* the caller holds one */
+    bool is_idle = a && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 &&
                    client_account_steps_left(a, now) == CPU_BUDGET_BURST;
     return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
-/* Some of them, in turn. */
+/* Evicts a few idle accounts, in turn. */
 static void client_account_forget_some(struct client_accounts *all, uint64_t now)
 {
     struct shared_value *at = __atomic_exchange_n(&all->sweep_at, NULL, __ATOMIC_ACQ_REL);
@@ -112,7 +112,7 @@ static void client_account_forget_some(struct client_accounts *all, uint64_t now
 struct client_account_insert {
     struct client_accounts *all;
     struct client_account *fresh;
-    struct client_account *found; /* a reference: somebody else was faster */
+    struct client_account *found; /* a reference: another thread was faster */
 };
 
 static int client_account_insert_decide(void *user, const struct shared_value *old)
@@ -193,7 +193,7 @@ size_t *client_account_used(struct client_account *a, enum limit limit)
 
 /* ---- spending -------------------------------------------------------------------------------- */
 
-/* Steps until it is full; with a debt, more than CPU_BUDGET_BURST. */
+/* Steps until it is full; more than CPU_BUDGET_BURST if in debt. */
 static uint64_t client_account_missing(const struct client_account *a, uint64_t now)
 {
     uint64_t full_at = a ? __atomic_load_n(&a->full_at, __ATOMIC_RELAXED) : 0;

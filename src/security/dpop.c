@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks proofs of keys, gives nonces, and remembers which proofs were used.
+ * Checks DPoP proofs, issues nonces, and remembers used proofs.
  */
 #include "security/dpop.h"
 
@@ -15,25 +15,25 @@
 
 #define DPOP_AGE_MS 60000
 #define DPOP_ID_MAX 256u
-#define DPOP_NONCE_MS 150000 /* the present one and the one before are good */
+#define DPOP_NONCE_MS 150000 /* the present and the previous one are valid */
 #define DPOP_SLOTS (1u << 20)
 #define DPOP_PROBES 32u
 #define DPOP_TRIES 8u
-#define DPOP_TIME_BITS 24u /* seconds in an entry; above them what tells proofs apart */
+#define DPOP_TIME_BITS 24u /* the seconds in an entry; the bits above identify the proof */
 #define DPOP_TIME_MASK ((UINT64_C(1) << DPOP_TIME_BITS) - 1)
-#define DPOP_LIVE_S (2 * DPOP_AGE_MS / 1000 + 2) /* the furthest that the end of one lies ahead */
+#define DPOP_LIVE_S (2 * DPOP_AGE_MS / 1000 + 2) /* maximum time until a proof expires */
 #define DPOP_SHARES 1024u                        /* of principals, by the hash of their names */
 #define DPOP_SHARE_MS 128000                     /* at least as long as a proof is remembered */
-#define DPOP_PATH "/mcp"                         /* our own path of the resource */
+#define DPOP_PATH "/mcp"                         /* this server's own path of the resource */
 
 typedef _Atomic uint64_t dpop_slot; /* 0: free */
 
 struct dpop {
     enum dpop_mode mode;
     unsigned char secret[32];
-    _Atomic(dpop_slot *) used;             /* NULL: none came yet */
+    _Atomic(dpop_slot *) used;             /* NULL: no proof arrived yet */
     _Atomic uint64_t shares[DPOP_SHARES];  /* the time in DPOP_SHARE_MS << 32, proofs used in it */
-    struct tidings_str origin, path, base; /* in `text`; `base`: before each path of ours */
+    struct tidings_str origin, path, base; /* in `text`; `base`: prefix of each own path */
     char text[];
 };
 
@@ -86,8 +86,8 @@ static void dpop_put_digest(const void *bytes, size_t len, char out[DPOP_KEY_TEX
     buf_deinit(&text);
 }
 
-/* RFC 7638: the members that make it, by name. The key was read, so they are what they should be.
- */
+/* RFC 7638: the required members in the order of their names. The key was parsed, so they are
+ * valid. */
 static void dpop_put_thumbprint(const struct json *jwk, char out[DPOP_KEY_TEXT])
 {
     static const char *const names[] = {"crv", "e", "kty", "n", "x", "y"};
@@ -123,7 +123,7 @@ const char *dpop_read_binding(const struct json *claims, char out[DPOP_KEY_TEXT]
     if (!cnf) {
         return NULL;
     }
-    /* RFC 7800: what is bound in a way that nobody here could check is good for nothing. */
+    /* RFC 7800: reject a confirmation that this server cannot check. */
     if (!jv_is(cnf, JV_OBJECT) || jv_count(cnf) != 1 || key.len != DPOP_KEY_TEXT - 1) {
         return "the token is bound to something else than a key by its jkt";
     }
@@ -166,7 +166,7 @@ static bool dpop_is_nonce(const struct dpop *d, struct tidings_str given, int64_
 
 /* ---- the proof ------------------------------------------------------------------------------- */
 
-/* Without a port that goes without saying. */
+/* The origin without a default port. */
 static struct tidings_str dpop_plain_origin(struct tidings_str origin)
 {
     bool is_secure = origin.len > 8 && str_eq_nocase(tidings_strn(origin.ptr, 8), STR("https://"));
@@ -177,8 +177,8 @@ static struct tidings_str dpop_plain_origin(struct tidings_str origin)
     return origin;
 }
 
-/* The path of a request by itself, or as clients have it behind a proxy that serves us below
- * another one: what is before our own in the address of the resource, or all of that. */
+/* The path of a request, either unchanged or as clients see it behind a proxy that serves this
+ * server below another path: with the prefix of the resource address, or all of that address. */
 static bool dpop_is_path(const struct dpop *d, struct tidings_str named, struct tidings_str path)
 {
     bool is_ours = str_eq(named, path.len > 0 ? path : STR("/"));
@@ -286,14 +286,15 @@ const char *dpop_check(const struct dpop *d, const struct dpop_request *r, int64
     return why;
 }
 
-/* ---- those that were used -------------------------------------------------------------------- */
+/* |---- used proofs -----------------------------------------------------------------------------
+ */
 
 static dpop_slot *dpop_slots(struct dpop *d)
 {
     dpop_slot *slots = atomic_load(&d->used), *none = NULL;
     if (!slots && (slots = mem_zalloc(DPOP_SLOTS * sizeof(*slots))) != NULL &&
         !atomic_compare_exchange_strong(&d->used, &none, slots)) {
-        mem_free(slots); /* another thread was first */
+        mem_free(slots); /* another thread was faster */
         slots = none;
     }
     return slots;
@@ -302,10 +303,11 @@ static dpop_slot *dpop_slots(struct dpop *d)
 static bool dpop_is_live(uint64_t entry, int64_t now_ms)
 {
     uint64_t left = ((entry & DPOP_TIME_MASK) - (uint64_t)(now_ms / 1000)) & DPOP_TIME_MASK;
-    return entry != 0 && left <= DPOP_LIVE_S; /* what is older comes round again, in months */
+    return entry != 0 && left <= DPOP_LIVE_S; /* older entries wrap around, after months */
 }
 
-/* Where the same one is, but for `own`; DPOP_PROBES: nowhere. *ret_free: the first free one. */
+/* Finds another slot with the same entry, except `own`; DPOP_PROBES: none. *ret_free: the first
+ * free slot. */
 static unsigned dpop_find(dpop_slot *slots, uint64_t entry, uint64_t id, int64_t now_ms,
                           unsigned *ret_free)
 {
@@ -322,8 +324,8 @@ static unsigned dpop_find(dpop_slot *slots, uint64_t entry, uint64_t id, int64_t
     return found;
 }
 
-/* One principal alone does not fill the table for the others: in the time that proofs are
- * remembered for it gets at most two shares. */
+/* One principal must not fill the table for the others: within the time that proofs are remembered,
+ * it gets at most two shares. */
 static bool dpop_take_share(struct dpop *d, struct tidings_str who, int64_t now_ms)
 {
     unsigned char digest[SHA256_BYTES];
@@ -358,9 +360,9 @@ enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, struct ti
         dpop_slot *slot = &slots[(proof->id + at) % DPOP_SLOTS];
         uint64_t before = atomic_load(slot);
         if (dpop_is_live(before, now_ms) || !atomic_compare_exchange_strong(slot, &before, entry)) {
-            continue; /* another thread was there */
+            continue; /* another thread took it */
         }
-        /* The same one by another thread, at the same time: the first of them counts. */
+        /* If another thread adds the same proof at the same time, the first one counts. */
         other = dpop_find(slots, entry, proof->id, now_ms, &(unsigned){0});
         return other < at ? DPOP_USED : DPOP_FRESH;
     }

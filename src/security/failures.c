@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting and logging requests that failed.
+ * Counts and logs failed requests.
  */
 #include "security/failures.h"
 
@@ -16,7 +16,7 @@
 #define UNKNOWN "unknown"
 #define OTHERS "others" /* beyond FAILURES_ROWS */
 
-/* What the code of each kind is called. */
+/* Name of the code in each kind. */
 static const char *const code_names[] = {
     [FAILURE_RPC] = "code", [FAILURE_HTTP] = "status", [FAILURE_CLOSE] = "close"};
 
@@ -46,7 +46,7 @@ static struct failure_row *failures_find(struct failures *f, const struct failur
     return row;
 }
 
-/* What is refused is somebody's affair, and so is what is our fault. */
+/* Log level: refusals and server errors are warnings. */
 static enum tidings_log_level failures_level(enum failure_cause cause, bool is_ours)
 {
     return cause != FAILURE_ORDINARY || is_ours ? TIDINGS_LOG_WARNING : TIDINGS_LOG_INFO;
@@ -57,7 +57,7 @@ static enum log_area failures_area(enum failure_cause cause)
     return cause == FAILURE_ORDINARY ? LOG_REQUEST : LOG_ACCESS;
 }
 
-/* Refusals have lines of their own: whoever asks for what is not there does not hide them. */
+/* Refusals have their own line budget, so that requests for missing resources do not hide them. */
 static struct token_bucket *failures_lines(struct failures *f, const struct failure_row *row)
 {
     return row->cause != FAILURE_ORDINARY ? &f->refusal_lines : &f->lines;
@@ -68,7 +68,7 @@ struct failure_row *failures_count(struct failures *f, const struct failure *x, 
     struct failure_row *row = failures_find(f, x);
     row->count++;
     if (!log_wants(failures_level(x->cause, x->is_ours), failures_area(x->cause))) {
-        return NULL; /* not left out: not wanted */
+        return NULL; /* not dropped: level disabled */
     }
     bool is_soon = row->logged_ms > 0 && now_ms - row->logged_ms < EACH_MS;
     if (is_soon || token_bucket_take(failures_lines(f, row), &lines_rule, now_ms) > 0) {
@@ -82,7 +82,7 @@ struct failure_row *failures_count(struct failures *f, const struct failure *x, 
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-/* What it is called in the log, and what programs call it. */
+/* The name in log lines and in JSON. */
 static const char *failures_cause(enum failure_cause cause)
 {
     static const char *const names[] = {
@@ -137,7 +137,7 @@ void failures_say_left_out(struct failures *f, uint64_t now_ms)
 
 /* ---- the newest ------------------------------------------------------------------------------ */
 
-/* As much as fits, and no part of a character; of what is no UTF-8, the ASCII. */
+/* Copies as much as fits without splitting a character; if `text` is not UTF-8, only its ASCII. */
 static void failures_cut(char *out, size_t max, struct tidings_str text)
 {
     size_t len = text.len < max ? text.len : max - 1;
@@ -199,7 +199,7 @@ void failures_write(const struct failures *f, unsigned worker, struct jw *w)
     for (size_t i = 0; i <= f->row_count; i++) {
         const struct failure_row *row = &f->rows[i];
         if (row->count == 0) {
-            continue; /* the one for all others */
+            continue; /* the row for all others */
         }
         jw_begin_object(w);
         jw_put_integer(w, STR("worker"), worker);

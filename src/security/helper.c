@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The confined process' side of its helper: starting it, and asking it to open files and to run
+ * The confined process's side of its helper: starts it, and requests it to open files and run
  * commands.
  */
 #include "security/helper.h"
@@ -29,7 +29,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The process has one, if any; set before there are threads. */
+/* The socket of this process's helper, if any; set before threads start. */
 static int helper_socket = -1;
 
 /* ---- datagrams with descriptors -------------------------------------------------------------- */
@@ -60,7 +60,7 @@ ssize_t helper_send(int socket, const void *bytes, size_t size, const int *fds, 
     return n;
 }
 
-/* *fd_count: room in `fds`, then how many came. */
+/* *fd_count: capacity of `fds`, then the number received. */
 static ssize_t helper_receive(int socket, void *bytes, size_t size, int *fds, size_t *fd_count)
 {
     union control control = {{0}};
@@ -96,7 +96,7 @@ static ssize_t helper_receive(int socket, void *bytes, size_t size, int *fds, si
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Returns the socket for the answer, which is the caller's to close; a negative errno. */
+/* Returns the socket for the answer, which the caller must close; or a negative errno. */
 static int helper_ask(const struct helper_request *q)
 {
     int pair[2];
@@ -108,7 +108,7 @@ static int helper_ask(const struct helper_request *q)
     close(pair[1]);
     if (errnum) {
         close(pair[0]);
-        return errnum == EPIPE || errnum == ECONNRESET ? -ESRCH : -errnum; /* it has gone */
+        return errnum == EPIPE || errnum == ECONNRESET ? -ESRCH : -errnum; /* it has ended */
     }
     return pair[0];
 }
@@ -143,7 +143,7 @@ static int ask_to_open(const struct helper_request *q)
     if (n != (ssize_t)sizeof a) {
         return -ESRCH;
     }
-    return a.errnum > 0 ? -a.errnum : -EMFILE; /* there was no room for what came */
+    return a.errnum > 0 ? -a.errnum : -EMFILE; /* there was no room for the received descriptors */
 }
 
 bool helper_is_there(void)
@@ -219,7 +219,7 @@ int helper_start(const struct helper_plan *plan, struct tidings_error *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         return error_errno(err, errno, "make sockets");
     }
-    /* No handler of ours may run in the copy. */
+    /* No signal handler of the parent may run in the child. */
     sigset_t all, before;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
@@ -241,22 +241,22 @@ int helper_start(const struct helper_plan *plan, struct tidings_error *err)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The helper process itself. Whoever asks is not trusted: a name that is not in the plan is
- * refused, what lies below a root is found by the kernel (openat2, RESOLVE_BENEATH), and nothing is
- * opened for writing but the end of the log.
+ * The helper process itself. It does not trust its client: it rejects names outside the plan, lets
+ * the kernel resolve paths below a root (openat2, RESOLVE_BENEATH), and opens nothing for writing
+ * but the end of the log.
  *
- * It has two kinds of descriptors besides the one it is asked on: for each command that runs, the
- * socket its answer went to, and the pidfd. A signal number on the socket goes to the process
- * group; when whoever asked closes it, the group is killed. The end of the command kills what is
- * left of the group, which has its number until the command is reaped, and then says how it ended.
+ * Besides its request socket it has two descriptors for each running command: the socket of its
+ * answer, and the pidfd. A signal number on the socket goes to the process group; when the peer
+ * closes the socket, the group is killed. When the command ends, the helper kills the rest of its
+ * group, which keeps its number until the command is reaped, and then reports the exit status.
  *
- * Each command of the plan has a place of its own and runs once at a time. So nobody who keeps some
- * commands running takes room from the others.
+ * Each command of the plan has its own slot and runs once at a time. So long-running commands take
+ * no room from the others.
  */
 
 #define SOCKET 3
-#define RUN_FDS 2u    /* of a command that runs */
-#define OTHER_FDS 32u /* all others, those of a command that is being started among them */
+#define RUN_FDS 2u    /* descriptors per running command */
+#define OTHER_FDS 32u /* all others, including those of a command that is being started */
 #define FLAGS_MAX (O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
 struct run {
@@ -267,8 +267,8 @@ struct run {
 
 struct helper {
     const struct helper_plan *plan;
-    struct run *runs;     /* by the number of the command */
-    struct pollfd *polls; /* SOCKET, and RUN_FDS of each command; -1: it does not run */
+    struct run *runs;     /* by the index of the command */
+    struct pollfd *polls; /* SOCKET, and RUN_FDS of each command; -1: not running */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static int helper_process_open_log(const struct helper_plan *plan, const struct 
                                : helper_process_refuse(EPERM);
 }
 
-/* The root that is meant, if its path still leads there, and to somebody's who had it before. */
+/* The requested root, if its path still leads to the same directory and owner. */
 static int open_root(const struct helper_plan *plan, const struct helper_request *q)
 {
     size_t i = 0;
@@ -391,7 +391,8 @@ static void answer_run(struct helper *h, int socket, const char *name)
     a.pid = run->child.pid;
     run->socket = socket;
     run->is_running = true;
-    (void)helper_send(socket, &a, sizeof a, fds, 2); /* if it has gone, the socket says so */
+    /* if the peer has ended, the socket reports it */
+    (void)helper_send(socket, &a, sizeof a, fds, 2);
     close(run->child.out);
     close(run->child.err);
     run->child.out = run->child.err = 0;
@@ -399,14 +400,14 @@ static void answer_run(struct helper *h, int socket, const char *name)
 
 static void drop_run(struct run *run)
 {
-    spawn_deinit(&run->child); /* kills what there is, and waits for its end */
+    spawn_deinit(&run->child); /* kills the rest of the group, and waits for its end */
     if (run->socket >= 0) {
         close(run->socket);
     }
     run->is_running = false;
 }
 
-/* What was asked of a run. False: nothing any more. */
+/* Handles a request for a running command. False: the peer closed the socket. */
 static bool helper_obey(struct run *run)
 {
     int number = 0;
@@ -419,7 +420,7 @@ static bool helper_obey(struct run *run)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* True: it has ended, and that was told. */
+/* Returns true if the command has ended and its status was sent. */
 static bool has_ended(struct run *run)
 {
     enum spawn_ending how;
@@ -435,7 +436,7 @@ static bool has_ended(struct run *run)
 
 /* ---- the process ----------------------------------------------------------------------------- */
 
-/* False: whoever we help has gone. */
+/* False: the confined process has ended. */
 static bool helper_process_answer(struct helper *h)
 {
     static struct helper_request q;
@@ -465,7 +466,7 @@ static bool helper_process_answer(struct helper *h)
     return true;
 }
 
-/* Everything that became ready. */
+/* Handles all ready descriptors. */
 static bool helper_turn(struct helper *h)
 {
     size_t count = h->plan->command_count;
@@ -483,7 +484,7 @@ static bool helper_turn(struct helper *h)
         struct run *run = &h->runs[i];
         const struct pollfd *p = &h->polls[1 + RUN_FDS * i];
         if (p[0].revents && !helper_obey(run)) {
-            spawn_kill(&run->child); /* its end may take a while: others do not wait for it */
+            spawn_kill(&run->child); /* its end can take a while: others must not wait for it */
             close(run->socket);
             run->socket = -1;
         }
@@ -494,7 +495,7 @@ static bool helper_turn(struct helper *h)
     return !h->polls[0].revents || helper_process_answer(h);
 }
 
-/* All commands of the plan can run together. */
+/* Allocates room for all commands of the plan. */
 static bool helper_process_make_room(struct helper *h)
 {
     size_t count = h->plan->command_count;
@@ -509,8 +510,8 @@ static bool helper_process_make_room(struct helper *h)
     return h->runs && h->polls;
 }
 
-/* Nothing of the process it was forked from: no descriptors, no handlers. Signals to the whole
- * group (the terminal's, a service manager's) are for the other one, whose end is ours. */
+/* Detaches from the parent: closes descriptors, resets handlers. Signals to the whole group (from
+ * the terminal or a service manager) are for the parent; the helper ends with it. */
 static bool helper_process_detach(int socket)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
@@ -535,11 +536,12 @@ static bool helper_process_detach(int socket)
     return syscall(SYS_close_range, SOCKET + 1, ~0u, 0) == 0;
 }
 
-/* In the forked process: does not return. */
+/* Runs in the forked process: does not return. */
 static void helper_main(const struct helper_plan *plan, int socket)
 {
     struct helper h = {.plan = plan};
-    (void)capabilities_keep(plan->rights, NULL); /* else it has those it was started with */
+    /* otherwise it keeps the capabilities it was started with */
+    (void)capabilities_keep(plan->rights, NULL);
     bool goes_on = helper_process_make_room(&h) && helper_process_detach(socket);
     while (goes_on) {
         goes_on = helper_turn(&h);

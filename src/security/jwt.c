@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a JWT, from text to parts. Base64url and JSON are read strictly (one spelling, no member
- * twice), so that nobody else can read another token out of the same bytes.
+ * Splits a JWT into its parts. Base64url and JSON are parsed strictly (one spelling, no duplicate
+ * members), so that no other party can read a different token from the same bytes.
  */
 #include "security/jwt.h"
 
@@ -16,14 +16,14 @@
 #include "security/principal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Checking the claims of a token one by one. Whatever has a wrong type is refused, not passed over:
- * a claim that cannot be understood cannot be obeyed.
+ * Checks the claims of a token one by one. A claim of the wrong type is rejected, not ignored: a
+ * claim that cannot be understood cannot be enforced.
  */
 
-#define SECONDS_MAX (1LL << 43) /* so that milliseconds, and a leeway more, fit */
-#define AUDIENCES_MAX 64u       /* in one token */
+#define SECONDS_MAX (1LL << 43) /* leaves room for milliseconds and a leeway */
+#define AUDIENCES_MAX 64u       /* per token */
 
-/* RFC 7519 §2 NumericDate: seconds, perhaps with a fraction. False: no such number. */
+/* RFC 7519 §2 NumericDate: seconds, with an optional fraction. False: invalid. */
 static bool read_date(const struct json *v, int64_t *ret_ms)
 {
     if (jv_is(v, JV_INT)) {
@@ -94,7 +94,8 @@ static const char *check_audience(const struct json *claims, const struct claims
     return found ? NULL : "the token is for another audience";
 }
 
-/* A text with blanks (RFC 8693 §4.2, RFC 7662), or an array of texts as some servers have it. */
+/* A string with blanks (RFC 8693 §4.2, RFC 7662), or an array of strings as some servers send it.
+ */
 static bool claims_gather_scopes(const struct json *v, struct scope_list *scopes)
 {
     if (!v || jv_is(v, JV_STRING)) {
@@ -134,7 +135,7 @@ const char *claims_check(const struct json *claims, const struct claims_rules *r
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reading a set of public keys, and finding those that may have signed a token.
+ * Parses a set of public keys, and finds the keys that may have signed a token.
  */
 
 #define DEPTH_MAX 8u
@@ -146,12 +147,12 @@ struct jwk {
     size_t kid_len;
     bool has_algorithm;
     enum signature_algorithm algorithm;
-    uint64_t proof; /* made of all of it; never 0 */
+    uint64_t proof; /* a hash of the whole key; never 0 */
 };
 
 struct jwks {
     struct shared_value value;
-    unsigned char digest[SHA256_BYTES]; /* of the text */
+    unsigned char digest[SHA256_BYTES]; /* digest of the text */
     size_t count;
     struct jwk keys[JWKS_KEYS_MAX];
     char issuer[];
@@ -189,7 +190,7 @@ bool jwks_is_same(const struct jwks *a, const struct jwks *b)
 
 /* ---- one key --------------------------------------------------------------------------------- */
 
-/* What it says it is for must be what it is used for. */
+/* The declared purpose of the key must match its use. */
 static int read_purpose(const struct json *v, struct jwk *ret, struct tidings_error *err)
 {
     const struct json *use = jv_get(v, "use"), *ops = jv_get(v, "key_ops"), *alg = jv_get(v, "alg");
@@ -219,7 +220,8 @@ static int jwks_read_number(const struct json *v, const char *name, struct buf *
     return 0;
 }
 
-/* Whatever decides which signatures are good: what differs in one of these is another key. */
+/* Hashes all properties that decide which signatures are valid: if one of these differs, it is
+ * another key. */
 static uint64_t make_proof(const struct jwk *k, struct tidings_str issuer,
                            const struct tidings_str parts[4])
 {
@@ -276,7 +278,7 @@ static int read_material(const struct json *v, struct tidings_str issuer, struct
     return rc;
 }
 
-/* TIDINGS_E_INVALID: one to pass over. */
+/* TIDINGS_E_INVALID: the caller skips the key. */
 static int jwks_read_key(const struct json *v, struct tidings_str issuer, struct jwk *ret,
                          struct tidings_error *err)
 {
@@ -445,7 +447,7 @@ bool jwt_is_likely(struct tidings_str token)
     return dots == 2;
 }
 
-/* An object in base64url, or NULL. */
+/* Parses an object in base64url; NULL: invalid. */
 static struct json *jwt_read_object(struct tidings_str part)
 {
     struct buf text;

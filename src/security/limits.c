@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The names, values and counters of limits, and what a client that reached one is told.
+ * The names, values and counters of limits, and the refusal of a client that reached one.
  */
 #include "security/limits.h"
 
@@ -27,7 +27,7 @@ static const struct {
 #undef LIMIT_ROW
 };
 
-/* Said in the table for people, meant where they are used. */
+/* Documented in the table, used here. */
 #define LIMIT_VALUE(symbol, name, value, text) value_of_##symbol = (value),
 enum { LIMIT_MAP(LIMIT_VALUE) };
 #undef LIMIT_VALUE
@@ -66,7 +66,7 @@ void limit_counters_init(struct limit_counters *counters)
 
 static void limit_leave(struct limit_counters *counters, enum limit limit);
 
-/* One more, unless there are `most` (0: there is no limit), which counts as a hit. */
+/* Counts one more, unless there are `most` (0: unlimited); that counts as a hit. */
 static bool limit_enter(struct limit_counters *counters, enum limit limit, uint64_t most)
 {
     size_t before = __atomic_fetch_add(&counters->in_use[limit], 1, __ATOMIC_RELAXED);
@@ -138,8 +138,8 @@ struct tidings_str refusal_json(const struct refusal *r, char out[REFUSAL_JSON])
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Fair shares: one counter for the whole limit and one for each account. Both are raised first and
- * lowered again if either is too high, so that no interleaving admits too many.
+ * Fair shares: one counter for the whole limit and one for each account. Both are incremented first
+ * and decremented again if either is too high, so that no interleaving admits too many.
  */
 
 uint64_t share_part(const struct limit_counters *counters, uint64_t most)
@@ -158,7 +158,7 @@ uint64_t share_reserve(uint64_t most)
     return most < SHARE_RESERVE_MIN ? 0 : part > 0 ? part : 1;
 }
 
-/* What the account may hold without the reserve. */
+/* The amount that the account may hold without the reserve. */
 static uint64_t share_of_account(const struct limit_counters *counters, uint64_t most,
                                  const struct client_account *account)
 {
@@ -170,7 +170,7 @@ static bool share_is_operator(const struct share_taker *who)
     return who->is_operator || (who->principal && access_is_operator(who->principal));
 }
 
-/* `own` and `all` are what the account and everybody hold, with what is being taken. */
+/* `own` and `all`: what the account and all clients hold, including what is being taken. */
 static bool share_fits(const struct limit_counters *counters, uint64_t most,
                        const struct share_taker *who, uint64_t own, uint64_t all)
 {
@@ -238,24 +238,24 @@ bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Quotas in a shared map: whoever holds one has a reference, and one that only the map refers to
- * may be forgotten. All numbers inside a quota are atomic.
+ * Quotas in a shared map: each holder has a reference, and a quota that only the map refers to can
+ * be evicted. All numbers inside a quota are atomic.
  */
 
-/* Looked at, and forgotten where possible, whenever somebody new comes: the table shrinks faster
- * than it grows, and nobody waits for it. */
+/* Entries checked for eviction when a new client arrives: the table shrinks faster than it grows,
+ * and no request waits for it. */
 #define FORGET_STEPS 8
 
 struct quota {
-    /* What every request touches: one cache line. */
+    /* Fields that every request uses: one cache line. */
     struct token_bucket requests, subscribes, connects, refusals;
     uint64_t blocked_until_ms; /* atomic */
     const struct quota_rules *rules;
     struct limit_counters *limit_counters;
     uint32_t connections, sessions;
-    /* … and what it does not. */
+    /* Fields that requests do not use. */
     struct shared_value value;
-    bool is_counted; /* it has a place in the shared map */
+    bool is_counted; /* counted as an entry of the shared map */
     char name[];
 };
 
@@ -264,8 +264,8 @@ struct quotas {
     struct quotas_options options;
     bool limits_remote, limits_local;
     struct shared_map *shared;
-    struct shared_value *sweep_at; /* atomic; the last that might have been forgotten; NULL: none,
-                                    * or somebody is looking */
+    /* atomic; the last candidate for eviction; NULL: none, or another thread checks it */
+    struct shared_value *sweep_at;
 };
 
 static struct quota *quota_of_value(const struct shared_value *value)
@@ -324,7 +324,8 @@ static int quota_forget_idle(void *user, const struct shared_value *value)
 {
     uint64_t now = *(const uint64_t *)user;
     const struct quota *q = value ? quota_of_value(value) : NULL;
-    bool is_idle = q && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
+    /* the caller holds one */
+    bool is_idle = q && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 &&
                    __atomic_load_n(&q->blocked_until_ms, __ATOMIC_RELAXED) <= now &&
                    token_bucket_is_full(&q->connects, &q->rules->connections, now) &&
                    token_bucket_is_full(&q->requests, &q->rules->requests, now) &&
@@ -333,7 +334,7 @@ static int quota_forget_idle(void *user, const struct shared_value *value)
     return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
-/* Some of them, in turn. */
+/* Evicts a few idle quotas, in turn. */
 static void quota_forget_some(struct quotas *quotas, uint64_t now)
 {
     struct shared_value *at = __atomic_exchange_n(&quotas->sweep_at, NULL, __ATOMIC_ACQ_REL);
@@ -373,7 +374,7 @@ static struct quota *quota_ref(struct quota *q)
 struct quota_insert {
     struct quotas *quotas;
     struct quota *fresh;
-    struct quota *found; /* a reference: somebody else was faster */
+    struct quota *found; /* a reference: another thread was faster */
 };
 
 static int quota_insert_decide(void *user, const struct shared_value *old)
@@ -384,7 +385,7 @@ static int quota_insert_decide(void *user, const struct shared_value *old)
         return SHARED_MAP_KEEP;
     }
     uint64_t most = p->quotas->options.max_clients;
-    bool is_user = str_starts(p->fresh->value.key, STR("uid:")); /* of a Unix socket */
+    bool is_user = str_starts(p->fresh->value.key, STR("uid:")); /* user of a Unix socket */
     if (!limit_enter(p->quotas->limit_counters, LIMIT_CLIENTS,
                      is_user ? most : most - share_reserve(most))) {
         return TIDINGS_E_LIMIT;
@@ -393,7 +394,8 @@ static int quota_insert_decide(void *user, const struct shared_value *old)
     return SHARED_MAP_REPLACE;
 }
 
-/* Held once more; NULL: nothing limits that client, or there is no room or no memory for it. */
+/* Returns a reference; NULL: that client is not limited, or there is no room or no memory for it.
+ */
 static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, bool is_local,
                                 uint64_t now, int *ret_code)
 {
@@ -433,7 +435,7 @@ void quota_release(struct quota *q)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* It is refused something: once more than it may be, and it is shut out. */
+/* Counts a refusal; after too many, the client is blocked. */
 static struct refusal quota_strike(struct quota *q, enum limit limit, uint64_t value, uint64_t now)
 {
     limit_hit(q->limit_counters, limit);
@@ -483,7 +485,7 @@ bool quota_take_subscribe(struct quota *q, uint64_t now, struct refusal *why)
            quota_take(q, &q->subscribes, &q->rules->subscribes, now, LIMIT_SUBSCRIBE_RATE, why);
 }
 
-/* One more of what it may have `most` of; 0: any number. */
+/* Counts one more, up to `most`; 0: unlimited. */
 static bool count_up(uint32_t *count, size_t most)
 {
     uint32_t before = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
@@ -500,7 +502,7 @@ int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_local, 
     int code = 0;
     struct quota *q = quota_find(quotas, name, is_local, now, &code);
     *ret = NULL;
-    if (code == TIDINGS_E_LIMIT) { /* counted when it was tried */
+    if (code == TIDINGS_E_LIMIT) { /* counted by the attempt */
         *why = limit_refusal(LIMIT_CLIENTS, quotas->options.max_clients, false);
     }
     if (!q) {
@@ -550,7 +552,7 @@ void quota_close_session(struct quota *q)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Booking of answers as shares of LIMIT_OUTPUT.
+ * Bookings of responses as shares of LIMIT_OUTPUT.
  */
 
 void output_init(struct output *output, struct limit_counters *counters, struct share_taker who)
@@ -572,7 +574,7 @@ bool output_book(struct output *output, size_t bytes, struct refusal *why)
     if (!share_take(counters, LIMIT_OUTPUT, counters->values[LIMIT_OUTPUT], bytes, &who, why)) {
         return false;
     }
-    client_account_release(output->account); /* `output` has one */
+    client_account_release(output->account); /* `output` holds one */
     __atomic_fetch_add(&output->bytes, bytes, __ATOMIC_RELAXED);
     return true;
 }
@@ -608,7 +610,7 @@ void output_join(struct output *to, struct output *from)
     size_t bytes = output_booked(from);
     if (to->limit_counters && bytes > 0) {
         share_add(to->limit_counters, LIMIT_OUTPUT, bytes, to->account);
-        client_account_release(to->account); /* `to` has one */
+        client_account_release(to->account); /* `to` holds one */
         __atomic_fetch_add(&to->bytes, bytes, __ATOMIC_RELAXED);
     }
     output_end(from);
@@ -620,7 +622,7 @@ void output_count(struct limit_counters *counters, struct client_account *accoun
     held = held < UINT32_MAX ? held : UINT32_MAX;
     if (held != *booked) {
         share_add(counters, LIMIT_OUTPUT, held - *booked, account); /* modulo 2^64 */
-        client_account_release(account);                            /* the caller has one */
+        client_account_release(account);                            /* the caller holds one */
         *booked = (uint32_t)held;
     }
 }

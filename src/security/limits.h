@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every limit that a client can run into: its name, its value, how often it was reached, how much
- * of it is in use. One set of counters for the whole server: all threads write into it, and it is
- * always kept, whoever may read it (tidings://self/limits).
+ * Limits: the name, value, hit count and current use of every limit that a client can reach. The
+ * whole server has one set of counters: all threads update it, and it is always maintained, whoever
+ * may read it (tidings://self/limits).
  *
- * A limit is called like its option; those without an option are fixed. What a refused client is
- * told is a struct refusal: which limit, its value, and when to try again.
+ * A limit is named like its option; limits without an option are fixed. A refused client gets the
+ * contents of a struct refusal: which limit, its value, and when to retry.
  */
 #ifndef SECURITY_LIMITS_H
 #define SECURITY_LIMITS_H
@@ -14,8 +14,8 @@
 
 #include "base/rate.h"
 
-/* name of the enum, name, value where there is no option for it, what it counts */
-#define LIMIT_MAX_STREAMS 4u /* open at a time in a session */
+/* name of the enum, name, value if it has no option, description */
+#define LIMIT_MAX_STREAMS 4u /* open at a time per session */
 
 #define LIMIT_MAP(X)                                                                               \
     X(CONNECTIONS, "max-connections", 0, "connections at a time")                                  \
@@ -76,7 +76,7 @@ enum limit {
 const char *limit_name(enum limit limit);
 const char *limit_text(enum limit limit);
 
-/* Limits that all clients have in common: their use is counted and divided (security/limits.h). */
+/* Limits that all clients share: their use is counted and divided into fair shares (see below). */
 #define LIMIT_SHARED_MAP(X)                                                                        \
     X(CONNECTIONS)                                                                                 \
     X(SESSIONS)                                                                                    \
@@ -97,26 +97,28 @@ enum limit_shared {
 #undef LIMIT_SHARED_ENUM
         LIMIT_SHARED_COUNT,
 };
-/* Returns its place among the shared limits, or -1. */
+/* Returns the index among the shared limits, or -1. */
 int limit_shared_at(enum limit limit);
 static inline bool limit_is_shared(enum limit limit)
 {
     return limit_shared_at(limit) >= 0;
 }
-/* Of LIMIT_CLIENTS each client is one. */
+/* LIMIT_CLIENTS counts clients. */
 static inline bool limit_is_counted(enum limit limit)
 {
     return limit_is_shared(limit) || limit == LIMIT_CLIENTS;
 }
 
-/* Everything in it is written and read by any thread; all zero is empty but for the fixed values,
- * which limit_counters_init sets. */
+/* All threads read and write it; all zero is empty except for the fixed values, which
+ * limit_counters_init sets. */
 struct limit_counters {
     uint64_t values[LIMIT_COUNT]; /* set before threads start */
-    uint64_t hits[LIMIT_COUNT];   /* atomic: how often it was reached */
-    size_t in_use[LIMIT_COUNT];   /* atomic: of those that count something in the whole server */
-    uint64_t share_hits[LIMIT_COUNT]; /* atomic: of `hits`, those of a share (security/limits.h) */
-    unsigned fair_share;              /* percent of such a limit for one principal; 0: all of it */
+    uint64_t hits[LIMIT_COUNT];   /* atomic: hit count */
+    /* atomic: use of limits that count something in the whole server */
+    size_t in_use[LIMIT_COUNT];
+    uint64_t share_hits[LIMIT_COUNT]; /* atomic: those of `hits` that reached a share */
+    /* percentage of such a limit for one principal; 0: all of it */
+    unsigned fair_share;
 };
 #define LIMIT_FAIR_SHARE 25u
 void limit_counters_init(struct limit_counters *counters);
@@ -130,32 +132,32 @@ static inline size_t limit_in_use(const struct limit_counters *counters, enum li
     return __atomic_load_n(&counters->in_use[limit], __ATOMIC_RELAXED);
 }
 
-/* Why somebody is sent away. */
+/* Why a client is refused. */
 struct refusal {
     enum limit limit;
     uint64_t value;
-    uint64_t share;    /* the part of `value` that one principal may have, if that was reached */
-    uint64_t retry_ms; /* 0: trying again does not help */
-    bool is_own;       /* what the client did, not what all of them did: 429 rather than 503 */
+    uint64_t share;    /* the part of `value` that one principal may have, if this was reached */
+    uint64_t retry_ms; /* 0: retrying does not help */
+    bool is_own;       /* caused by this client, not by all of them: 429 rather than 503 */
 };
 
-/* Nobody can say when there will be room: a second. Does not count it. */
+/* A refusal without a known retry time: one second. Does not count it. */
 struct refusal limit_refusal(enum limit limit, uint64_t value, bool is_own);
-int refusal_status(const struct refusal *refusal); /* of HTTP */
-/* Whole seconds, rounded up: the header Retry-After. */
+int refusal_status(const struct refusal *refusal); /* HTTP status */
+/* Value of the Retry-After header: whole seconds, rounded up. */
 uint64_t refusal_seconds(const struct refusal *refusal);
 #define REFUSAL_SENTENCE 192u
 /* "too many connections (--max-connections 64); try again in 1 s", or
  * "too many connections (--max-connections 64, at most 16 of one client); …" */
 const char *refusal_sentence(const struct refusal *refusal, char out[REFUSAL_SENTENCE]);
-/* The members of `data` that go with it, "share" only if that was reached:
+/* The members of `data` for a refusal, "share" only if it was reached:
  * {"limit":"max-connections","value":64,"share":16,"retryAfterMs":1000} */
 #define REFUSAL_JSON 160u
 struct tidings_str refusal_json(const struct refusal *refusal, char out[REFUSAL_JSON]);
 
 /* -------------------------------------------------------------------------------------------------
- * Fair shares of the limits that all clients have in common. Every such limit is divided in the
- * same way, for counts and for bytes, exactly and over all workers:
+ * Fair shares of the limits that all clients share. Every such limit is divided in the same way,
+ * for counts and for bytes, exactly and over all workers:
  *
  *   - A principal may hold its share, a part of the limit (limit_counters.fair_share), rounded up,
  *     but never all of it unless that part is 100 percent.
@@ -180,14 +182,14 @@ struct principal;
 #define SHARE_RESERVE_MIN 4u /* smaller limits have no reserve */
 #define SHARE_RESERVE 64u    /* the reserve is this part of a limit, at least 1 */
 
-/* Who takes. */
+/* The client that takes. */
 struct share_taker {
     struct client_account *account; /* borrowed; NULL: only the total counts */
     const struct principal *principal;
-    bool is_operator; /* whoever the principal is */
+    bool is_operator; /* true for an operator */
 };
 
-/* How much of a limit of `most` one principal may hold, and how much only operators may. */
+/* How much of a limit of `most` one principal may hold, and how much is reserved for operators. */
 uint64_t share_part(const struct limit_counters *counters, uint64_t most);
 uint64_t share_reserve(uint64_t most);
 
@@ -206,76 +208,76 @@ void share_give(struct limit_counters *counters, enum limit limit, size_t n,
                 struct client_account *account);
 
 /* -------------------------------------------------------------------------------------------------
- * The quota of a client: how many connections and sessions it has and may have, and how often it
- * may ask. A client is what the transport can tell apart: an address (of IPv6 the first 64 bits,
- * since whoever has one has them all), the user of a Unix socket, or who a token says it is.
+ * The quota of a client: how many connections and sessions it has and may have, and how many
+ * requests it may send. A client is identified by its address (an IPv6 client by the first 64 bits,
+ * because it controls the rest), by the user of a Unix socket, or by the name in its token.
  *
- * There is one quota for a client in the whole server, whichever worker serves it, so that counts
- * and rates are exact. It is looked up when a connection comes; whoever has it uses it from any
- * thread without a lock. One that nobody holds any more and whose rates have recovered makes room
- * when another client comes. The table is bounded; when it is full of clients that count, those who
- * are not in it are sent away (LIMIT_CLIENTS).
+ * A client has one quota in the whole server, whichever worker serves it, so that counts and rates
+ * are exact. It is looked up when a connection arrives; its holders use it from any thread without
+ * a lock. A quota without holders whose rates have recovered can be evicted when another client
+ * arrives. The table is bounded; when it is full of quotas that cannot be evicted, other clients
+ * are refused (LIMIT_CLIENTS).
  */
 
 struct quota;
 struct quotas;
 
-#define QUOTA_NAME_MAX 64u /* bytes of a name, with its NUL */
+#define QUOTA_NAME_MAX 64u /* bytes of a name, including the NUL */
 
-/* What one client may; 0: whatever it likes. */
+/* Limits of one client; 0: unlimited. */
 struct quota_rules {
     size_t max_connections, max_sessions;
     struct token_bucket_rule connections, requests, subscribes;
-    struct token_bucket_rule refusals; /* it may run into; after these it is shut out … */
-    uint64_t block_ms;                 /* … for so long */
+    struct token_bucket_rule refusals; /* refusals before the client is blocked … */
+    uint64_t block_ms;                 /* … and for how long */
 };
 
 struct quotas_options {
-    struct quota_rules remote; /* clients of other machines */
-    struct quota_rules local;  /* of this one: themselves, or a proxy that stands for many */
+    struct quota_rules remote; /* clients on other machines */
+    struct quota_rules local;  /* clients on this machine, or a proxy with many clients */
     size_t max_clients;
 };
 
 /* `counters` outlives them. NULL: out of memory. */
 struct quotas *quotas_create(struct limit_counters *counters);
-void quotas_destroy(struct quotas *quotas); /* nobody holds any; NULL is fine */
-/* Before threads start. Without it nobody is limited. */
+void quotas_destroy(struct quotas *quotas); /* no quota may be held; NULL is fine */
+/* Call it before threads start. Without it no client is limited. */
 void quotas_set(struct quotas *quotas, const struct quotas_options *options);
 
-/* A connection of that client comes. 0: it may, and *ret is to be left when it goes (NULL: nothing
- * limits this client). TIDINGS_E_LIMIT: sent away, `why` says for what reason. TIDINGS_E_NOMEM. */
+/* Admits a connection of a client. 0: admitted; release *ret when it closes (NULL: this client is
+ * not limited). TIDINGS_E_LIMIT: refused, `why` gives the reason. TIDINGS_E_NOMEM. */
 int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_local, uint64_t now_ms,
                  struct quota **ret, struct refusal *why);
 void quota_leave(struct quota *quota); /* NULL is fine, here and below */
 
-/* The quota of somebody who has shown who it is, wherever it comes from (so the rules for other
- * machines hold); to be released. NULL: nothing limits it, or there is no room for it. */
+/* The quota of an authenticated client, wherever it connects from (so the rules for other machines
+ * apply); the caller releases it. NULL: it is not limited, or there is no room for it. */
 struct quota *quotas_find(struct quotas *quotas, struct tidings_str name, uint64_t now_ms);
 void quota_release(struct quota *quota);
 
-/* May it do this now? If not, `why` says so. */
+/* Returns true if the client may send a request now; otherwise `why` gives the reason. */
 bool quota_take_request(struct quota *quota, uint64_t now_ms, struct refusal *why);
 bool quota_take_subscribe(struct quota *quota, uint64_t now_ms, struct refusal *why);
-/* A session begins, which holds the quota until it ends. */
+/* Opens a session, which holds the quota until it ends. */
 bool quota_open_session(struct quota *quota, struct refusal *why);
 void quota_close_session(struct quota *quota);
 
 /* -------------------------------------------------------------------------------------------------
- * The memory budget for the answers of all clients (`--max-output`, LIMIT_OUTPUT, in bytes), of
- * which each principal has a share (security/limits.h). An answer is booked from the moment its
- * content is known until the client has received it.
+ * The memory budget for the responses to all clients (`--max-output`, LIMIT_OUTPUT, in bytes), of
+ * which each principal has a share (see above). A response is booked from the moment its content is
+ * known until the client has received it.
  *
- * Large contents are booked before they are stored, and refused if there is no room. Short answers
- * are booked only if the client does not receive them at once. A connection with unread answers
- * waits while the budget or the share is used up.
+ * Large contents are booked before they are stored, and refused if there is no room. Short
+ * responses are booked only if the client does not receive them at once. A connection with unread
+ * responses waits while the budget or the share is used up.
  */
 
-/* The bytes booked for one answer. All zero: none, for no client. */
+/* The bytes booked for one response. All zero: nothing booked, no client. */
 struct output {
     struct limit_counters *limit_counters;
     struct client_account *account; /* a reference */
     size_t bytes;                   /* atomic: other threads read it */
-    size_t text;                    /* of them, for a text that grows */
+    size_t text;                    /* the part of `bytes` for a growing string */
     bool is_operator;
 };
 
@@ -283,19 +285,19 @@ struct output {
 void output_init(struct output *output, struct limit_counters *counters, struct share_taker who);
 /* Books more bytes. Returns false and sets `why` if there is no room. Any thread. */
 bool output_book(struct output *output, size_t bytes, struct refusal *why);
-/* Books a text whose memory has grown to `held` bytes. By the thread that writes it. */
+/* Books a string whose memory has grown to `held` bytes. Call it on the thread that writes it. */
 bool output_book_text(struct output *output, size_t held, struct refusal *why);
-void output_end(struct output *output); /* gives all of it back; twice is fine */
+void output_end(struct output *output); /* releases all of it; safe to call twice */
 /* Moves the bytes booked by `from` to `to`. */
 void output_move(struct output *to, struct output *from);
-/* Adds the bytes booked by `from` to `to`, for the account of `to`. It cannot be refused. */
+/* Adds the bytes booked by `from` to `to`, for the account of `to`. Never refused. */
 void output_join(struct output *to, struct output *from);
 static inline size_t output_booked(const struct output *output)
 {
     return __atomic_load_n(&output->bytes, __ATOMIC_RELAXED);
 }
 
-/* Changes the booking of memory that exists from *booked to `held` bytes. It cannot be refused. */
+/* Changes the booking of memory that exists from *booked to `held` bytes. Never refused. */
 void output_count(struct limit_counters *counters, struct client_account *account, uint32_t *booked,
                   size_t held);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Questions about one principal: is it the same as another, has it a scope, has it expired, and how
- * it is written as JSON.
+ * Functions on one principal: comparison, scopes, expiry, and JSON output.
  */
 #include "security/principal.h"
 
@@ -17,7 +16,8 @@
 #include "security/limits.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Making identities: one block of memory for each, the struct, the slices of its scopes, the texts.
+ * Creates identities. Each is one block of memory: the struct, the slices of its scopes, the
+ * strings.
  */
 
 bool scope_list_add(struct scope_list *l, struct tidings_str scope)
@@ -171,8 +171,8 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The principals of a worker, interned: kind, name, scopes (sorted), end and proof, written one
- * after the other, are the key. A principal is one block of memory with its texts.
+ * The principals of a worker, interned. The key consists of kind, name, scopes (sorted), expiry and
+ * proof. A principal is one block of memory with its strings.
  */
 
 #define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
@@ -193,7 +193,7 @@ void principals_deinit(struct principals *all)
     size_t pos = 0;
     struct principal *p;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
-        quota_release(p->quota); /* which do not outlive the hub */
+        quota_release(p->quota); /* quotas do not outlive the hub */
         p->quota = NULL;
         client_account_release(p->account);
         p->account = NULL;
@@ -237,7 +237,7 @@ void principals_find_expiry(struct principals *all, int64_t now_ms)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Texts that separate nothing in the key, and nothing in a log. */
+/* Returns true if `s` cannot forge a separator in the key or a line in the log. */
 static bool is_printable(struct tidings_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -278,7 +278,7 @@ static int by_text(const void *a, const void *b)
     return str_cmp(*(const struct tidings_str *)a, *(const struct tidings_str *)b);
 }
 
-/* Sorted and each once, into `out`. */
+/* Writes the scopes to `out`, sorted and without duplicates. */
 static size_t sort_scopes(const struct principal_spec *spec,
                           struct tidings_str out[PRINCIPAL_MAX_SCOPES])
 {
@@ -295,8 +295,8 @@ static size_t sort_scopes(const struct principal_spec *spec,
     return n;
 }
 
-/* A principal that proved who it is has the same limits wherever it comes from. A user of a Unix
- * socket has the quota of that. */
+/* An authenticated principal has the same limits wherever it connects from. A user of a Unix socket
+ * has that user's quota. */
 static void principal_table_find_limits(struct principals *all, struct principal *p)
 {
     bool is_shown = p->kind == PRINCIPAL_CERTIFICATE || p->kind == PRINCIPAL_TOKEN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread with a loop, which its requests are on: tokens come as messages, and go to the keys of
- * their issuer or to introspection.
+ * The thread that contacts authorization servers. It runs a loop for its requests: tokens arrive as
+ * messages, and go to the keys of their issuer or to introspection.
  */
 #include "security/remote_auth.h"
 
@@ -22,26 +22,26 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Where the keys of one issuer come from, when it is a URL: fetched at the start, again when they
- * are old, and when a token names one that is not among them. The last is rationed, since anybody
- * can make such a token: three times, and once more for each interval that went by.
+ * Key sources: the URL that provides the keys of one issuer. Keys are fetched at the start, when
+ * they are old, and when a token names an unknown key. The last is rationed, because any client can
+ * send such a token: three times, and once more for each interval that passed.
  *
- *     IDLE --start, old, asked for--> METADATA (unless the URL is configured) --> KEYS --> IDLE
+ *     IDLE --start, old, unknown key--> METADATA (unless the URL is configured) --> KEYS --> IDLE
  *
- * What was fetched stays in effect while fetching fails, until it is stale. All of it belongs to
- * the thread of its `struct fetch_queue`.
+ * Fetched keys stay in use while fetching fails, until they are stale. All of it belongs to the
+ * thread of its `struct fetch_queue`.
  */
 
 struct key_source;
 
 /* -------------------------------------------------------------------------------------------------
- * HTTP requests in two lists: those under way, and those that wait for their turn. At the end of
- * each turn of the loop, requests that ended are finished and others begin.
+ * HTTP requests in two lists: running and queued. At the end of each loop turn, completed requests
+ * are finished and queued ones start.
  */
 
 struct queued_fetch {
     struct list link;
-    struct fetch_transfer *transfer; /* NULL: waits for its turn */
+    struct fetch_transfer *transfer; /* NULL: queued */
     struct buf body;
     fetch_done_fn done;
     void *user;
@@ -56,7 +56,7 @@ struct fetch_queue {
     struct loop_hook hook;
     const char *ca_file;
     struct list under_way, in_line;
-    size_t count;               /* under way */
+    size_t count;               /* running requests */
     struct auth_fetches counts; /* atomic, each of them */
     bool is_closed;
 };
@@ -158,8 +158,8 @@ static void finish_ended(struct fetch_queue *q)
     }
 }
 
-/* What is asked for is copied. `done` is called exactly once, later. TIDINGS_E_NOMEM,
- * TIDINGS_E_CLOSED: it is not. */
+/* Copies the request. `done` is called exactly once, later. TIDINGS_E_NOMEM, TIDINGS_E_CLOSED: it
+ * is not called. */
 static int fetch_queue_add(struct fetch_queue *q, const struct queued_request *request,
                            fetch_done_fn done, void *user)
 {
@@ -196,14 +196,14 @@ static void fetch_queue_break_off(struct list *some)
 {
     list_each (it, next, some) {
         struct queued_fetch *x = list_entry(it, struct queued_fetch, link);
-        /* Who waits for it is freed with it. */
+        /* The callback frees the waiting token. */
         x->done(x->user, 0, STR_EMPTY,
                 &(struct tidings_error){TIDINGS_E_CLOSED, "the server stops"});
         queued_destroy(x);
     }
 }
 
-/* Break off everything: all are told so, and no more are taken. */
+/* Aborts all requests: calls their callbacks and accepts no more. */
 static void fetch_queue_close(struct fetch_queue *q)
 {
     q->is_closed = true;
@@ -247,7 +247,7 @@ static void fetch_queue_destroy(struct fetch_queue *q)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asking the authorization server about one token, and reading what it says of it.
+ * Introspects one token at the authorization server, and parses its response.
  */
 
 #define DEPTH_MAX 16u
@@ -264,7 +264,7 @@ static bool introspect_is_trusted(const struct auth_settings *s, struct tidings_
     return s->issuer_count == 0 || auth_settings_find_issuer(s, issuer) != NULL;
 }
 
-/* Some servers say so of a refresh token, which is active too. */
+/* Some servers report a refresh token as active too. */
 static bool introspect_is_access_token(const struct json *use)
 {
     return !use || str_eq(jv_str(use), STR("access_token")) || str_eq(jv_str(use), STR("access"));
@@ -326,7 +326,7 @@ void introspect_read(const struct auth_settings *s, struct tidings_str body, int
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Said when it begins and when it is over, not for every request. */
+/* Logs when failures begin and end, not every request. */
 static void introspect_note(struct introspector *i, bool failed, long status, const char *why)
 {
     const char *url = i->verifier->settings.introspection;
@@ -356,7 +356,7 @@ static void introspect_on_answer(void *user, long status, struct tidings_str bod
     pending_token_return(p);
 }
 
-/* Ask about the token of `p` and send it back with a verdict (pending_token_return). */
+/* Introspects the token of `p` and sends it back with a verdict (pending_token_return). */
 static void introspect(struct introspector *i, struct pending_token *p)
 {
     struct buf form;
@@ -380,9 +380,9 @@ static void introspect(struct introspector *i, struct pending_token *p)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Fetching the keys of an issuer, in one or two steps: where they are (when the settings do not
- * say), and the keys. However that ends, the tokens that waited for it are sent back to their
- * caches, which try to verify them again.
+ * Fetches the keys of an issuer in one or two steps: their URL (if the settings do not name it),
+ * then the keys. In either case, the waiting tokens return to their caches, which verify them
+ * again.
  */
 
 #define BUDGET_MAX 3u
@@ -392,20 +392,21 @@ struct key_source {
     struct fetch_queue *queue;
     struct verifier *verifier;
     const struct issuer *issuer;
-    char *url;     /* where the keys are; NULL: not found out yet */
-    unsigned step; /* of finding out */
+    char *url;     /* where the keys are; NULL: not yet known */
+    unsigned step; /* of the discovery */
     struct list waiting;
     struct loop_timer *timer;
-    uint64_t good_ms;     /* when there were keys last; 0: never */
-    unsigned budget;      /* fetches that tokens may cause */
-    uint64_t budgeted_ms; /* when one was added last */
+    uint64_t good_ms;     /* when keys last arrived; 0: never */
+    unsigned budget;      /* fetches that tokens can still cause */
+    uint64_t budgeted_ms; /* when the budget last grew */
     bool is_busy;
 };
 
 static void fetch_keys(struct key_source *s);
 static void key_source_find_url(struct key_source *s);
 
-/* ---- the end of it --------------------------------------------------------------------------- */
+/* |---- completion ------------------------------------------------------------------------------
+ */
 
 static void key_source_end(struct key_source *s, uint64_t again_ms)
 {
@@ -423,7 +424,7 @@ static void key_source_fail(struct key_source *s, const char *why)
     fetch_queue_count(&fetch_queue_counts(s->queue)->failures);
     log_warn(LOG_AUTH, "keys cannot be fetched", KV("issuer", s->issuer->name),
              KV("url", s->url ? s->url : "unknown"), KV("reason", why));
-    if (!s->issuer->jwks) { /* perhaps they are somewhere else now */
+    if (!s->issuer->jwks) { /* the URL could have changed */
         mem_free(s->url);
         s->url = NULL;
     }
@@ -437,7 +438,7 @@ static void key_source_fail(struct key_source *s, const char *why)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A reference to what is in effect keeps its place in memory while it is compared. */
+/* A reference keeps the current keys in memory during the comparison. */
 static int key_source_put_keys(struct key_source *s, struct jwks *fresh)
 {
     struct jwks *old = jwks_of(shared_map_find(s->verifier->shared, jwks_value(fresh)->key));
@@ -489,9 +490,11 @@ static void fetch_keys(struct key_source *s)
     }
 }
 
-/* ---- where they are -------------------------------------------------------------------------- */
+/* |---- discovery -------------------------------------------------------------------------------
+ */
 
-/* The issuer's own metadata must name it exactly (RFC 8414 §3.3), and keys safely. */
+/* The issuer's metadata must contain exactly its name (RFC 8414 §3.3) and a safe URL of the keys.
+ */
 static char *read_metadata(const struct key_source *s, struct tidings_str body)
 {
     struct json *root = NULL;
@@ -521,7 +524,7 @@ static void on_metadata(void *user, long status, struct tidings_str body,
     }
 }
 
-/* RFC 8414 §3.1 puts the well-known part between host and path; OpenID Connect Discovery §4 behind
+/* RFC 8414 §3.1 puts the well-known part between host and path; OpenID Connect Discovery §4 after
  * both. */
 static void key_source_put_metadata_url(struct buf *out, struct tidings_str issuer, unsigned step)
 {
@@ -561,7 +564,8 @@ static void key_source_find_url(struct key_source *s)
     }
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* |---- schedule --------------------------------------------------------------------------------
+ */
 
 static void key_source_fetch(struct key_source *s)
 {
@@ -604,7 +608,7 @@ static bool take_budget(struct key_source *s)
 
 static void key_source_ask(struct key_source *s, struct pending_token *p)
 {
-    /* There were other keys when it was asked: look at those first. */
+    /* The keys have changed since this verification: try the new ones first. */
     bool is_changed = p->generation != verifier_generation(s->verifier);
     if (is_changed || (!s->is_busy && !take_budget(s))) {
         pending_token_return(p);
@@ -614,7 +618,7 @@ static void key_source_ask(struct key_source *s, struct pending_token *p)
     key_source_fetch(s);
 }
 
-/* Takes the token; it is sent back when there are new keys, or when none can be had. */
+/* Takes the token; it is returned when new keys have arrived, or when none can be fetched. */
 static void key_source_refresh(struct key_source *s)
 {
     key_source_fetch(s);
@@ -644,7 +648,7 @@ static struct key_source *key_source_create(struct fetch_queue *queue, struct ve
     return s;
 }
 
-/* Begins to fetch. NULL: out of memory. */
+/* Starts fetching. NULL: out of memory. */
 static void key_source_destroy(struct key_source *s)
 {
     if (!s) {
@@ -715,7 +719,7 @@ static void drop_message(struct thread_message *message)
 void remote_refresh(struct remote *r)
 {
     struct thread_message *message = mem_zalloc(sizeof(*message));
-    if (message) { /* otherwise they become new with their age */
+    if (message) { /* otherwise they are fetched when they are old */
         list_init(&message->link);
         message->deliver = deliver_refresh;
         message->drop = drop_message;

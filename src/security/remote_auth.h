@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread that asks authorization servers: it fetches the keys of issuers and introspects tokens
- * over HTTP.
- * Everything below it (security/remote_auth.h, security/remote_auth.h, security/remote_auth.h)
- * belongs to that thread.
+ * The thread that contacts authorization servers: it fetches the keys of issuers and introspects
+ * tokens over HTTP. Everything in this file belongs to that thread unless noted otherwise.
  */
 #ifndef SECURITY_REMOTE_AUTH_H
 #define SECURITY_REMOTE_AUTH_H
@@ -14,19 +12,19 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * HTTP requests of one thread, a bounded number at a time; the others wait for their turn.
+ * HTTP requests of one thread: a bounded number runs at a time; the others are queued.
  *
- * Answers are small and whole: a status, a body of at most FETCH_QUEUE_BODY_MAX bytes, 10 seconds
- * for all of it. Redirects are not followed: an address that moved is the operator's to change.
+ * Responses are small and complete: a status, a body of at most FETCH_QUEUE_BODY_MAX bytes, 10
+ * seconds for all of it. Redirects are not followed: the operator must configure the new address.
  */
 
 #define FETCH_QUEUE_BODY_MAX (256u << 10)
 #define FETCH_QUEUE_TIMEOUT_MS 10000u
-#define FETCH_QUEUE_AT_ONCE 16u /* under way */
+#define FETCH_QUEUE_AT_ONCE 16u /* running */
 
 struct fetch_queue;
 
-/* What was fetched for tokens; counted by those who ask for it. */
+/* Number of requests for tokens; their initiators count them. */
 struct auth_fetches {
     uint64_t keys, introspections, failures;
 };
@@ -37,7 +35,7 @@ struct queued_request {
     struct tidings_str form;   /* POSTed as a form; empty: GET */
 };
 
-/* `status` 0: there was no answer, and `err` says why. */
+/* `status` 0: no response, and `err` gives the reason. */
 typedef void (*fetch_done_fn)(void *user, long status, struct tidings_str body,
                               const struct tidings_error *err);
 
@@ -45,19 +43,19 @@ struct remote;
 
 /* Loads libcurl and starts the thread. TIDINGS_E_UNSUPPORTED. */
 int remote_start(struct remote **ret, struct verifier *v, struct tidings_error *err);
-/* Breaks off what is under way. Tokens that were not sent back are freed: no cache waits for them
- * any more. NULL is fine. */
+/* Aborts running requests. Tokens that were not returned are freed: no cache waits for them any
+ * longer. NULL is fine. */
 void remote_stop(struct remote *r);
 
-/* Any thread: it is sent back (pending_token_return) when there is more to say. */
+/* Any thread. The token is returned (pending_token_return) when more is known. */
 void remote_ask(struct remote *r, struct pending_token *p);
-/* Any thread: keys are fetched again, whatever their age. */
+/* Any thread. Fetches all keys again, whatever their age. */
 void remote_refresh(struct remote *r);
 void remote_get_fetches(struct remote *r, struct auth_fetches *ret); /* any thread */
 
 /* -------------------------------------------------------------------------------------------------
- * Introspection (RFC 7662): the authorization server is asked what a token is. What it says is
- * believed for INTROSPECT_REMEMBER_MS, so that a token taken back is good for no longer than that.
+ * Introspection (RFC 7662): the authorization server reports the state of a token. Its response is
+ * trusted for INTROSPECT_REMEMBER_MS, so a revoked token stays valid no longer than that.
  */
 
 #define INTROSPECT_REMEMBER_MS 30000
@@ -69,7 +67,7 @@ struct introspector {
     bool is_failing;
 };
 
-/* The verdict on an answer with status 200. Pure. */
+/* The verdict for a response with status 200. Pure. */
 void introspect_read(const struct auth_settings *s, struct tidings_str body, int64_t now_ms,
                      struct verdict *ret);
 

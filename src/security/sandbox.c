@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Landlock by its system calls.
+ * Confinement of the process: Landlock, seccomp and capabilities by their system calls.
  *
- * The kernel's interface is written down here, as the headers of older systems know less of it than
- * the kernels they are run on.
+ * The kernel interface is defined here, because the headers of older systems know less of it than
+ * the kernels that run the program.
  */
 #include "security/sandbox.h"
 
@@ -26,14 +26,14 @@
 #include "base/mem.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Building and installing the list of system calls that are allowed.
+ * Builds and installs the list of allowed system calls.
  *
- * The filter is a row of comparisons. Kernels from 5.11 on run it once for each call that is
- * allowed whatever its arguments and remember that, so its length costs nothing.
+ * The filter is a sequence of comparisons. Kernels from 5.11 on run it once for each call that is
+ * allowed with any arguments and cache the result, so its length costs nothing.
  *
- * What is looked at beyond the number are arguments in registers; what lies behind a pointer could
- * change after it was judged. Hence clone3 is said not to exist (its flags lie in memory), and
- * libraries use clone, of which only the making of threads is allowed.
+ * Besides the number, the filter checks only arguments in registers, because memory behind a
+ * pointer could change after the check. Hence clone3 is reported as missing (its flags are in
+ * memory), and libraries use clone, of which only thread creation is allowed.
  */
 
 #if defined(__x86_64__)
@@ -59,10 +59,10 @@ int seccomp_enforce(unsigned flags, struct tidings_error *err)
 #else
 
 #define X32_BIT 0x40000000u
-#define LAST_KNOWN 461u /* of Linux 6.9: what is newer was not thought of */
+#define LAST_KNOWN 461u /* of Linux 6.9; newer calls are unknown here */
 #define INSTRUCTIONS_MAX 512u
 
-/* Allowed whatever they are called with. */
+/* Allowed with any arguments. */
 static const unsigned short allowed[] = {
     /* reading and writing */
     SYS_read,
@@ -86,7 +86,7 @@ static const unsigned short allowed[] = {
     SYS_dup3,
     SYS_pipe2,
     SYS_memfd_create,
-    /* names: which, is Landlock's affair */
+    /* names: Landlock restricts them */
     SYS_openat,
     SYS_openat2,
     SYS_newfstatat,
@@ -122,7 +122,7 @@ static const unsigned short allowed[] = {
     SYS_nanosleep,
     SYS_gettimeofday,
     SYS_io_uring_enter,
-    /* sockets that are there */
+    /* existing sockets */
     SYS_accept,
     SYS_accept4,
     SYS_sendto,
@@ -144,7 +144,7 @@ static const unsigned short allowed[] = {
     SYS_madvise,
     SYS_brk,
     SYS_membarrier,
-    /* threads and signals of its own */
+    /* this process's threads and signals */
     SYS_futex,
     SYS_set_robust_list,
     SYS_rseq,
@@ -161,7 +161,7 @@ static const unsigned short allowed[] = {
     SYS_rt_sigtimedwait,
     SYS_sigaltstack,
     SYS_restart_syscall,
-    /* about itself and the machine */
+    /* information about the process and the machine */
     SYS_getpid,
     SYS_getppid,
     SYS_getuid,
@@ -193,8 +193,7 @@ static const unsigned short allowed[] = {
 #endif
 };
 
-/* Allowed when a whole argument, or those of its bits that `mask` names, are `value`. One call may
- * have several rows. */
+/* Allowed if the argument, or its bits in `mask`, equal `value`. One call can have several rows. */
 struct with_argument {
     unsigned short number, index;
     uint32_t mask, value;
@@ -208,10 +207,10 @@ static const struct with_argument conditional[] = {
     {SYS_ioctl, 1, ANY_BIT, FIONREAD},          {SYS_ioctl, 1, ANY_BIT, FIONBIO},
     {SYS_ioctl, 1, ANY_BIT, FIOCLEX},           {SYS_ioctl, 1, ANY_BIT, TCGETS},
     {SYS_ioctl, 1, ANY_BIT, TIOCGPGRP},         {SYS_ioctl, 1, ANY_BIT, TIOCGWINSZ},
-    {SYS_ioctl, 1, ANY_BIT, TIOCOUTQ}, /* SIOCOUTQ: what a socket has not delivered */
+    {SYS_ioctl, 1, ANY_BIT, TIOCOUTQ}, /* SIOCOUTQ: bytes that a socket has not delivered */
 };
 
-/* Of who fetches keys or introspects tokens: names are resolved over UDP and netlink. */
+/* For fetching keys and introspecting tokens: name resolution uses UDP and netlink. */
 static const unsigned short connecting[] = {SYS_connect, SYS_bind};
 static const struct with_argument families[] = {
     {SYS_socket, 0, ANY_BIT, AF_INET},
@@ -245,7 +244,7 @@ static void put_return(struct filter *f, uint32_t what)
     seccomp_put(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
 }
 
-/* If the accumulator compares so, return; else go on. */
+/* If the comparison with the accumulator is true, return; else continue. */
 static void put_return_if(struct filter *f, unsigned short comparison, uint32_t value,
                           uint32_t what)
 {
@@ -282,7 +281,7 @@ static void put_all_conditional(struct filter *f, const struct with_argument *ro
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Limits may be asked for and not set: both halves of the pointer to new ones are 0. */
+/* Limits may be read but not set: both halves of the pointer to new limits must be 0. */
 static void put_limits(struct filter *f)
 {
     put_load(f, NUMBER);
@@ -358,7 +357,8 @@ int seccomp_enforce(unsigned flags, struct tidings_error *err)
 #endif
 
 /* -------------------------------------------------------------------------------------------------
- * Capabilities by their system calls: the bounding set first, which takes one of them to change.
+ * Capabilities by their system calls: the bounding set first, because changing it needs a
+ * capability.
  */
 
 #define WORDS _LINUX_CAPABILITY_U32S_3
@@ -381,7 +381,7 @@ uint64_t capabilities_get(void)
                                         : 0;
 }
 
-/* Calls that fail since the kernel knows fewer capabilities end it. */
+/* The loop ends at the first capability that the kernel does not know. */
 static int capabilities_bound(uint64_t kept)
 {
     for (unsigned i = 0; i < 64; i++) {
@@ -438,8 +438,9 @@ enum {
     FS_REMOVE_FILE = 1 << 5,
     FS_MAKE_REG = 1 << 8,
     FS_MAKE_SOCK = 1 << 9,
-    FS_TRUNCATE = 1 << 14,                                 /* version 3 */
-    FS_FILES = FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE, /* what a rule about a file may say */
+    FS_TRUNCATE = 1 << 14, /* version 3 */
+    /* rights that a rule for a file can have */
+    FS_FILES = FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE,
     NET_BIND = 1 << 0,
     NET_CONNECT = 1 << 1,
     SCOPE_ABSTRACT = 1 << 0,
@@ -461,14 +462,16 @@ struct port_attr {
 
 struct landlock {
     int fd;
-    uint64_t fs; /* what is handled: nothing else may be allowed */
+    uint64_t fs; /* handled rights: only rules allow them */
     uint64_t net;
 };
 
-/* By version: all rights to files there are, and how much of the attributes the kernel knows. */
+/* By ABI version: all existing file rights, and the size of the attributes that the kernel knows.
+ */
 static void attributes(int abi, unsigned flags, struct ruleset_attr *ret, size_t *ret_size)
 {
-    static const unsigned char bits[] = {0, 13, 14, 15, 15, 16}; /* then no more came */
+    /* newer versions add no file rights */
+    static const unsigned char bits[] = {0, 13, 14, 15, 15, 16};
     size_t at = (size_t)abi < sizeof bits ? (size_t)abi : sizeof bits - 1;
     *ret = (struct ruleset_attr){.fs = (1u << bits[at]) - 1};
     *ret_size = sizeof ret->fs;
@@ -476,7 +479,7 @@ static void attributes(int abi, unsigned flags, struct ruleset_attr *ret, size_t
         ret->net = NET_BIND | (flags & LANDLOCK_NO_CONNECT ? NET_CONNECT : 0u);
         *ret_size = 2 * sizeof ret->fs;
     }
-    if (abi >= 6) { /* abstract sockets of others, and signals to them */
+    if (abi >= 6) { /* abstract sockets of other processes, and signals to them */
         ret->scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
         *ret_size = sizeof *ret;
     }

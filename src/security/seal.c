@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealing and opening with EVP's AES-256-GCM. Like everything that uses OpenSSL, every function
- * leaves the thread's list of its errors empty.
+ * Seals and opens with AES-256-GCM from OpenSSL's EVP. Like everything that uses OpenSSL, every
+ * function leaves the thread's error queue empty.
  */
 #include "security/seal.h"
 
@@ -16,7 +16,7 @@
 
 #define HEAD (SEAL_SALT + SEAL_NONCE)
 #define OVERHEAD (HEAD + SEAL_TAG)
-#define SMALL 256u /* bytes of a seal that is put together on the stack */
+#define SMALL 256u /* bytes of a seal built on the stack */
 
 _Static_assert(SHA256_BYTES == 32, "what comes out of the HMAC is the key");
 
@@ -25,8 +25,8 @@ int seal_key_init(struct seal_key *key)
     return random_bytes(key, sizeof(*key));
 }
 
-/* A context without a key; NULL: OpenSSL cannot be had, does not offer the cipher, or there is no
- * memory. */
+/* A context without a key; NULL: OpenSSL is missing, does not offer the cipher, or out of memory.
+ */
 static EVP_CIPHER_CTX *create_context(struct tidings_error *err)
 {
     if (tls_api_load(err) < 0) {
@@ -72,7 +72,7 @@ void sealer_deinit(struct sealer *s)
     *s = (struct sealer){0};
 }
 
-/* The key of a salt into a context, which is made when there is none. */
+/* Sets the key for a salt in a context, which is created on first use. */
 static int set_key(const struct sealer *s, EVP_CIPHER_CTX **ctx, const unsigned char *salt,
                    bool encrypts)
 {
@@ -114,7 +114,7 @@ static int draw_nonce(struct sealer *s, unsigned char *nonce)
     return 0;
 }
 
-/* Salt and nonce to `head`. A salt that has been used up is replaced. */
+/* Writes salt and nonce to `head`. Replaces a salt that has been used up. */
 static int begin_seal(struct sealer *s, unsigned char *head)
 {
     int rc = 0;
@@ -169,7 +169,7 @@ int seal_put(struct sealer *s, struct buf *out, struct tidings_str purpose, stru
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* In place. The text is of no use until the tag was found good. */
+/* Decrypts in place. Callers must not use the plaintext until the tag has been verified. */
 static bool decrypt(EVP_CIPHER_CTX *ctx, struct tidings_str purpose, unsigned char *raw, size_t len)
 {
     unsigned char *at = raw + HEAD;
@@ -182,7 +182,7 @@ static bool decrypt(EVP_CIPHER_CTX *ctx, struct tidings_str purpose, unsigned ch
            tls_api.EVP_DecryptFinal_ex(ctx, at + n, &n) == 1;
 }
 
-/* `raw` is a whole seal, not yet a good one. */
+/* `raw` has the length of a seal, but is not verified yet. */
 static int open_raw(struct sealer *s, struct tidings_str purpose, unsigned char *raw, size_t len)
 {
     int rc = 0;

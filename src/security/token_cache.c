@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Remembering tokens: what was verified is kept by the digest of its token, so that the token
- * itself is kept nowhere. Lists of identities have the one not used for the longest time first.
+ * Caches verified tokens by digest, so that the token itself is not stored. Lists of identities are
+ * in least-recently-used order.
  *
- * Identities of the file of tokens are remembered as long as their lines stand in it, so that it is
- * noticed when one is taken away; there are no more of them than lines.
+ * Identities from the token file are remembered as long as the file contains their lines, so that
+ * their removal is noticed; there are no more of them than lines.
  */
 #include "security/token_cache.h"
 
@@ -16,7 +16,7 @@
 #include "security/verifier.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Making a pending token, and sending it back to its cache with a verdict. Tokens are wiped.
+ * Creates pending tokens, and returns them to their cache with a verdict. Tokens are wiped.
  */
 
 static struct pending_token *pending_token_create(struct mailbox *mailbox, struct tidings_str token)
@@ -70,14 +70,14 @@ struct token_cache {
     auth_release_fn release;
     auth_may_wait_fn may_wait;
     struct map known;  /* digest -> struct identity */
-    struct list order; /* those that may be forgotten */
-    struct list lines; /* those of the file … */
+    struct list order; /* those that can be evicted */
+    struct list lines; /* identities of the token file … */
     size_t line_count;
-    struct list gone;        /* … and those it does not have any more: told by the next review */
-    unsigned generation;     /* of what is known, … */
+    struct list gone;        /* … and those with removed lines: the next review reports them */
+    unsigned generation;     /* generation of the cached identities, … */
     unsigned reviewed;       /* … and of the last review */
-    struct list pending;     /* tokens that wait */
-    struct identity *unkept; /* the last answer, when it could not be remembered */
+    struct list pending;     /* pending tokens */
+    struct identity *unkept; /* the last answer, if it could not be cached */
     struct counters *counters;
 };
 
@@ -116,7 +116,7 @@ static struct list *list_of(struct token_cache *c, const struct identity *i)
     return i->is.kind == AUTH_BY_FILE ? &c->lines : &c->order;
 }
 
-/* Takes it. Without memory it is good for this one answer. */
+/* Takes ownership. Without memory it is valid for this one answer. */
 static void token_cache_remember(struct token_cache *c, struct identity *i,
                                  const unsigned char *digest)
 {
@@ -139,7 +139,7 @@ static void token_cache_remember(struct token_cache *c, struct identity *i,
     list_append(list_of(c, i), &i->link);
 }
 
-/* Does the file say the same of it as before? */
+/* Returns true if the file still has the same line. */
 static bool token_cache_has_line(const struct token_file *file, const struct identity *i)
 {
     struct identity *now = NULL;
@@ -152,8 +152,8 @@ static bool token_cache_has_line(const struct token_file *file, const struct ide
     return same;
 }
 
-/* Something has been loaded since: what is known from before counts no more, except lines that are
- * still there. */
+/* The verifier has new data: forgets all cached identities, except for lines that the file still
+ * contains. */
 static void token_cache_catch_up(struct token_cache *c)
 {
     unsigned generation = verifier_generation(c->verifier);
@@ -289,7 +289,7 @@ void token_cache_cancel(struct pending_token *pending)
     }
 }
 
-/* NULL: there is nobody to ask, or no memory. */
+/* NULL: there is no remote thread to send it to, or no memory. */
 static struct pending_token *make_pending(struct token_cache *c, struct tidings_str token,
                                           const unsigned char *digest, const struct verdict *v)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading the file of tokens, and finding one in it. Digests stand one behind the other, so that
- * all of them can be compared in one go; everything else about a line is looked at only after it
- * was found.
+ * Parses the token file, and finds tokens in it. Digests are contiguous, so that all of them can be
+ * compared in one pass; the rest of a line is used only after a match.
  */
 #include "security/token_file.h"
 
@@ -14,7 +13,7 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Reading the file with the client id and secret. Whatever holds the secret is wiped.
+ * Reads the file with the client id and secret. Wipes all buffers that held the secret.
  */
 
 #define CREDENTIALS_MAX 4096u
@@ -106,7 +105,7 @@ int credentials_load(struct credentials **ret, const char *path, struct tidings_
 /* ---------------------------------------------------------------------------------------------- */
 
 #define TOKEN_BYTES 32u
-#define TOKEN_PREFIX "tdg_" /* so that scanners for leaked secrets can know one */
+#define TOKEN_PREFIX "tdg_" /* lets scanners for leaked secrets recognize a token */
 
 struct line {
     struct tidings_str name, scopes; /* in the text */
@@ -177,7 +176,7 @@ static bool parse_digest(struct tidings_str hex, unsigned char out[SHA256_BYTES]
     return true;
 }
 
-/* Words, whatever blanks are between them. */
+/* Splits words at any blanks. */
 static bool token_file_gather_scopes(struct tidings_str text, struct scope_list *scopes)
 {
     while (text.len > 0) {
@@ -299,7 +298,7 @@ int token_file_load(struct token_file **ret, const char *path, struct tidings_er
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* 0 when they are equal, without saying sooner or later where they are not. */
+/* 0 if they are equal; constant time. */
 static unsigned token_file_difference(const unsigned char *a, const unsigned char *b)
 {
     unsigned all = 0;
@@ -329,7 +328,8 @@ int token_file_find(const struct token_file *f, const unsigned char digest[SHA25
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* |---- creation --------------------------------------------------------------------------------
+ */
 
 int token_make(struct tidings_str name, struct tidings_str scopes, struct buf *token,
                struct buf *line, struct tidings_error *err)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file of tokens: who may come with which, one line each.
+ * The token file: names, digests and scopes of valid tokens, one per line.
  *
  *     # name   SHA-256 of the token, in hex    scopes
  *     alice    9f86d081884c7d659a2feaa0c55a…   res:read res:write
  *
- * The file holds hashes, so that reading it opens no door. They need neither salt nor a slow
- * function: those make guessing a short password expensive, and a token made by token_make has 256
- * random bits, which nobody guesses, fast or slow. Hence tokens are made here and never chosen.
+ * The file contains hashes, so reading it gives no access. They need neither salt nor a slow
+ * function: those make it expensive to guess a short password, but a token made by token_make has
+ * 256 random bits, which cannot be guessed. Hence tokens are generated here, never chosen.
  *
- * A name may stand on several lines: a new token is handed out before the old one is taken away.
+ * Several lines can have the same name, so that a new token can be issued before the old one is
+ * revoked.
  */
 #ifndef SECURITY_TOKEN_FILE_H
 #define SECURITY_TOKEN_FILE_H
@@ -22,10 +23,10 @@
 #define TOKEN_FILE_LINES 4096u    /* tokens */
 #define TOKEN_FILE_NAME_MAX 128u
 
-struct token_file; /* immutable, counted: a value of a shared map */
+struct token_file; /* immutable, reference counted: a value of a shared map */
 
-/* `path` is for errors: "PATH:LINE: …", TIDINGS_E_PARSE or TIDINGS_E_LIMIT. `text` is copied. The
- * value has the key TOKEN_FILE_KEY. */
+/* `path` is used in errors: "PATH:LINE: …", TIDINGS_E_PARSE or TIDINGS_E_LIMIT. `text` is copied.
+ * The value has the key TOKEN_FILE_KEY. */
 int token_file_parse(struct token_file **ret, const char *path, struct tidings_str text,
                      struct tidings_error *err);
 int token_file_load(struct token_file **ret, const char *path, struct tidings_error *err);
@@ -33,14 +34,13 @@ int token_file_load(struct token_file **ret, const char *path, struct tidings_er
 struct shared_value *token_file_value(struct token_file *f);
 struct token_file *token_file_of(struct shared_value *value); /* NULL for NULL */
 
-/* The identity of the token with that digest. Takes the same time wherever its line is, and when
- * there is none (then *ret is NULL). TIDINGS_E_NOMEM. */
+/* Finds the identity of the token with that digest. Takes the same time wherever its line is, and
+ * if there is none (then *ret is NULL). TIDINGS_E_NOMEM. */
 int token_file_find(const struct token_file *f, const unsigned char digest[SHA256_BYTES],
                     struct identity **ret);
 
-/* A new token of 256 random bits to `token`, and to `line` what belongs into the file (without a
- * line feed). Scopes with blanks between them. TIDINGS_E_INVALID for a name or scope that cannot
- * stand there. */
+/* Writes a new token of 256 random bits to `token`, and its line for the file to `line` (without a
+ * line feed). Scopes are separated by blanks. TIDINGS_E_INVALID for an invalid name or scope. */
 int token_make(struct tidings_str name, struct tidings_str scopes, struct buf *token,
                struct buf *line, struct tidings_error *err);
 
@@ -49,7 +49,7 @@ int token_make(struct tidings_str name, struct tidings_str scopes, struct buf *t
  * id and a secret, kept as the header `Authorization: Basic …`.
  */
 
-struct credentials; /* immutable, counted: a value of a shared map */
+struct credentials; /* immutable, reference counted: a value of a shared map */
 
 /* The file has one line, CLIENT_ID:SECRET (RFC 6749 §2.3.1). The value has the key
  * CREDENTIALS_KEY. */
@@ -60,7 +60,7 @@ struct credentials *credentials_of(struct shared_value *value); /* NULL for NULL
 /* "Authorization: Basic …" */
 const char *credentials_header(const struct credentials *c);
 
-/* application/x-www-form-urlencoded, of what needs it. */
+/* Encodes application/x-www-form-urlencoded characters where necessary. */
 void credentials_put_encoded(struct buf *out, struct tidings_str s);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Verifying a token: the file of tokens first, then as a JWT, else it takes an introspection.
- * Claims come before the signature: they cost less, both must be good, and a token that has expired
- * is no reason to fetch keys.
+ * Verifies a token: looks it up in the token file, then checks it as a JWT; otherwise it needs
+ * introspection. Claims are checked before the signature: they cost less, both must be valid, and
+ * an expired token must not cause a fetch of keys.
  */
 #include "security/verifier.h"
 
@@ -16,8 +16,8 @@
 #include "security/token_file.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The counters of all token caches, in a list that only grows, at its head. Each count has one
- * writer, so an atomic store suffices.
+ * The counters of all token caches, in a list that only grows, at its head, and never shrinks. Each
+ * count has one writer, so an atomic store suffices.
  */
 
 struct counters *counters_create(struct counters **head)
@@ -104,7 +104,7 @@ void counters_each_refusal(struct counters *const *head, auth_refusal_fn fn, voi
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Checking options and copying them: mistakes are found here, before anything is opened.
+ * Checks and copies options, so that errors are found before anything is opened.
  */
 
 #define URL_MAX 2048u
@@ -114,7 +114,8 @@ void counters_each_refusal(struct counters *const *head, auth_refusal_fn fn, voi
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
 
-/* Exactly an address of the loopback network or "localhost", and not a name that begins so. */
+/* Returns true for an address of the loopback network and for exactly "localhost", not for a name
+ * that starts with one of these. */
 static bool is_loopback(struct tidings_str host)
 {
     char text[16];
@@ -170,7 +171,8 @@ static int check_url(struct tidings_str url, const char *what, struct tidings_er
                      what, STR_ARG(url));
 }
 
-/* ---- keeping --------------------------------------------------------------------------------- */
+/* |---- copying ---------------------------------------------------------------------------------
+ */
 
 static int auth_settings_keep(char **ret, const char *text, struct tidings_error *err)
 {
@@ -294,7 +296,8 @@ struct claims_rules auth_settings_rules(const struct auth_settings *s, bool need
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* ---- what is in effect ----------------------------------------------------------------------- */
+/* |---- values in use ---------------------------------------------------------------------------
+ */
 
 static int verifier_replace(void *user, const struct shared_value *old)
 {
@@ -309,7 +312,7 @@ static int verifier_put(struct verifier *v, struct shared_value *value)
     return rc < 0 ? rc : 0;
 }
 
-/* Caches forget what they remember before they are asked the next time. */
+/* Makes caches forget their tokens before they answer the next request. */
 static void verifier_advance(struct verifier *v)
 {
     __atomic_add_fetch(&v->generation, 1, __ATOMIC_RELEASE);
@@ -391,7 +394,7 @@ void verifier_deinit(struct verifier *v)
 
 _Static_assert(AUTH_ISSUERS_MAX <= 1u << JWKS_PROOF_SPARE, "the issuer fits into a proof");
 
-/* Which key of which issuer. */
+/* Identifies a key and its issuer. */
 static uint64_t verifier_make_proof(size_t issuer, uint64_t key)
 {
     return key << JWKS_PROOF_SPARE | issuer;
@@ -410,7 +413,8 @@ bool verifier_proof_is_valid(const struct verifier *v, uint64_t proof)
     return stands;
 }
 
-/* ---- the file of tokens ---------------------------------------------------------------------- */
+/* |---- the token file --------------------------------------------------------------------------
+ */
 
 static void find_in_file(struct verifier *v, const unsigned char digest[SHA256_BYTES],
                          struct verdict *ret)
