@@ -16,8 +16,8 @@
 #include "security/token_file.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The counters of all token caches, in a list that only grows, at its head, and never shrinks. Each
- * count has one writer, so an atomic store suffices.
+ * The counters of all token caches, in a list that only grows, at its head. Each count has one
+ * writer, so an atomic store suffices.
  */
 
 struct counters *counters_create(struct counters **head)

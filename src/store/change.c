@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A change is one block of memory: the struct and every text it points to. The texts that go into
- * notifications are encoded here, once, on the hub.
+ * A change: one block of memory with the struct and all its strings. The strings of notifications
+ * are encoded here, once, on the hub.
  */
 #include "store/change.h"
 
@@ -110,7 +110,7 @@ int change_put_metadata(struct buf *out, const struct json *metadata, struct tid
 }
 
 #define VERSION_MAX 40u
-#define USUAL_BYTES 256u /* of what we write besides URI and metadata */
+#define USUAL_BYTES 256u /* output besides URI and metadata */
 
 static struct tidings_str change_version(char out[VERSION_MAX], uint64_t epoch, uint64_t seq)
 {
@@ -119,7 +119,7 @@ static struct tidings_str change_version(char out[VERSION_MAX], uint64_t epoch, 
     return tidings_strn(out, n > 0 ? (size_t)n : 0);
 }
 
-/* The members every notification of this change carries in `_meta`. */
+/* Writes the `_meta` members that are the same in every notification of this change. */
 static void change_write_meta(struct buf *out, const struct tidings_change *change,
                               struct tidings_str number, struct change *c)
 {
@@ -131,7 +131,7 @@ static void change_write_meta(struct buf *out, const struct tidings_change *chan
         buf_puts(out, STR(",\"dev.tidings/etag\":"));
         jw_quote(out, change->etag);
     }
-    if (change->traceparent.len > 0) { /* SEP-414: the one name there without a prefix of ours */
+    if (change->traceparent.len > 0) { /* SEP-414: the only key there without our prefix */
         buf_puts(out, STR(",\"traceparent\":"));
         jw_quote(out, change->traceparent);
     }
@@ -160,7 +160,7 @@ static void write_given(struct jw *w, struct json *given, struct buf *type)
     }
 }
 
-/* The application's keys first; each of ours unless the application gave its own. */
+/* The application's keys first; then each of ours that the application did not set. */
 static void change_write_metadata(struct buf *out, const struct tidings_change *change,
                                   struct tidings_str number, struct buf *type, struct change *c)
 {
@@ -201,7 +201,7 @@ static void change_write_metadata(struct buf *out, const struct tidings_change *
     jv_unref(given);
 }
 
-/* `to` empty: it is where it says. */
+/* `to` empty: not the first half of a move. */
 static struct change *change_make(const struct tidings_change *change, struct tidings_str to,
                                   uint64_t epoch, uint64_t seq)
 {
@@ -273,7 +273,7 @@ struct change *change_create_departure(const struct tidings_change *move, uint64
 
 struct change *change_create_list_event(enum list_event what, uint64_t epoch, uint64_t seq)
 {
-    /* Keys of their own in the log; none is a URI. */
+    /* Keys of these changes in the log; none is a URI. */
     static const struct {
         struct tidings_str key;
         unsigned lists;
@@ -296,7 +296,7 @@ struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, u
 {
     struct buf key;
     buf_init(&key, prefix.len + 1);
-    buf_putc(&key, '*'); /* like those above: no URI begins so */
+    buf_putc(&key, '*'); /* like the keys above: no URI starts with it */
     buf_puts(&key, prefix);
     struct tidings_change none = {.uri = buf_str(&key)};
     struct change *c = key.failed ? NULL : change_create(&none, epoch, seq);
@@ -319,7 +319,8 @@ struct tidings_str change_scope(const struct change *c)
 
 struct change *change_ref(const struct change *c)
 {
-    struct change *shared = (struct change *)(uintptr_t)c; /* the count is not part of the value */
+    /* the reference count is not part of the value */
+    struct change *shared = (struct change *)(uintptr_t)c;
     __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
     return shared;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log beside a store: everything but resuming from cursors of earlier epochs is passed
- * on to a log in memory.
+ * The change log with a store: delegates to a log in memory, except for resuming from cursors of
+ * earlier epochs.
  */
 #include "store/change_log.h"
 
@@ -17,15 +17,15 @@
  * The change log in memory: a table from URI to entry, and the entries in one list by sequence
  * number. A new change of a URI replaces the record of its entry and moves it to the tail.
  *
- * Invariant: the list ascends strictly; every entry is in the table under the URI of its record;
- * `bytes` is the sum over the entries. Nothing is written anywhere: a restart begins a new epoch.
+ * Invariant: the list is strictly ascending; every entry is in the table under the URI of its
+ * record; `bytes` is the sum over the entries. Nothing is persistent: a restart begins a new epoch.
  */
 
 struct entry {
     struct list link;
     struct change *change;
     uint64_t created_seq, replaced_seq;
-    uint64_t kept_ms; /* monotonic: when it was appended */
+    uint64_t kept_ms; /* monotonic time of the append */
 };
 
 struct memory {
@@ -51,7 +51,7 @@ static const struct memory *memory_of_const(const struct changelog *log)
     return (const struct memory *)(const void *)log;
 }
 
-/* What an entry costs: its record, itself, and its share of a table that is half full. */
+/* The memory cost of an entry: its record, itself, and its share of a half-full table. */
 static size_t entry_bytes(const struct entry *e)
 {
     return change_bytes(e->change) + sizeof(*e) + 2 * sizeof(struct map_slot);
@@ -91,7 +91,8 @@ static void changelog_memory_evict(struct memory *m)
     }
 }
 
-/* Numbers are nearly always appended in the order they were given out: the tail is the place. */
+/* Numbers are almost always appended in the order of their allocation, so the search starts at the
+ * tail. */
 static void link_in_order(struct memory *m, struct entry *e)
 {
     struct list *before = m->order.prev;
@@ -127,7 +128,7 @@ static uint64_t memory_first(const struct changelog *log)
     return memory_of_const(log)->first;
 }
 
-/* Nothing outlives the program. */
+/* Nothing survives a restart. */
 static bool memory_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
                           bool is_durable, uint64_t *ret)
 {
@@ -159,7 +160,7 @@ static uint64_t memory_next(struct changelog *log)
     return ++changelog_memory_of(log)->last;
 }
 
-/* The entry for a URI, new ones without a record. NULL: out of memory. */
+/* The entry for a URI; a new entry has no record yet. NULL: out of memory. */
 static struct entry *entry_for(struct memory *m, const struct change *change)
 {
     struct entry *e = map_find(&m->by_uri, change->uri);
@@ -173,7 +174,7 @@ static struct entry *entry_for(struct memory *m, const struct change *change)
     } else if (e->change->seq > change->seq) {
         return e;
     }
-    /* The key lies inside the record, so it moves to the new one. */
+    /* The key is part of the record, so it moves to the new one. */
     if (map_put(&m->by_uri, change->uri, e, NULL) < 0) {
         if (fresh) {
             mem_free(e);
@@ -193,7 +194,7 @@ static int memory_append(struct changelog *log, const struct change *change)
         return TIDINGS_E_NOMEM;
     }
     if (e->change && e->change->seq > change->seq) {
-        return 0; /* a newer change of this URI stands for this one too */
+        return 0; /* a newer change of this URI already represents this one */
     }
     if (e->change) {
         e->replaced_seq = e->change->seq;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread that writes the store, by group commit: the first write of a turn begins a batch;
- * before the loop would wait, before a read runs, and when the batch is large, it is committed and
- * its jobs are answered.
+ * The commit thread: writes the store by group commit. The first write of a turn begins a batch;
+ * the batch is committed and its jobs are answered before the loop waits, before a read runs, and
+ * when the batch is large.
  *
- * A refusal rests on the stored state, which includes the writes before it in the batch. So the
+ * A refusal depends on the stored state, which includes the earlier writes of the batch. So the
  * commit thread answers it after the commit, and a failed commit fails it too. Only a refusal
- * before the first write of a batch rests on committed state alone; the commit thread answers it at
- * once.
+ * before the first write of a batch depends only on committed state; the commit thread answers it
+ * immediately.
  *
- * A store that others write to may have a batch begin without its lock. If somebody else commits
- * meanwhile all of its jobs run again, with the lock: what they decided before does not count, so
- * even the first refusal waits for the commit.
+ * On a shared store, a batch can begin without the lock. If another node commits first, all its
+ * jobs run again with the lock: their first results are discarded, so even the first refusal waits
+ * for the commit.
  *
- * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered,
- * without the refusals that committed state explains. A batch is open exactly while `is_open`.
+ * Invariant: `batch` holds the jobs that ran since `begin`, in order, all unanswered, except for
+ * refusals by committed state. A batch is open exactly while `is_open`.
  */
 #include "store/commit_thread.h"
 
@@ -30,8 +30,8 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the files of store/commit_thread.h share: jobs and their batches (store/commit_thread.c),
- * and following what others write (store/commit_thread.c).
+ * Shared declarations of this file: jobs and their batches, and following the writes of other
+ * nodes.
  */
 
 struct commit_thread {
@@ -40,41 +40,41 @@ struct commit_thread {
     struct loop_timer *idle;
     struct entities *entities;
     struct list batch;
-    struct list again; /* of the batch, what has yet to be run a second time */
+    struct list again; /* jobs of the batch that must still run a second time */
     unsigned count;
-    unsigned last_count; /* of the batch before */
+    unsigned last_count; /* of the previous batch */
     bool is_open;
-    bool is_unlocked; /* the batch began without the lock: all that ran is in it, also what was
-                       * refused */
-    bool is_in_doubt; /* it may have been committed before it was run again */
-    struct durations commits; /* atomic: how long those took that went well */
-    uint64_t lost;            /* atomic: batches */
-    bool is_failing;          /* atomic: the last batch was lost, and it was logged */
+    /* the batch began without the lock: it contains all jobs that ran, including refused ones */
+    bool is_unlocked;
+    bool is_in_doubt;         /* it may have been committed before it ran again */
+    struct durations commits; /* atomic: duration of successful commits */
+    uint64_t lost;            /* atomic: lost batches */
+    bool is_failing;          /* atomic: the last batch was lost, and this was logged */
     commit_thread_announce_fn announce;
     void *announce_user;
-    /* Of a store that others write to as well: */
-    struct store *shared;                   /* that store; NULL: nobody else does */
+    /* For a shared store: */
+    struct store *shared;                   /* that store; NULL: it is not shared */
     struct commit_thread_follower follower; /* zero: none yet … */
-    bool is_following;                      /* … and nobody is followed */
-    struct loop_timer *follow_timer;        /* when nobody wakes us */
-    int woken_fd;                           /* that of the store; -1: none is watched */
-    int watched_fd;                         /* a duplicate of it, ours to close; -1: none */
-    struct loop_poll *woken;                /* of the duplicate */
-    uint64_t applied;                       /* what `follower` was last told */
-    uint64_t data_loss_at; /* everything has: the store lost changes; 0: it did not */
-    uint64_t say_ms;       /* not before then, that it failed */
-    bool has_new_types;    /* they have yet to be read again */
-    bool is_unreachable;   /* atomic: the store cannot be reached, and it was logged */
+    bool is_following;                      /* … and following is not started */
+    struct loop_timer *follow_timer;        /* fallback if the store sends no notification */
+    int woken_fd;                           /* descriptor of the store; -1: none is polled */
+    int watched_fd;                         /* a duplicate of it, owned; -1: none */
+    struct loop_poll *woken;                /* poll of the duplicate */
+    uint64_t applied;                       /* the last position passed to `follower` */
+    uint64_t data_loss_at;                  /* position of a data loss in the store; 0: none */
+    uint64_t say_ms;                        /* earliest time to log the next failure */
+    bool has_new_types;                     /* new types must still be read */
+    bool is_unreachable; /* atomic: the store is unreachable, and this was logged */
 };
 
-/* Nothing of it happens without `shared`. */
+/* Unused without `shared`. */
 
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BATCH_MAX 256u
-#define BATCH_LARGE 8u /* of a store that others share: the next one waits for the lock */
-#define IDLE_MS 200u   /* without writes, before work that was put off is done */
-#define REST_MS 60000u /* and when nothing is ever written */
+#define BATCH_LARGE 8u /* on a shared store: the next batch takes the lock */
+#define IDLE_MS 200u   /* time without writes before deferred work runs */
+#define REST_MS 60000u /* the same if nothing is ever written */
 
 static void commit_thread_answer(struct store_job *job, int code)
 {
@@ -84,7 +84,7 @@ static void commit_thread_answer(struct store_job *job, int code)
 static const char *commit_thread_follow_explain(const struct commit_thread *k,
                                                 const struct tidings_error *err);
 
-/* One line when it begins and one when it ends, however many are refused meanwhile. */
+/* Logs once when failures begin and once when they end, however many jobs fail in between. */
 static void commit_thread_note(struct commit_thread *k, const struct tidings_error *err)
 {
     if (err && !k->is_failing) {
@@ -96,7 +96,7 @@ static void commit_thread_note(struct commit_thread *k, const struct tidings_err
     __atomic_store_n(&k->is_failing, err != NULL, __ATOMIC_RELAXED);
 }
 
-/* The batch is over; all that it had is in `ret`. */
+/* Ends the batch; moves all its jobs to `ret`. */
 static void commit_thread_end_batch(struct commit_thread *k, struct list *ret)
 {
     list_init(ret);
@@ -107,7 +107,8 @@ static void commit_thread_end_batch(struct commit_thread *k, struct list *ret)
     k->is_open = k->is_unlocked = k->is_in_doubt = false;
 }
 
-/* The error code of a lost batch: a store error must never read as a refusal of the job. */
+/* The error code of a lost batch: callers must be able to distinguish a store error from a refusal
+ * of the job. */
 static int commit_thread_loss(int code, struct tidings_error *err)
 {
     switch (code) {
@@ -126,7 +127,7 @@ static int commit_thread_loss(int code, struct tidings_error *err)
     return code;
 }
 
-/* Everything in the batch is gone. */
+/* Fails every job in the batch. */
 static void commit_thread_drop_batch(struct commit_thread *k, int code, struct tidings_error *err)
 {
     struct list lost;
@@ -152,7 +153,7 @@ static int commit_thread_follow(struct commit_thread *k, struct tidings_error *e
 static void commit_thread_follow_note(struct commit_thread *k, int rc,
                                       const struct tidings_error *err);
 
-/* Caches are up to date when the first job of a batch runs. */
+/* Updates the caches before the first job of a batch runs. */
 static int commit_thread_begin(struct commit_thread *k, struct tidings_error *err)
 {
     int rc = entities_begin(k->entities, err);
@@ -166,7 +167,7 @@ static int commit_thread_begin(struct commit_thread *k, struct tidings_error *er
     return rc;
 }
 
-/* It ran, and is in the batch or was answered. false: the batch was lost with it. */
+/* The job ran, and is in the batch or was answered. false: it lost the batch. */
 static bool commit_thread_take(struct commit_thread *k, struct store_job *job)
 {
     if (job->code < 0 && job->is_fatal) {
@@ -177,7 +178,8 @@ static bool commit_thread_take(struct commit_thread *k, struct store_job *job)
         commit_thread_drop_batch(k, job->code, &err);
         return false;
     }
-    /* What is in doubt may have been kept as it was decided first, until this one is committed. */
+    /* A batch in doubt may have been committed with its first results, until the rerun is
+     * committed. */
     bool rests_on_batch = k->count > 0 || k->is_unlocked || k->is_in_doubt;
     if (job->code < 0 && !rests_on_batch) {
         commit_thread_answer(job, job->code);
@@ -192,8 +194,8 @@ static bool commit_thread_take(struct commit_thread *k, struct store_job *job)
 
 static bool commit_thread_follow_is_level(const struct commit_thread *k);
 
-/* Where many write at once the lock is worth its time: they come while it is waited for, and one
- * commit is enough for all of them. */
+/* With many concurrent writes the lock is worth its time: more writes arrive during the wait, and
+ * one commit covers them all. */
 static bool commit_thread_begin_unlocked(struct commit_thread *k)
 {
     k->is_unlocked = k->last_count < BATCH_LARGE && commit_thread_follow_is_level(k) &&
@@ -206,8 +208,8 @@ static bool commit_thread_must_run_again(struct commit_thread *k)
     return k->is_unlocked && k->shared->ops->must_run_again(k->shared);
 }
 
-/* All of the batch, with the lock: from the last job on everything is taken back, then they run in
- * their order. false: it was lost, and its jobs were answered. */
+/* Reruns the whole batch with the lock: undoes all jobs from the last to the first, then runs them
+ * in order. false: the batch was lost, and its jobs were answered. */
 static bool commit_thread_run_again(struct commit_thread *k)
 {
     struct tidings_error err = {0};
@@ -279,8 +281,8 @@ static void commit_thread_commit(struct commit_thread *k)
 
 static void commit_thread_follow_before_wait(struct commit_thread *k);
 
-/* Writes that came while a batch waited for the lock of a store that others write to go with it:
- * the longer the others have it, the more share the next commit. */
+/* Writes that arrive while a batch waits for the lock of a shared store join it: the longer other
+ * nodes hold the lock, the more writes share the next commit. */
 static void on_before_wait(void *user)
 {
     struct commit_thread *k = user;
@@ -337,7 +339,7 @@ static void job_deliver(struct thread_message *message, void *owner)
     } else {
         commit_thread_commit(k);
         int rc = job->run(job, k->entities);
-        if (rc < 0) { /* what worked may have come from memory */
+        if (rc < 0) { /* a success may have come from memory */
             commit_thread_follow_note(k, rc, &job->err);
         }
         commit_thread_answer(job, rc);
@@ -368,10 +370,10 @@ static void waiting_deliver(struct thread_message *message, void *owner)
 
 static void waiting_drop(struct thread_message *message)
 {
-    (void)message; /* lies with who waits */
+    (void)message; /* the waiting thread owns it */
 }
 
-/* The mailbox is the one of who waits, who closes it: nothing of it may be touched after this. */
+/* The mailbox belongs to the waiting thread, which closes it: do not touch it after this. */
 static void commit_thread_on_waited(struct store_job *job, int code)
 {
     struct mailbox *waiter = mailbox_ref(job->waiter);
@@ -415,7 +417,7 @@ bool commit_thread_announce(struct commit_thread *k, const struct tidings_change
         return false;
     }
     (void)k->announce(k->announce_user, change,
-                      position); /* refused: everybody is told to look again */
+                      position); /* refused: all subscriptions get a resync */
     return true;
 }
 
@@ -484,9 +486,9 @@ void commit_thread_get_commits(const struct commit_thread *k, struct durations *
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Following what others write to the same store: applied and told in the order of positions, and
- * before anything of ours that comes later. When the store cannot be reached, that is said once,
- * and once that it can again.
+ * Follows the writes of other nodes to the same store: applies and announces them in the order of
+ * positions, and before any later write of this node. Logs once when the store becomes unreachable,
+ * and once when it is reachable again.
  */
 
 #define NEWS_AT_A_TIME 4
@@ -528,7 +530,7 @@ void commit_thread_conceal(struct commit_thread *k)
     (void)commit_thread_run(k, &job);
 }
 
-/* Only that it cannot be reached (TIDINGS_E_BUSY) counts, and that something worked. */
+/* Only an unreachable store (TIDINGS_E_BUSY) counts, and every success. */
 static void commit_thread_follow_note(struct commit_thread *k, int rc,
                                       const struct tidings_error *err)
 {
@@ -577,7 +579,7 @@ static bool follow_one(void *user, const struct log_entry *change)
 {
     struct commit_thread *k = user;
     k->has_new_types = k->has_new_types || change->kind == LOG_ENTRY_TYPES;
-    if (change->kind == LOG_ENTRY_DATA_LOSS) { /* told when everything was read again */
+    if (change->kind == LOG_ENTRY_DATA_LOSS) { /* announced after everything was read again */
         k->data_loss_at = change->position;
         return false;
     }
@@ -591,7 +593,8 @@ static bool follow_one(void *user, const struct log_entry *change)
     return true;
 }
 
-/* Own changes were told as well: how far that is. */
+/* Reports the position up to which changes were announced; this node's own changes have been, too.
+ */
 static void commit_thread_follow_applied(struct commit_thread *k)
 {
     if (!k->shared || !k->follower.applied) {
@@ -604,7 +607,7 @@ static void commit_thread_follow_applied(struct commit_thread *k)
     }
 }
 
-/* What was lost is not there any more when people are told to look again. */
+/* Lost data must be gone from the caches before clients are notified to read again. */
 static int commit_thread_follow_reread(struct commit_thread *k, struct tidings_error *err)
 {
     const struct log_entry broken = {.kind = LOG_ENTRY_DATA_LOSS, .position = k->data_loss_at};
@@ -620,8 +623,8 @@ static int commit_thread_follow_reread(struct commit_thread *k, struct tidings_e
     return rc;
 }
 
-/* Everything that others committed is applied and told. Outside of batches, and right after
- * `begin`: then a failure leaves nothing but rollback. */
+/* Applies and announces everything that other nodes committed. Call it outside of batches, or right
+ * after `begin`: then a failure requires a rollback. */
 static int commit_thread_follow(struct commit_thread *k, struct tidings_error *err)
 {
     int rc = k->data_loss_at > 0 ? commit_thread_follow_reread(k, err) : 0;
@@ -641,7 +644,7 @@ static int commit_thread_follow(struct commit_thread *k, struct tidings_error *e
     return rc;
 }
 
-/* Nothing is known that has yet to be followed or read again. */
+/* Returns true if there is nothing left to follow or to read again. */
 static bool commit_thread_follow_is_level(const struct commit_thread *k)
 {
     return k->is_following && k->data_loss_at == 0 && !k->has_new_types;
@@ -652,9 +655,10 @@ int commit_thread_follow_now(struct commit_thread *k, struct tidings_error *err)
     return k->is_following ? commit_thread_follow(k, err) : 0;
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* |---- schedule --------------------------------------------------------------------------------
+ */
 
-/* What cannot be followed now is followed when it can be: the timer comes again. */
+/* If following fails now, the timer retries it. */
 static void commit_thread_follow_on_timer(struct loop_timer *timer, void *user)
 {
     struct commit_thread *k = user;
@@ -671,13 +675,15 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
     struct tidings_error err = {0};
     (void)poll;
     (void)events;
-    /* Not within a batch: it stays readable, or is asked for before the loop waits. */
+    /* Not within a batch: the descriptor stays readable, or the check runs before the loop waits.
+     */
     if (!k->is_open && k->shared->ops->wake(k->shared) != 0) {
         (void)commit_thread_follow(k, &err);
     }
 }
 
-/* What came while something else was asked. If that does not end, other work comes between. */
+/* Follows changes that arrived during other requests. If more keep arriving, other work runs in
+ * between. */
 static void commit_thread_follow_news(struct commit_thread *k)
 {
     struct tidings_error err = {0};
@@ -700,9 +706,9 @@ static void commit_thread_follow_unwatch(struct commit_thread *k)
     k->woken_fd = k->watched_fd = -1;
 }
 
-/* The descriptor may be another one after each operation, and closed. A duplicate is watched: what
- * is closed before it is taken out of a loop may stay in there, because a process that is being
- * started holds it open for a moment, and cannot be taken out any more. */
+/* The descriptor can change after each operation, or be closed. Therefore a duplicate is polled: a
+ * descriptor that is closed before it is removed from epoll can stay there, because a process that
+ * is being started holds it open for a moment, and can then no longer be removed. */
 static void commit_thread_follow_before_wait(struct commit_thread *k)
 {
     if (!k->is_following) {
@@ -714,7 +720,8 @@ static void commit_thread_follow_before_wait(struct commit_thread *k)
         return;
     }
     commit_thread_follow_unwatch(k);
-    /* None, perhaps since it is another one of the same number: it is watched before this wait. */
+    /* Unset, perhaps because a different descriptor has the same number: poll it before this wait.
+     */
     fd = fd >= 0 ? fd : k->shared->ops->descriptor(k->shared);
     k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     k->woken =
@@ -722,7 +729,7 @@ static void commit_thread_follow_before_wait(struct commit_thread *k)
     if (k->woken && loop_poll_set_events(k->woken, LOOP_READ) == 0) {
         k->woken_fd = fd;
     } else {
-        commit_thread_follow_unwatch(k); /* the timer looks */
+        commit_thread_follow_unwatch(k); /* the timer checks instead */
     }
 }
 
@@ -765,7 +772,7 @@ static int commit_thread_follow_open(struct commit_thread *k, struct tidings_err
     return 0;
 }
 
-/* Before the thread runs. */
+/* Call it before the thread runs. */
 static void commit_thread_follow_close(struct commit_thread *k)
 {
     if (k->shared) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copying a store into another, in batches, and the digest by which the two are compared.
+ * Copies a store into another one, in batches, and computes the digest that compares the two.
  */
 #include "store/copy.h"
 
@@ -12,14 +12,13 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Copying a store of SQLite into another, and the other way round. While it is written to, the file
- * has a table `copying` that says from what and how far; as long as it is there nobody can use the
- * file.
+ * Copies between a SQLite store and another one. While a copy writes to the file, it has a table
+ * `copying` with the source and the progress; such a file cannot be used otherwise.
  */
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Rows after ?1. Of versions the long texts come last. */
+/* Rows after ?1. The long columns of versions come last. */
 static const char *const reading[TRANSFER_TASK] = {
     [TRANSFER_TYPE] = "SELECT seq, name, version, schema, description, options FROM main.types"
                       " WHERE seq>?1 ORDER BY seq",
@@ -127,7 +126,7 @@ static int sqlite_transfer_each(struct store *store, struct transfer_mark after,
 {
     struct sqlite_store *s = sqlite_store_of(store);
     sqlite_store_release(s);
-    int rc = sqlite_apply(s, err); /* what was replaced or forgotten leaves the log */
+    int rc = sqlite_apply(s, err); /* removes replaced and dropped changes from the log */
     for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_TASK; kind++) {
         struct sqlite3_stmt *st = NULL;
         rc = sqlite_prepare(s->db, reading[kind], &st, err);
@@ -290,7 +289,7 @@ static int sqlite_transfer_put(struct store *store, const struct transfer_row *r
     case TRANSFER_RUN:
     case TRANSFER_TASK:
     case TRANSFER_KINDS:
-        mark[1] = INT64_MIN; /* a copy that goes on begins with the first of them again */
+        mark[1] = INT64_MIN; /* a resumed copy starts with the first run again */
         rc = transfer_run_ints(s, TRANSFER_PUT_RUN, run, 3, err);
         break;
     }
@@ -351,7 +350,7 @@ static void transfer_task(void *user, const struct stored_task *task)
     t->rc = t->rc < 0 ? t->rc : t->fn(t->user, &row, t->err);
 }
 
-/* Rows with positions, which the medium reads, then tasks. */
+/* Reads rows with positions from the medium, then tasks. */
 static int transfer_each(struct store *store, struct transfer_mark after, transfer_row_fn fn,
                          void *user, struct tidings_error *err)
 {
@@ -372,7 +371,7 @@ static void transfer_add_number(struct sha256 *s, int64_t n)
     sha256_put(s, bytes, sizeof bytes);
 }
 
-/* Each text behind its length, so that no two rows are written alike. */
+/* The length precedes each string, so that different rows never hash the same bytes. */
 static void transfer_add_texts(struct sha256 *s, const struct tidings_str *texts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -464,7 +463,7 @@ int transfer_count(struct store *store, struct transfer_stats *ret, struct tidin
 struct transfer_copying {
     struct store *to;
     struct transfer_stats stats;
-    size_t rows, bytes; /* of the batch */
+    size_t rows, bytes; /* in the batch */
     bool is_open;
     transfer_progress_fn progress;
     void *user;
@@ -491,7 +490,7 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     c->is_open = rc == 0;
     if (rc == 0 && row->kind == TRANSFER_TASK) {
         rc = c->to->ops->put_task(c->to, &row->task, err);
-        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
+        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* the task exists already */
     } else if (rc == 0) {
         rc = c->to->ops->transfer->put(c->to, row, err);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities: opening the store they are kept in, batches, and reading. Texts that a read hands on
- * are copied into the caller's arena: the rows' own live only until the next call.
+ * Entities: opening their store, batches, and reading. Strings that a read returns are copied into
+ * the caller's arena, because rows are valid only until the next call.
  */
 #include "store/entities.h"
 
@@ -14,8 +14,8 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The digest of a write request, by which an idempotency key tells the same request from another.
- * Every part is preceded by its length, so that no two requests are written alike.
+ * The digest of a write request, which tells whether an idempotency key is reused for the same
+ * request. The length precedes each part, so that different requests never hash the same bytes.
  */
 
 #define VALUE_MAX (256u << 20)
@@ -121,7 +121,7 @@ void entity_holds_deinit(struct entity_holds *h)
     map_deinit(&h->by_id);
 }
 
-/* The first that does not begin before `from`. */
+/* The first one that begins at or after `from`. */
 static size_t entity_holds_find(const struct holds *x, int64_t from)
 {
     size_t low = 0, high = x->count;
@@ -312,8 +312,8 @@ bool entities_begin_unlocked(struct entities *e)
     return e->in_batch;
 }
 
-/* The types are what the rows say, also when those cannot be read now. Is a commit in doubt,
- * whoever follows the store is told of them. */
+/* The types match the rows, even if those cannot be read now. If a commit is in doubt, the follower
+ * of the store reports its types. */
 static void end_added_types(struct entities *e, bool is_committed)
 {
     if (e->has_added_types) {
@@ -343,7 +343,8 @@ int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct
     return e->store->ops->forget(e->store, id, end < held ? end : held, err);
 }
 
-/* ---- texts ----------------------------------------------------------------------------------- */
+/* |---- strings ---------------------------------------------------------------------------------
+ */
 
 bool entity_version_keep(struct entity_version *v, struct arena *arena)
 {
@@ -432,8 +433,7 @@ const struct recent_version *entities_recent(const struct entities *e, struct ti
     return entity_recent_find(e->recent, id);
 }
 
-/* The current version, from what is known while the store cannot be reached: nobody waits for it
- * then. */
+/* Finds the current version in the cache while the store is unreachable, without waiting for it. */
 static int find_current(struct entities *e, struct tidings_str id, struct entity_version *ret,
                         struct tidings_error *err)
 {
@@ -446,7 +446,7 @@ static int find_current(struct entities *e, struct tidings_str id, struct entity
         *ret = *known;
         return 1;
     }
-    if (rc == 1) { /* nobody reads an older one from here on */
+    if (rc == 1) { /* older versions are no longer read */
         entity_recent_drop(e->recent, id, ret->from);
     }
     if (keeps && rc == 1) {
@@ -515,9 +515,9 @@ void entities_each_type(struct entities *e, entity_type_fn fn, void *user)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Forgetting old versions of entities that are not written any more: all entities are looked at in
- * turn, some at a time, and again after a while. Those that are written lose their old versions
- * then (store/entities_write.c).
+ * Removes old versions of entities that are no longer written: visits all entities in turn, a few
+ * at a time, and starts over after a while. A write removes old versions of its own entity
+ * (store/entities_write.c).
  */
 
 #define AT_A_TIME 64u
@@ -550,7 +550,7 @@ static bool entities_aging_take(void *user, const struct entity_version *v)
     const struct entity_type *t = entity_types_find(a->e, v->type, v->type_version);
     a->seen++;
     if (v->id.len > ENTITY_ID_MAX) {
-        return true; /* none of ours */
+        return true; /* not an entity */
     }
     a->last = arena_dup(&a->arena, v->id);
     a->failed = !a->last.ptr;
@@ -577,7 +577,7 @@ static int entities_aging_forget(struct aging_pass *a, int64_t now, struct tidin
     return entities_commit(a->e, err);
 }
 
-/* Forget what has grown old, of some entities. 1: there are more to look at. */
+/* Removes versions that are too old, from a few entities. 1: there are more to visit. */
 static int entity_aging_step(struct entities *e, struct tidings_error *err)
 {
     int64_t now = entities_now(e);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities: typed JSON values with their whole history. What may be written, and what a write does;
- * where it is kept is behind store/store.h.
+ * Entities: typed JSON values with their whole history. This module defines valid writes and their
+ * effects; store/store.h stores them.
  *
- * An entity has an id, a type (name and version), a value, perhaps a parent, and versions that tile
- * time. Its id is unique whatever its type. Deleting it writes one more version that says so;
- * undeleting another. A value is judged by the schema of its type, a patch by the schema made from
- * that, and the result of a patch again by the full one.
+ * An entity has an id, a type (name and version), a value, an optional parent, and versions that
+ * tile time. Its id is unique across types. Deleting an entity writes a final version that marks it
+ * as deleted; undeleting writes another version. Values are validated by the schema of their type,
+ * patches by the patch schema derived from it, and patched values again by the full schema.
  *
  * One owner, one thread. Writes happen in batches: entities_begin, any number of transactions, then
- * entities_commit, and only then may anybody be told that they happened. A transaction that is
- * refused leaves no trace in its batch; one that fails for a reason of the medium (ENTITY_MEDIUM:
- * TIDINGS_E_IO, TIDINGS_E_FULL, TIDINGS_E_NOMEM, TIDINGS_E_BUSY of a database that cannot be
- * reached) leaves nothing but entities_rollback.
+ * entities_commit, and no change may be announced before that. A refused transaction leaves no
+ * trace in its batch; after one that fails because of the medium (ENTITY_MEDIUM: TIDINGS_E_IO,
+ * TIDINGS_E_FULL, TIDINGS_E_NOMEM, TIDINGS_E_BUSY of an unreachable database) only
+ * entities_rollback is possible.
  */
 #ifndef STORE_ENTITIES_H
 #define STORE_ENTITIES_H
@@ -26,23 +26,23 @@
 #include "store/store.h"
 
 #define ENTITY_ID_MAX 256u
-#define ENTITY_NAME_MAX 128u           /* of a type, of a version */
+#define ENTITY_NAME_MAX 128u           /* of a type or a version */
 #define ENTITY_VALUE_MAX (1u << 20)    /* bytes of JSON */
 #define ENTITY_SCHEMA_MAX (256u << 10) /* bytes of JSON */
-#define ENTITY_TYPES_MAX 1000u         /* name and version */
+#define ENTITY_TYPES_MAX 1000u         /* counting each name and version */
 #define ENTITY_KEY_MAX 512u
 #define ENTITY_TRANSACTION_MAX 1000u /* writes */
 
 struct entities;
 
-/* Takes `store`, also on failure. Reads the types. */
+/* Takes ownership of `store`, even on failure. Reads the types. */
 int entities_open(struct store *store, struct entities **ret, struct tidings_error *err);
 void entities_close(struct entities *e); /* NULL is fine */
-/* For what is kept beside them, in the same batches. */
+/* For other data that is written in the same batches. */
 struct store *entities_store(struct entities *e);
-/* Unix time by the clock that counts: the store's where several nodes have it in common. */
+/* Unix time by the authoritative clock: the store's if several nodes share it. */
 int64_t entities_now(struct entities *e);
-/* Of the newest change of a type or an entity; 0: nothing outlives the program. */
+/* The position of the newest change of a type or an entity; 0: nothing survives a restart. */
 uint64_t entities_position(struct entities *e);
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -54,13 +54,13 @@ bool entity_type_version_is_valid(struct tidings_str version);
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* How the versions of a type's entities are kept. What is held (entities_hold) stays, until the
- * first write after it was released. */
+/* How the versions of a type's entities are kept. Held versions (entities_hold) are kept until the
+ * first write after their release. */
 struct entity_keeping {
-    bool history;         /* false: the current version alone */
-    int64_t debounce_ms;  /* what the same actor writes within it is one version */
-    int64_t max_age_ms;   /* versions that ended longer ago are forgotten; 0: never */
-    int64_t max_versions; /* of one entity; 0: all */
+    bool history;         /* false: only the current version */
+    int64_t debounce_ms;  /* writes of the same actor within this time become one version */
+    int64_t max_age_ms;   /* versions that ended longer ago are removed; 0: never */
+    int64_t max_versions; /* per entity; 0: all */
 };
 
 struct entity_type_spec {
@@ -70,16 +70,16 @@ struct entity_type_spec {
     uint64_t *steps;      /* for compiling, as in a transaction */
 };
 
-/* Steps (formats/schema.h, some 2 ns each) for judging all writes of a transaction by their
- * schemas; for compiling both schemas of a type. */
+/* Steps (formats/schema.h, about 2 ns each) for validating all writes of a transaction, or for
+ * compiling both schemas of a type. */
 #define ENTITY_STEPS 7000000u
 
-/* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, too much), and what
- * compiling the schema and its patch schema says. TIDINGS_E_IO, TIDINGS_E_FULL, TIDINGS_E_NOMEM:
- * the batch is lost. */
+/* Call it inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, a limit), and the
+ * errors of compiling the schema and its patch schema. TIDINGS_E_IO, TIDINGS_E_FULL,
+ * TIDINGS_E_NOMEM: the batch is lost. */
 int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err);
-/* Another node added some: read them again. After a failure they are as before. */
+/* Reads the types again after another node added some. After a failure they are unchanged. */
 int entities_reload_types(struct entities *e, struct tidings_error *err);
 /* By name, then by version, oldest first. */
 void entities_each_type(struct entities *e, entity_type_fn fn, void *user);
@@ -95,25 +95,25 @@ enum entity_op {
 struct entity_write {
     enum entity_op op;
     struct tidings_str id;
-    /* Upserts: required. Others: empty, or they must be those of the entity. */
+    /* Upserts: required. Others: empty, or equal to those of the entity. */
     struct tidings_str type, type_version;
-    struct json *value, *patch; /* one of them, for upserts */
+    struct json *value, *patch; /* exactly one, for upserts */
     struct tidings_str parent;
-    bool has_parent;               /* else it stays as it is */
+    bool has_parent;               /* false: the parent is unchanged */
     struct tidings_str changed_by; /* JSON text */
-    /* The version this write starts from; TIMELINE_NEVER: not said. Required with a patch, unless
-     * that is to be rebased. */
+    /* The version this write starts from; TIMELINE_NEVER: not given. Required with a patch, unless
+     * it is to be rebased. */
     int64_t baseline;
-    bool must_be_new;   /* refuse when the entity exists */
-    bool must_exist;    /* refuse when it does not */
-    bool is_careful;    /* refuse to change what exists with none of these and no baseline */
-    bool rebase;        /* a patch is applied to what is current, whatever its baseline, if any */
-    int64_t valid_from; /* when it begins; TIMELINE_NEVER: now */
+    bool must_be_new;   /* fail if the entity exists */
+    bool must_exist;    /* fail if it does not */
+    bool is_careful;    /* fail if it exists and neither of these nor a baseline is given */
+    bool rebase;        /* apply a patch to the current value, whatever its baseline, if any */
+    int64_t valid_from; /* start time; TIMELINE_NEVER: now */
 };
 
 enum entity_reason {
     ENTITY_OK,
-    ENTITY_INVALID, /* the request itself */
+    ENTITY_INVALID, /* the request itself is invalid */
     ENTITY_UNKNOWN_TYPE,
     ENTITY_UNKNOWN,    /* no such entity */
     ENTITY_OTHER_TYPE, /* it has another type or version: `type`, `version` */
@@ -121,37 +121,40 @@ enum entity_reason {
     ENTITY_EXISTS, /* must_be_new */
     ENTITY_UNKNOWN_BASELINE,
     ENTITY_CONFLICT,    /* the baseline is not current: `current`, `patch` */
-    ENTITY_BAD_VALUE,   /* the schema says no: `where`, `rule` */
+    ENTITY_BAD_VALUE,   /* rejected by the schema: `where`, `rule` */
     ENTITY_CARELESS,    /* is_careful */
-    ENTITY_KEY_REUSED,  /* for other writes */
-    ENTITY_TAKEN,       /* its id is that of something whoever writes may not know of */
-    ENTITY_DAMAGED,     /* what is stored is not what was written */
-    ENTITY_UNSUPPORTED, /* the schema of its type is stored and cannot be used */
+    ENTITY_KEY_REUSED,  /* for different writes */
+    ENTITY_TAKEN,       /* the id belongs to an entity that the caller may not know of */
+    ENTITY_DAMAGED,     /* stored data is damaged */
+    ENTITY_UNSUPPORTED, /* the stored schema of its type is unusable */
     ENTITY_MEDIUM,      /* the batch is lost */
 };
 
-/* Why a transaction was refused. Texts live in the arena given with it. */
+/* Why a transaction was refused. Strings are in the arena passed with it. */
 struct entity_problem {
     enum entity_reason reason;
-    size_t index;                     /* of the write */
-    int64_t current;                  /* where the current version begins */
-    struct tidings_str patch;         /* from the caller's baseline to what is; or empty */
-    struct tidings_str type, version; /* stored */
+    size_t index;    /* of the write */
+    int64_t current; /* start time of the current version */
+    /* from the caller's baseline to the current value; or empty */
+    struct tidings_str patch;
+    struct tidings_str type, version; /* as stored */
     struct tidings_str where, rule;   /* JSON pointers into the value and the schema */
-    bool is_out_of_steps;             /* with ENTITY_BAD_VALUE: nobody knows whether it is */
+    bool is_out_of_steps;             /* with ENTITY_BAD_VALUE: validity is unknown */
 };
 
 struct entity_done {
-    struct entity_version version; /* what is there now; texts in the arena */
-    int64_t before;                /* where the version before it begins; TIMELINE_NEVER: none */
-    struct tidings_str old_type_version; /* of its type then; empty: none */
-    struct tidings_str old_parent;       /* what it was below then; or empty */
-    bool changed;                        /* false: it was so already, nothing was written */
-    bool created;                        /* the first version, or undeleted */
-    uint64_t position;                   /* of the change; 0: nothing outlives the program */
+    struct entity_version version; /* the current version after the write; strings in the arena */
+    int64_t before;                /* start time of the version before it; TIMELINE_NEVER: none */
+    struct tidings_str old_type_version; /* its type version then; empty: none */
+    struct tidings_str old_parent;       /* its parent then; or empty */
+    /* false: the value was already the same, nothing was written */
+    bool changed;
+    bool created;      /* the first version, or undeleted */
+    uint64_t position; /* of the change; 0: nothing survives a restart */
 };
 
-/* May whoever writes know of this entity as one of that type and version; write it as that? */
+/* Whether the caller may know of this entity as one of that type and version, or write it as such.
+ */
 enum entity_right {
     ENTITY_MAY_KNOW,
     ENTITY_MAY_WRITE,
@@ -162,64 +165,68 @@ typedef bool (*entity_may_fn)(void *user, enum entity_right right,
 struct entity_transaction {
     const struct entity_write *writes;
     size_t count;
-    struct tidings_str key;       /* idempotency; empty: none */
-    int64_t now;                  /* Unix time, milliseconds */
-    struct tidings_str owner;     /* of the key: a text that is nobody else's */
-    struct tidings_str principal; /* who it was proved to be, JSON text; empty: nobody asked */
-    struct tidings_str digest;    /* with a key: entity_digest of the writes */
-    /* NULL: everything. Of the types that the writes name it was asked before. What it may not know
-     * of is not there for it, except that its id is taken. */
+    struct tidings_str key;   /* idempotency key; empty: none */
+    int64_t now;              /* Unix time, milliseconds */
+    struct tidings_str owner; /* of the key: unique per client */
+    /* the authenticated principal, JSON text; empty: not authenticated */
+    struct tidings_str principal;
+    struct tidings_str digest; /* with a key: entity_digest of the writes */
+    /* NULL: everything is allowed. For types named in the writes, access was checked before.
+     * Entities that the caller may not know of look missing to it, except that their ids are taken.
+     */
     entity_may_fn may;
     void *may_user;
-    /* Those there are, at most ENTITY_STEPS; then those that are left. NULL: ENTITY_STEPS. */
+    /* In: the available steps, at most ENTITY_STEPS; out: the remaining ones. NULL: ENTITY_STEPS.
+     */
     uint64_t *steps;
 };
 
-/* Of everything that the writes ask for, as hexadecimal text. TIDINGS_E_NOMEM. */
+/* The digest of everything the writes request, as hexadecimal digits. TIDINGS_E_NOMEM. */
 #define ENTITY_DIGEST_TEXT (2 * 32 + 1)
 int entity_digest(const struct entity_write *writes, size_t count, char out[ENTITY_DIGEST_TEXT]);
 
 int entities_begin(struct entities *e, struct tidings_error *err);
-/* The same without the lock of a store that others write to, if that is possible now
- * (begin_unlocked, store/store.h). */
+/* The same without the lock of a shared store, if this is possible now (begin_unlocked,
+ * store/store.h). */
 bool entities_begin_unlocked(struct entities *e);
 int entities_commit(struct entities *e, struct tidings_error *err);
 void entities_rollback(struct entities *e);
 
-/* All writes or none. Each entity at most once. 0: `done[0, count)` is filled. 1: the same key was
- * used before by the same principal for the same writes; `done` is what they left (none `changed`).
- * A failure: *problem says why, the sentence says it to a person. */
+/* All writes or none. Each entity at most once. 0: `done[0, count)` is filled. 1: the same
+ * principal used the same key before for the same writes; `done` is their result (none `changed`).
+ * On failure *problem has the reason, and the error message describes it to a person. */
 int entities_transact(struct entities *e, const struct entity_transaction *t, struct arena *arena,
                       struct entity_done *done, struct entity_problem *problem,
                       struct tidings_error *err);
 
 /* ---- reading: outside of batches ------------------------------------------------------------- */
 
-/* The version valid at `at` (TIMELINE_FOREVER: the current one), texts in the arena, 1; 0: none. */
+/* Finds the version valid at `at` (TIMELINE_FOREVER: the current one). 1: found, strings in the
+ * arena; 0: none. */
 int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct arena *arena,
                   struct entity_version *ret, struct tidings_error *err);
 
-/* Of a store that others write to as well: so many bytes of current versions that were read are
- * kept, and found while it cannot be reached (entities_set_unreachable). */
+/* For a shared store: caches up to this many bytes of current versions that were read, for use
+ * while the store is unreachable (entities_set_unreachable). */
 void entities_set_read_cache(struct entities *e, size_t max_bytes);
 void entities_set_unreachable(struct entities *e, bool is_unreachable);
-/* Another node wrote it; `v` without its value: that is not known. */
+/* Another node wrote this version; `v` without value: the value is unknown. */
 void entities_note_followed(struct entities *e, const struct entity_version *v);
-/* Nothing is certain any more. */
+/* Drops all cached versions, because they may be stale. */
 void entities_drop_cached(struct entities *e);
-/* Any thread: what another node wrote a moment ago, and is current as far as this one has followed;
- * or NULL (store/entity_cache.h). */
+/* Any thread. A version that another node wrote recently and that is current as far as this node
+ * has followed; or NULL (store/entity_cache.h). */
 struct recent_version;
 const struct recent_version *entities_recent(const struct entities *e, struct tidings_str id);
 
-/* From the version that begins at `baseline` to the current one. */
+/* A patch from the version that begins at `baseline` to the current one. */
 struct entity_patch {
-    struct entity_version version;         /* the current one; texts in the arena */
-    struct tidings_str type, type_version; /* of the version it begins at */
-    struct tidings_str patch; /* JSON text; empty: no patch can say it, take the value */
+    struct entity_version version;         /* the current one; strings in the arena */
+    struct tidings_str type, type_version; /* of the baseline */
+    struct tidings_str patch; /* JSON text; empty: not expressible as a patch, use the value */
 };
-/* 1; 0: no entity, or no version begins there (`ret->version.id` is empty when there is no entity).
- */
+/* Returns 1; 0: no entity, or no version begins there (`ret->version.id` is empty if there is no
+ * entity). */
 int entities_patch_from(struct entities *e, struct tidings_str id, int64_t baseline,
                         struct arena *arena, struct entity_patch *ret, struct tidings_error *err);
 
@@ -228,19 +235,19 @@ int entities_history(struct entities *e, struct tidings_str id, int64_t first, e
 int entities_list(struct entities *e, const struct entity_scope *scope, struct tidings_str after,
                   entity_version_fn fn, void *user, struct tidings_error *err);
 
-/* The version of `id` that begins at `from` is needed, whether it exists or not: until it is
- * released as often no compaction forgets it, or anything after it. TIDINGS_E_NOMEM. */
+/* Holds the version of `id` that begins at `from`, whether it exists or not: until it is released
+ * as often, compaction keeps it and all later ones. TIDINGS_E_NOMEM. */
 int entities_hold(struct entities *e, struct tidings_str id, int64_t from);
 void entities_release(struct entities *e, struct tidings_str id, int64_t from);
 
-/* When there is nothing else to do, and now and then: work that was put off, and versions that have
- * grown too old by the clock. 1: there is more of it. */
+/* Call it when idle, and periodically: runs deferred work, and removes versions that are too old.
+ * 1: there is more to do. */
 int entities_idle(struct entities *e, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
- * Versions of entities that subscribers hold and that patches will be made from. Compaction keeps
- * the oldest one of an entity that is held, and everything after it. In memory: who needs a version
- * has to say so again after a restart.
+ * Versions of entities that subscribers hold as baselines of future patches. Compaction keeps the
+ * oldest held version of an entity, and all later ones. In memory: subscribers must hold their
+ * versions again after a restart.
  */
 
 struct entity_holds {
@@ -250,18 +257,18 @@ struct entity_holds {
 void entity_holds_init(struct entity_holds *h);
 void entity_holds_deinit(struct entity_holds *h);
 
-/* The version of `id` that begins at `from`, counted. TIDINGS_E_NOMEM. */
+/* Counts a hold of the version of `id` that begins at `from`. TIDINGS_E_NOMEM. */
 int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from);
 void entity_holds_remove(struct entity_holds *h, struct tidings_str id, int64_t from);
-/* Where the oldest held version of `id` begins; TIMELINE_FOREVER: none is. */
+/* The start time of the oldest held version of `id`; TIMELINE_FOREVER: none is held. */
 int64_t entity_holds_oldest(const struct entity_holds *h, struct tidings_str id);
-/* A patch to that version is on its way to somebody, who will hold it before letting go of what the
- * patch begins at: of entities of which something is held, the last such version counts as held. */
+/* Records that a patch to that version was sent to a subscriber, who will hold it before releasing
+ * the patch's baseline. For each entity with holds, the last offered version counts as held. */
 void entity_holds_offer(struct entity_holds *h, struct tidings_str id, int64_t from);
 bool entity_holds_has(const struct entity_holds *h, struct tidings_str id, int64_t from);
 
 /* -------------------------------------------------------------------------------------------------
- * What the files of store/entities.h share: the registry of types (store/entities_types.c), writing
+ * Internal interface of the entity files: the registry of types (store/entities_types.c), writing
  * (store/entities_write.c), and the rest (store/entities.c).
  */
 
@@ -271,9 +278,9 @@ struct entity_type {
     struct entity_type_row row;
     struct json_schema *full, *patch;
     struct json *patch_pointers; /* for schema_patch_explain */
-    char *unusable; /* what is wrong with the schema, which is stored all the same; or NULL */
+    char *unusable;              /* error in the schema, which is stored nevertheless; or NULL */
     struct entity_keeping keeping;
-    bool is_added; /* in the batch under way */
+    bool is_added; /* by the current batch */
     char text[];
 };
 
@@ -281,39 +288,40 @@ struct entities {
     struct store *store;
     struct list types; /* by name, then by version */
     struct map by_label;
-    struct map newest;            /* name -> its newest version */
-    bool has_added_types;         /* in this batch */
-    int64_t aging_ms;             /* when all entities are looked at next (store/entities.c) */
-    char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
+    struct map newest;    /* name -> its newest version */
+    bool has_added_types; /* by this batch */
+    /* when the next pass over all entities starts (store/entities.c) */
+    int64_t aging_ms;
+    char aged[ENTITY_ID_MAX + 1]; /* the last entity visited in the current pass; else empty */
     struct entity_holds holds;
-    struct entity_read_cache read_cache; /* of a store that others share … */
-    struct entity_recent *recent;        /* … too; else NULL */
+    struct entity_read_cache read_cache; /* for a shared store … */
+    struct entity_recent *recent;        /* … likewise; else NULL */
     bool in_batch;
-    bool is_unreachable; /* it cannot be reached */
+    bool is_unreachable; /* the store is unreachable */
 };
 
-/* In a batch: forget the versions of `id` that ended at or before `end`, up to the first that
- * somebody holds. */
+/* In a batch: removes the versions of `id` that ended at or before `end`, up to the first held one.
+ */
 int entity_forget(struct entities *e, struct tidings_str id, int64_t end,
                   struct tidings_error *err);
 
-/* From the rows. */
+/* Reads the types from the rows. */
 int entity_types_load(struct entities *e, struct tidings_error *err);
-/* Says which have a schema that cannot be used. */
+/* Logs the types with unusable schemas. */
 void entity_types_warn(struct entities *e);
 void entity_types_clear(struct entities *e);
-/* Those that the batch added stay, or go with it. Nothing is read for that. */
+/* Keeps or removes the types that the batch added. Reads no rows. */
 void entity_types_end_batch(struct entities *e, bool is_committed);
 struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
                                       struct tidings_str version);                    /* or NULL */
 struct entity_type *entity_types_newest(struct entities *e, struct tidings_str name); /* or NULL */
 
-/* Copies of the texts in the arena; false: it is full. */
+/* Copies the strings into the arena; false: it is full. */
 bool entity_version_keep(struct entity_version *v, struct arena *arena);
-/* A value as compact text in the arena. TIDINGS_E_LIMIT, TIDINGS_E_NOMEM. */
+/* Writes a value as compact text into the arena. TIDINGS_E_LIMIT, TIDINGS_E_NOMEM. */
 int entity_text(const struct json *v, struct arena *arena, struct tidings_str *ret,
                 struct tidings_error *err);
-/* The merge patch between two JSON texts; *ret empty when none can say it. */
+/* The merge patch between two JSON texts; *ret empty if there is none. */
 int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *arena,
                 struct tidings_str *ret, struct tidings_error *err);
 

@@ -2,8 +2,8 @@
  *
  * Types of entities: their names, their order, and their schemas, compiled once.
  *
- * Invariant: `types` holds what the rows hold (and what the batch under way added), by name and
- * version; `newest` leads from a name to the last of its versions.
+ * Invariant: `types` holds the types in the rows (and those added by the current batch), by name
+ * and version; `newest` maps a name to its last version.
  */
 #include <assert.h>
 
@@ -28,7 +28,7 @@ static bool is_name(struct tidings_str s, size_t max, bool dots)
             return false;
         }
     }
-    /* As a segment of a path these would be gone. */
+    /* Path normalization would remove these segments. */
     return s.len > 0 && s.len <= max && !str_eq(s, STR(".")) && !str_eq(s, STR(".."));
 }
 
@@ -108,7 +108,7 @@ static int read_keeping(struct json *options, struct entity_keeping *ret, struct
     return rc == 0 ? read_duration(options, "maxVersions", &ret->max_versions, err) : rc;
 }
 
-/* Without its schemas. */
+/* The schemas are not compiled yet. */
 static int type_create(const struct entity_type_row *row, struct json *options,
                        struct entity_type **ret, struct tidings_error *err)
 {
@@ -135,7 +135,7 @@ static int type_create(const struct entity_type_row *row, struct json *options,
     return 0;
 }
 
-/* Both schemas together within *steps, of which what is left remains. */
+/* Compiles both schemas with at most *steps, and subtracts those used. */
 static int type_compile(struct entity_type *t, struct json *schema, uint64_t *steps,
                         struct tidings_error *err)
 {
@@ -150,8 +150,8 @@ static int type_compile(struct entity_type *t, struct json *schema, uint64_t *st
     return rc < 0 ? error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label)) : 0;
 }
 
-/* The same of one that is stored. Perhaps another version of the program took a schema that this
- * one does not: what was written by it is read all the same. */
+/* The same for a stored type. Another version of the program may have accepted a schema that this
+ * one rejects: entities of such a type remain readable. */
 static int type_compile_stored(struct entity_type *t, struct json *schema,
                                struct tidings_error *err)
 {
@@ -180,7 +180,7 @@ static struct list *entities_types_position(struct entities *e, const struct ent
     return before;
 }
 
-/* Takes `t`, also on failure. */
+/* Takes ownership of `t`, even on failure. */
 static int type_enter(struct entities *e, struct entity_type *t, struct tidings_error *err)
 {
     assert(t);
@@ -208,7 +208,7 @@ struct loading {
     int rc;
 };
 
-/* Of one that is stored: what it says of its versions may be unknown to this program. */
+/* For a stored type: this program may not know its keeping options. */
 static int type_create_stored(const struct entity_type_row *row, struct json *options,
                               struct entity_type **ret, struct tidings_error *err)
 {
@@ -229,7 +229,7 @@ static int type_create_stored(const struct entity_type_row *row, struct json *op
     return rc;
 }
 
-/* Not as we write them: somebody else did. */
+/* Stored data must have the form that this program writes; otherwise another program changed it. */
 static int type_check_stored(const struct entity_type_row *row, struct json **ret_schema,
                              struct json **ret_options, struct tidings_error *err)
 {
@@ -245,7 +245,7 @@ static int type_check_stored(const struct entity_type_row *row, struct json **re
                : rc;
 }
 
-/* One that is damaged is passed over, and the others are not lost with it. */
+/* Skips a damaged type; the others remain usable. */
 static bool load_one(void *user, const struct entity_type_row *row)
 {
     struct loading *l = user;
@@ -305,7 +305,7 @@ void entity_types_clear(struct entities *e)
     map_deinit(&e->newest);
 }
 
-/* The one before it in the list, if that has the same name, is the newest then. */
+/* The previous one in the list becomes the newest, if it has the same name. */
 static void type_leave(struct entities *e, struct entity_type *t)
 {
     struct list *prev = t->link.prev;
@@ -314,7 +314,7 @@ static void type_leave(struct entities *e, struct entity_type *t)
     (void)map_remove(&e->by_label, t->label);
     if (map_find(&e->newest, t->row.name) == t) {
         if (before && str_eq(before->row.name, t->row.name)) {
-            (void)map_put(&e->newest, before->row.name, before, NULL); /* in its place */
+            (void)map_put(&e->newest, before->row.name, before, NULL); /* replaces the entry */
         } else {
             (void)map_remove(&e->newest, t->row.name);
         }
@@ -426,7 +426,8 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
     if (rc == TIDINGS_E_LIMIT && err) {
         err->code = TIDINGS_E_INVALID;
     }
-    rc = rc == TIDINGS_E_LIMIT ? TIDINGS_E_INVALID : rc; /* the caller's doing, not the medium's */
+    /* the caller's mistake, not the medium's */
+    rc = rc == TIDINGS_E_LIMIT ? TIDINGS_E_INVALID : rc;
     rc = rc == 0 ? e->store->ops->put_type(e->store, &row, err) : rc;
     if (rc == 0) {
         e->has_added_types = t->is_added = true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing entities, one or several in a transaction: every write is worked out first, against what
- * is there, and only when all are right the versions are put. Nothing that a caller can get wrong
- * happens after the first version was put, and nothing that takes more memory of the caller's: who
- * asks for more than a transaction may have is refused alone.
+ * Writing entities, one or several in a transaction: each write is computed first, against the
+ * current state, and the versions are put only if all are valid. After the first version is put, no
+ * error of the caller and no allocation from the caller's budget can occur: a transaction that
+ * needs more than its budget is refused by itself.
  *
- * All versions of a transaction begin at the same instant, the first that is later than every
- * version they follow, unless a write names its own.
+ * All versions of a transaction begin at the same time, the first one later than every version they
+ * follow, unless a write gives its own.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -16,23 +16,23 @@
 #include "store/entities.h"
 
 /* -------------------------------------------------------------------------------------------------
- * A transaction of writes to entities while it is worked out.
+ * A transaction of entity writes while it is being computed.
  */
 
-/* One write as it is worked out. */
+/* One write of the transaction. */
 struct step {
     const struct entity_write *w;
     struct entity_version now; /* the current version, in the arena */
     bool exists;
-    bool is_taken;              /* by something that is not for whoever writes */
-    struct entity_type *type;   /* of what is written */
+    bool is_taken;              /* the id belongs to an entity that the caller may not know of */
+    struct entity_type *type;   /* of the new version */
     struct entity_version next; /* in the arena */
     bool changed;
-    bool replaces_current; /* it takes the place of the current one */
-    uint64_t position;     /* once it was put */
+    bool replaces_current; /* it replaces the current version */
+    uint64_t position;     /* after the put */
 };
 
-/* One transaction while it is checked and put. */
+/* The state of a transaction while it is checked and put. */
 struct write_context {
     struct entities *e;
     const struct entity_transaction *t;
@@ -40,7 +40,7 @@ struct write_context {
     struct step *steps;
     struct entity_problem *problem;
     struct tidings_error *err;
-    uint64_t *judging; /* steps left for judging by schemas: all writes together */
+    uint64_t *judging; /* steps left for validation: all writes together */
 };
 
 static int entities_write_refuse(struct write_context *k, size_t index, enum entity_reason reason,
@@ -51,11 +51,11 @@ static int entities_write_refuse(struct write_context *k, size_t index, enum ent
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Of memory, in a transaction: a value, or the steps. */
+/* The largest allocation of a transaction: a value, or the steps. */
 #define LARGEST_PIECE (2u * ENTITY_VALUE_MAX)
 _Static_assert(ENTITY_TRANSACTION_MAX * sizeof(struct step) < LARGEST_PIECE, "all steps");
 
-/* Why write `index` is refused; returns `code`. */
+/* Records why write `index` is refused; returns `code`. */
 static int entities_write_refuse(struct write_context *k, size_t index, enum entity_reason reason,
                                  int code)
 {
@@ -69,7 +69,7 @@ static int entities_write_medium(struct write_context *k, size_t index, int code
     return entities_write_refuse(k, index, ENTITY_MEDIUM, code);
 }
 
-/* Before anything was put: of what is stored damaged only this transaction fails, not its batch. */
+/* Nothing was put yet, so damaged data fails only this transaction, not its batch. */
 static int entities_write_unreadable(struct write_context *k, size_t index, int code)
 {
     return entities_write_refuse(k, index,
@@ -103,7 +103,7 @@ static int check_schema(struct write_context *k, size_t i, const struct json_sch
                   why.text);
 }
 
-/* Nothing that is larger than it may be is judged by a schema. */
+/* Rejects values above the size limit before any schema validates them. */
 static int entities_write_put_text(struct write_context *k, size_t i, const struct json *v,
                                    struct tidings_str *ret)
 {
@@ -120,7 +120,7 @@ static int check_value(struct write_context *k, size_t i, struct json *value, co
     return rc == 0 ? check_schema(k, i, s->type->full, NULL, value, what) : rc;
 }
 
-/* The value as it will be, a new reference. */
+/* Computes the new value, a new reference. */
 static int entities_write_next_value(struct write_context *k, size_t i, struct json *now,
                                      struct json **ret)
 {
@@ -258,7 +258,7 @@ static int date_steps(struct write_context *k)
     return 0;
 }
 
-/* Last, so that whatever else is wrong is said as it would be if nothing were there. */
+/* The last check, so that other errors are the same as for a missing entity. */
 static int check_taken(struct write_context *k)
 {
     for (size_t i = 0; i < k->t->count; i++) {
@@ -270,8 +270,8 @@ static int check_taken(struct write_context *k)
     return 0;
 }
 
-/* Does the new version take the place of the current one? Counted from the first of those that it
- * stands for: who never rests is kept once per `debounceMs` all the same. */
+/* Returns true if the new version replaces the current one. The debounce time runs from the first
+ * merged write: even with continuous writes, one version per `debounceMs` is kept. */
 static bool replaces_current(const struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
@@ -285,7 +285,7 @@ static bool replaces_current(const struct write_context *k, const struct step *s
             str_eq(s->now.principal, s->next.principal));
 }
 
-/* What it leads back to is then the version before the one whose place it takes. */
+/* Its previous version is then that of the replaced version. */
 static int set_previous(struct write_context *k, struct step *s)
 {
     s->replaces_current = replaces_current(k, s);
@@ -296,13 +296,14 @@ static int set_previous(struct write_context *k, struct step *s)
     struct entity_version before;
     int rc = k->e->store->ops->find(k->e->store, s->w->id, s->now.from - 1, &before, k->err);
     s->next.previous = STR_EMPTY;
-    rc = rc == TIDINGS_E_INTERNAL ? 0 : rc; /* damaged: nothing leads back to it */
+    rc = rc == TIDINGS_E_INTERNAL ? 0 : rc; /* damaged: it has no previous version */
     return rc == 1 ? entity_diff(s->next.value, before.value, k->arena, &s->next.previous, k->err)
                    : rc;
 }
 
-/* Its value and what leads back are in the arena; the rest points into the caller's memory, and
- * into types, which may be read again. What is handed out lives in the arena. */
+/* The value and the previous version's patch are in the arena; the other strings are in the
+ * caller's memory or in types, which can be read again. All returned strings must be in the arena.
+ */
 static bool keep_names(struct entity_version *v, struct arena *arena)
 {
     struct tidings_str *texts[] = {&v->id,     &v->type,       &v->type_version,
@@ -341,7 +342,7 @@ static int forget_old(struct write_context *k, const struct step *s)
         rc = entity_forget(k->e, s->w->id, k->t->now - t->keeping.max_age_ms, k->err);
     }
     if (rc == 0 && t && t->keeping.max_versions > 0) {
-        int64_t oldest = 0; /* of those that stay */
+        int64_t oldest = 0; /* among the versions that are kept */
         rc = ops->nth(k->e->store, s->w->id, t->keeping.max_versions, &oldest, k->err);
         rc = rc == 1 ? entity_forget(k->e, s->w->id, oldest, k->err) : rc;
     }
@@ -410,7 +411,7 @@ static void entities_write_report(const struct write_context *k, struct entity_d
     }
 }
 
-/* One of the writes again: what it left, or what is there instead when that was forgotten. Rights
+/* Finds the result of an earlier write: its version, or the current one if that was removed. Access
  * may have changed since. */
 static int find_again(struct write_context *k, size_t i, struct tidings_str id, int64_t from,
                       struct entity_done *done)
@@ -426,7 +427,7 @@ static int find_again(struct write_context *k, size_t i, struct tidings_str id, 
                : entities_write_unknown(k, i, id);
 }
 
-/* What the transaction with this key left. 1; 0: the key is new. */
+/* Finds the result of the earlier transaction with this key. 1; 0: the key is new. */
 static int find_done(struct write_context *k, struct entity_done *done)
 {
     const struct entity_transaction *t = k->t;
@@ -455,7 +456,7 @@ static int find_done(struct write_context *k, struct entity_done *done)
     return rc < 0 ? rc : 1;
 }
 
-/* All that is checked, and all that memory of the caller's is needed for. */
+/* All checks, and all allocations from the caller's budget. */
 static int entities_write_work_out(struct write_context *k)
 {
     const struct entity_transaction *t = k->t;
@@ -509,11 +510,12 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Checking a write of an entity before it is done: what is asked for by itself, who asks, and what
- * is stored.
+ * Checks a write of an entity before it is put: the request itself, the caller's access, and the
+ * stored entity.
  */
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* |---- the request -----------------------------------------------------------------------------
+ */
 
 static int entities_write_check(struct write_context *k, size_t i)
 {
@@ -549,7 +551,8 @@ static int entities_write_check(struct write_context *k, size_t i)
     return 0;
 }
 
-/* ---- what whoever writes may ----------------------------------------------------------------- */
+/* |---- access ----------------------------------------------------------------------------------
+ */
 
 static bool check_may(const struct write_context *k, enum entity_right right,
                       const struct entity_type_row *type, struct tidings_str id)
@@ -557,7 +560,7 @@ static bool check_may(const struct write_context *k, enum entity_right right,
     return !k->t->may || k->t->may(k->t->may_user, right, type, id);
 }
 
-/* May whoever writes do that with a version as it is stored? */
+/* Returns true if the caller may do that with a stored version. */
 static bool entities_write_may_as_stored(const struct write_context *k, enum entity_right right,
                                          const struct entity_version *v)
 {
@@ -565,7 +568,7 @@ static bool entities_write_may_as_stored(const struct write_context *k, enum ent
                      &(struct entity_type_row){.name = v->type, .version = v->type_version}, v->id);
 }
 
-/* The newest version of a type that the entity may be written as. NULL: none. */
+/* The newest version of the type that the caller may write the entity as. NULL: none. */
 static struct entity_type *newest_for(const struct write_context *k, struct tidings_str name,
                                       struct tidings_str id)
 {
@@ -578,13 +581,13 @@ static struct entity_type *newest_for(const struct write_context *k, struct tidi
     return t;
 }
 
-/* Is the type the one that is stored? Upserts may also name the newest version. */
+/* Checks that the type equals the stored one. Upserts may also name the newest version. */
 static int entities_write_check_type(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
     bool upsert = w->op == ENTITY_UPSERT;
-    bool is_short = w->type.len == 0; /* whatever it is; of the types named it was asked before */
+    bool is_short = w->type.len == 0; /* any type; access to named types was checked before */
     if (upsert && !is_short) {
         s->type = entity_types_find(k->e, w->type, w->type_version);
         if (!s->type) {
@@ -681,7 +684,8 @@ static int check_existence(struct write_context *k, size_t i)
     return 0;
 }
 
-/* By itself; then, with `now` of the step known: by whoever writes it, and as it is. */
+/* Checks the request itself; then, with `now` of the step set, the caller's access and the stored
+ * version. */
 static int entities_write_check_now(struct write_context *k, size_t i)
 {
     int rc = entities_write_check_type(k, i);

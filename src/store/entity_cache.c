@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The cache of newest versions, set-associative: there are a few slots for each hash, and what is
- * new overwrites one of them, in turn. Ids chosen to collide cost a look-up in the store, as
- * without the cache.
+ * The cache of newest versions, set-associative: each hash has a few slots, which new versions
+ * overwrite in turn. Ids chosen to collide cost a store lookup, as without the cache.
  */
 #include "store/entity_cache.h"
 
@@ -24,7 +23,7 @@ static uint64_t ids_hash(struct tidings_str id)
     return hash == 0 ? 1 : hash;
 }
 
-/* Where the hash is, or the empty slot where it would be. */
+/* The slot of the hash, or the empty slot where it belongs. */
 static uint64_t *ids_slot(uint64_t *slots, size_t room, uint64_t hash)
 {
     size_t at = (size_t)hash & (room - 1);
@@ -59,7 +58,7 @@ void entity_ids_add(struct entity_ids *ids, struct tidings_str id)
     }
     if (2 * (ids->count + 1) > ids->room && !ids_grow(ids)) {
         entity_ids_clear(ids);
-        ids->is_too_many = true; /* or there is no memory: not tried again either */
+        ids->is_too_many = true; /* or out of memory: not retried either */
         return;
     }
     uint64_t hash = ids_hash(id), *slot = ids_slot(ids->slots, ids->room, hash);
@@ -80,7 +79,7 @@ void entity_ids_clear(struct entity_ids *ids)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The cache of entity versions: a map for finding them and a list in the order of their last use.
+ * The cache of entity versions: a map for lookups and a list in the order of last use.
  */
 
 struct cached {
@@ -166,13 +165,13 @@ void entity_read_cache_put(struct entity_read_cache *k, const struct entity_vers
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Versions in a map that threads share (base/map.h). One thread changes it, and bounds it by
- * a table of what is there: a slot for each hash of ids.
+ * Versions in a map shared by threads (base/map.h). One thread changes the map, and bounds it by a
+ * table of its entries: a slot for each hash of ids.
  */
 
 struct entity_recent {
     struct shared_map *map;
-    struct recent_version *slots[RECENT_COUNT]; /* of the thread that changes it: references */
+    struct recent_version *slots[RECENT_COUNT]; /* of the writing thread: references */
 };
 
 int entity_recent_create(struct entity_recent **ret, struct tidings_error *err)
@@ -310,13 +309,13 @@ struct latest_version {
     char text[];
 };
 
-/* The slots that an id may be in: the first of LATEST_WAYS. */
+/* The slots for an id: the first of LATEST_WAYS. */
 static struct latest_version **latest_set(const struct latest_versions *h, struct tidings_str id)
 {
     return &h->slots[(str_hash(id, 0) & (LATEST_COUNT / LATEST_WAYS - 1)) * LATEST_WAYS];
 }
 
-/* Where it is, or NULL. */
+/* Its slot, or NULL. */
 static struct latest_version **latest_slot(const struct latest_versions *h, struct tidings_str id)
 {
     struct latest_version **set = h->slots ? latest_set(h, id) : NULL;
@@ -364,7 +363,7 @@ void latest_put(struct latest_versions *h, const struct entity_version *v)
         h->slots = mem_zalloc(LATEST_COUNT * sizeof(struct latest_version *));
     }
     struct latest_version *fresh =
-        h->slots ? latest_create(v) : NULL; /* it may borrow from the old one */
+        h->slots ? latest_create(v) : NULL; /* it can borrow strings from the old one */
     struct latest_version **slot = latest_slot(h, v->id);
     if (!slot && fresh) {
         slot = latest_set(h, v->id) + h->next_way++ % LATEST_WAYS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions of entities in memory: for tests, and for servers that need not remember.
+ * The store in memory: for tests, and for servers without persistent data.
  *
  * Invariant: `sorted` holds the entities by id, each with at least one version outside a batch;
- * `undo` holds what was done since `begin`, newest last, and owns what that took away.
+ * `undo` holds the operations since `begin`, newest last, and owns the data they removed.
  */
 #include "store/memory_store.h"
 
@@ -17,17 +17,17 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Idempotency keys, in memory (store/store.h says what they are for). A put may be undone
- * (key_table_remove); keys beyond the limits go only with key_table_trim.
+ * Idempotency keys in memory (see store/store.h). A put can be undone (key_table_remove); keys
+ * beyond the limits are removed only by key_table_trim.
  */
 
 struct key_row;
 
 struct key_table {
     struct map by_owner;  /* struct key_owner */
-    struct list enlarged; /* those that were added to since the last trim */
+    struct list enlarged; /* owners with new keys since the last trim */
     struct list all;      /* of rows, oldest first */
-    size_t count;         /* of them */
+    size_t count;         /* number of rows */
 };
 
 /* -------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ struct key_table {
  */
 
 struct key_owner {
-    struct list enlarged; /* in table->enlarged, or by itself */
+    struct list enlarged; /* in table->enlarged, or unlinked */
     struct list rows;     /* oldest first */
     struct map by_key;
     struct tidings_str name;
@@ -69,7 +69,7 @@ static void key_table_deinit(struct key_table *t)
     map_deinit(&t->by_owner);
 }
 
-/* The one that is there, or a new one without keys. */
+/* The existing owner, or a new one without keys. */
 static struct key_owner *find_owner(struct key_table *t, struct tidings_str name)
 {
     struct key_owner *o = map_find(&t->by_owner, name);
@@ -150,7 +150,7 @@ static void key_table_remove(struct key_table *t, struct key_row *row)
     key_table_drop_if_empty(t, owner);
 }
 
-/* Or NULL */
+/* Or NULL. */
 static const struct entity_key *key_table_find(const struct key_table *t, struct tidings_str owner,
                                                struct tidings_str key)
 {
@@ -158,7 +158,8 @@ static const struct entity_key *key_table_find(const struct key_table *t, struct
     return row ? &row->key : NULL;
 }
 
-/* ---- what is too much ------------------------------------------------------------------------ */
+/* |---- trimming --------------------------------------------------------------------------------
+ */
 
 static void drop_oldest(struct key_table *t, struct key_owner *o, size_t count)
 {
@@ -171,7 +172,7 @@ static void drop_oldest(struct key_table *t, struct key_owner *o, size_t count)
     }
 }
 
-/* Of those who have equally many: whose oldest key is the oldest, and thus comes first. */
+/* Among owners with equally many keys: the one with the oldest key, which comes first. */
 static struct key_owner *find_largest(const struct key_table *t)
 {
     struct key_owner *largest = NULL;
@@ -182,7 +183,7 @@ static struct key_owner *find_largest(const struct key_table *t)
     return largest;
 }
 
-/* In place of one of that owner and key, if any. NULL: out of memory. */
+/* Adds a key; replaces one of the same owner and name. NULL: out of memory. */
 static void key_table_trim(struct key_table *t)
 {
     struct key_owner *o;
@@ -212,7 +213,7 @@ struct stored {
 struct entity {
     struct stored **versions;
     size_t count, room;
-    struct tidings_str id; /* in the text that follows */
+    struct tidings_str id; /* in the string that follows */
     char text[];
 };
 
@@ -236,7 +237,7 @@ struct undo {
     struct type *type;
     struct key_row *key;
     bool replaces_current;
-    size_t count;           /* of versions taken away */
+    size_t count;           /* of removed versions */
     struct stored *taken[]; /* oldest first */
 };
 
@@ -263,7 +264,7 @@ static int memory_store_no_memory(struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-/* Room for one more pointer in an array that doubles. */
+/* Makes room for one more pointer in an array that doubles. */
 static bool make_room(void *array, size_t count, size_t *room)
 {
     if (count < *room) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * SQLite behind a table of the functions we use, filled from the shared library.
+ * A SQLite connection, through a table of the functions we use from the shared library.
  *
- * WAL with synchronous=FULL: a commit appends to one file and syncs it. Locked exclusively: the
- * owner may then remember what it wrote, and no shared memory is needed.
+ * WAL with synchronous=FULL: a commit appends to one file and syncs it. The lock is exclusive: the
+ * owner can thus cache what it wrote, and no shared memory is needed.
  */
 #include "store/sqlite.h"
 
@@ -29,8 +29,8 @@
 #include "store/sqlite_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Two bytes of the log: the first is locked by the owner as long as it lives, the second by the
- * owner while it copies (alone) and by backups while they read (together).
+ * The log lock: two bytes of the log. The owner locks the first as long as it lives. The second is
+ * locked by the owner while it copies (exclusive) and by backups while they read (shared).
  */
 
 enum log_lock_byte { OWNED, COPIED };
@@ -45,8 +45,8 @@ static int log_lock_set(int fd, int command, short kind, enum log_lock_byte byte
     return fcntl(fd, command, &lock);
 }
 
-/* Be the owner of the log at `path`, which exists. NULL where the file system has no locks: then
- * there are no backups while it is in use. */
+/* Becomes the owner of the existing log at `path`. NULL if the file system has no locks: then
+ * backups are impossible while it is in use. */
 static struct log_lock *log_lock_create(const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -74,8 +74,8 @@ static void log_lock_destroy(struct log_lock *lock)
     mem_free(lock);
 }
 
-/* May the log be copied into the database now? Then `give` afterwards. False: a backup reads. NULL:
- * always. */
+/* Returns true if the log may be copied into the database now; then call log_lock_give afterwards.
+ * False: a backup reads it. NULL: always true. */
 static bool log_lock_take(struct log_lock *lock)
 {
     return !lock || log_lock_set(lock->fd, F_OFD_SETLK, F_WRLCK, COPIED) == 0;
@@ -88,7 +88,7 @@ static void log_lock_give(struct log_lock *lock)
     }
 }
 
-/* Is it among the files that this process has open? */
+/* Returns true if this process has the file open. */
 static bool log_lock_is_open_here(const char *path)
 {
     struct stat wanted, st;
@@ -106,7 +106,7 @@ static bool log_lock_is_open_here(const char *path)
     return is_found;
 }
 
-/* Does somebody own it? */
+/* Returns true if another open file owns it. */
 static bool log_lock_is_owned(int fd)
 {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = OWNED, .l_len = 1};
@@ -181,7 +181,7 @@ int log_lock_share(const char *path, struct tidings_error *err)
     X(column_blob)                                                                                 \
     X(column_bytes)
 
-/* A file as it was opened. */
+/* Identity of an open file. */
 struct opened_file {
     char path[PATH_MAX];
     dev_t device;
@@ -191,11 +191,11 @@ struct opened_file {
 struct sqlite {
     sqlite3 *handle;
     struct opened_file file, log;
-    struct log_lock *lock;        /* NULL: in memory, or there are no locks */
+    struct log_lock *lock;        /* NULL: in memory, or no locks */
     struct commit_marker *marker; /* NULL: none is kept */
-    int log_pages;                /* in the log after the last commit */
-    int log_padding;              /* as many of them may not have been synced */
-    struct sqlite3_stmt *undo;    /* prepared when opened: it must work without memory */
+    int log_pages;                /* pages in the log after the last commit */
+    int log_padding;              /* the number of those that may not be synced */
+    struct sqlite3_stmt *undo;    /* prepared on open, because it must work without memory */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -219,7 +219,7 @@ static void sqlite_load(void)
     library_open(&library, wanted, sizeof wanted / sizeof *wanted);
 }
 
-/* What SQLite says, in our codes. */
+/* Translates an error of SQLite. */
 static int sqlite_failed(struct sqlite *db, struct tidings_error *err)
 {
     int code = db->handle ? api.extended_errcode(db->handle) : SQLITE_NOMEM;
@@ -247,9 +247,9 @@ static int sqlite_configure(struct sqlite *db, struct tidings_error *err)
                          "PRAGMA journal_mode=WAL;"
                          "PRAGMA synchronous=FULL;"
                          "PRAGMA temp_store=MEMORY;"
-                         "PRAGMA cache_size=-8192;" /* KiB, taken as it is needed */
+                         "PRAGMA cache_size=-8192;" /* KiB, allocated as needed */
                          "PRAGMA foreign_keys=OFF;"
-                         "BEGIN IMMEDIATE; COMMIT;", /* takes the lock, for good */
+                         "BEGIN IMMEDIATE; COMMIT;", /* takes the lock permanently */
                          err);
     if (rc == TIDINGS_E_BUSY) {
         return tidings_fail(err, rc, "another program has it open");
@@ -257,8 +257,8 @@ static int sqlite_configure(struct sqlite *db, struct tidings_error *err)
     return rc;
 }
 
-/* Why no file can be opened or made there, and what to do about it; `code` when it can. SQLite only
- * says that. */
+/* The reason why no file can be opened or created there, with advice; `code` if it can. SQLite
+ * reports no details. */
 static int cannot_open(const char *path, int code, struct tidings_error *err)
 {
     char directory[PATH_MAX];
@@ -290,7 +290,7 @@ static int cannot_open(const char *path, int code, struct tidings_error *err)
                         is_missing ? "make files in its directory" : "read and write it");
 }
 
-/* What can be done about a file that is no store of ours. */
+/* Adds advice for a file that is not a tidings store. */
 static int sqlite_advise(struct sqlite *db, const char *path, int code, struct tidings_error *err)
 {
     switch (db->handle ? api.extended_errcode(db->handle) & 0xff : SQLITE_OK) {
@@ -312,8 +312,8 @@ static int sqlite_advise(struct sqlite *db, const char *path, int code, struct t
     }
 }
 
-/* Where the files are and which they are; nowhere: it is in memory. SQLite follows links before it
- * puts the log beside the file. */
+/* Records paths and identities of the files; none if the database is in memory. SQLite resolves
+ * links before it creates the log beside the file. */
 static int remember_files(struct sqlite *db, const char *path, struct tidings_error *err)
 {
     char real[PATH_MAX];
@@ -355,18 +355,17 @@ static int check_opened(const struct opened_file *p, struct tidings_error *err)
                         "while it was in use: put it back, or start the server again");
 }
 
-/* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
- */
+/* TIDINGS_E_IO if the database or its log is no longer at its path, or is another file. */
 static int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 {
     int rc = check_opened(&db->file, err);
     return rc == 0 ? check_opened(&db->log, err) : rc;
 }
 
-/* Pages in the log before it is copied into the database; as many as SQLite has by default. */
+/* Pages in the log before it is copied into the database; the default of SQLite. */
 #define LOG_PAGES 1000
 
-/* After each commit. A copy that fails is tried again after the next. */
+/* Called after each commit. A failed copy is retried after the next. */
 static int sqlite_on_commit(void *user, sqlite3 *handle, const char *name, int pages)
 {
     struct sqlite *db = user;
@@ -433,7 +432,7 @@ int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position, struct
     if (all < 0 || copied != all) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the log cannot be copied into the database");
     }
-    /* If a write may harm its neighbours in a sector, SQLite repeats the last frame. */
+    /* If a write can damage neighbours in a sector, SQLite repeats the last frame. */
     int is_safe = -1;
     (void)api.file_control(db->handle, NULL, SQLITE_FCNTL_POWERSAFE_OVERWRITE, &is_safe);
     db->log_padding = is_safe != 1;
@@ -453,7 +452,7 @@ static void sqlite_mark(struct sqlite *db, int64_t position)
     }
 }
 
-/* The URI under which SQLite neither locks nor writes the file, nor looks for a log beside it. */
+/* The URI with which SQLite neither locks nor writes the file, and looks for no log. */
 #define URI_MAX (3 * PATH_MAX + 32)
 static int sqlite_immutable_uri(const char *path, char out[URI_MAX], struct tidings_error *err)
 {
@@ -502,7 +501,7 @@ void sqlite_close(struct sqlite *db)
     if (!db) {
         return;
     }
-    if (!log_lock_take(db->lock)) { /* who opens it next finds it in the log */
+    if (!log_lock_take(db->lock)) { /* the next open recovers it from the log */
         sqlite_leave_log(db);
     }
     if (db->handle) {
@@ -510,7 +509,7 @@ void sqlite_close(struct sqlite *db)
         api.close_v2(db->handle);
     }
     log_lock_destroy(db->lock);
-    /* While there is a log, the mark says what must be in it. */
+    /* Keep the mark as long as there is a log, because it states the expected contents. */
     commit_marker_close(db->marker, access(db->log.path, F_OK) < 0 && errno == ENOENT);
     mem_free(db);
 }
@@ -529,8 +528,8 @@ void sqlite_roll_back(struct sqlite *db)
     }
 }
 
-/* After a commit that failed: is it certain that it is not in the file, since writing failed and
- * not what came after it? */
+/* Returns true if a failed commit is certainly not in the file: the write itself failed, not a
+ * later step. */
 static bool sqlite_has_not_written(struct sqlite *db)
 {
     int code = api.extended_errcode(db->handle);
@@ -635,22 +634,21 @@ int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Committing batches of entities to SQLite, and making certain what became of one whose commit
- * failed.
+ * Commits batches of entities to SQLite, and determines the outcome of a failed commit.
  *
- * A commit appends to FILE-wal and syncs it. When appending fails the end of the batch is not in
- * the file, so it has not happened. When only the sync fails it has not happened as far as this
- * connection is concerned, but it is in the file: after a crash it would be found there. So before
- * it is said that it was refused, what holds is copied into the database, the log is cut off, and a
- * commit that changes nothing writes (and syncs) a new beginning of the log, which makes whatever
- * was behind it worthless. If that fails too nobody knows: the batch ends with TIDINGS_E_UNKNOWN,
- * and nothing is written before it has been made certain.
+ * A commit appends to FILE-wal and syncs it. If appending fails, the end of the batch is not in the
+ * file, so it was not committed. If only the sync fails, this connection treats it as not
+ * committed, but it is in the file and would be found after a crash. So before the batch is
+ * refused, the valid data is copied into the database, the log is truncated, and an empty commit
+ * writes (and syncs) a new log header, which invalidates everything that followed the old one. If
+ * that fails too, the outcome is unknown: the batch ends with TIDINGS_E_UNKNOWN, and nothing is
+ * written until it is resolved.
  *
- * A file that somebody removed or replaced is written to by nobody: before each commit the path is
- * compared with what was opened.
+ * A removed or replaced file is never written: before each commit, the path is compared with the
+ * open file.
  */
 
-/* What a failed commit may have left behind is gone when this returns 0. */
+/* Removes possible remains of a failed commit; 0: they are gone. */
 static int make_certain(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = s->is_uncertain ? sqlite_cut_log(s->db, err) : 0;
@@ -699,7 +697,7 @@ int sqlite_store_commit(struct store *store, struct tidings_error *err)
                                 "whether it was kept is not known; read before you try again");
     }
     sqlite_mark(s->db, s->last_seq);
-    /* Behind by too much: now, so that memory stays bounded. A failure is tried again later. */
+    /* Too far behind: apply now, so that memory stays bounded. A failure is retried later. */
     if (s->n_fresh >= SQLITE_MAX_FRESH) {
         (void)sqlite_apply(s, NULL);
     }

@@ -6,17 +6,17 @@
  *     missing    with bytes               any             lost
  *     missing    none                     of a run        lost
  *     missing    none                     none, making    new
- *     empty      none                     making          new: it was being made
+ *     empty      none                     making          new: creation was interrupted
  *     empty      else                     else            lost
- *     there      damaged, see wal_scan.h  any             lost (without a header: no mark)
- *     there      that of the mark         more frames     lost
- *     there      that of the mark begun anew              whole: the old one was copied
- *     there      another, or none         of this run, and of a higher position   lost
+ *     exists     damaged, see wal_scan.h  any             lost (without a header: no mark)
+ *     exists     that of the mark         more frames     lost
+ *     exists     that of the mark, restarted              whole: the old one was copied
+ *     exists     another, or none         of this run, and of a higher position   lost
  *
- * The last row notices a log that was removed, cut off, or has a damaged header. A
- * backup that was put back has no run that is not over (sqlite_maintenance.c), so it
- * ignores the mark of the store that it replaced. If the positions agree, another program has
- * copied the log into the database, as SQLite does when it closes one.
+ * The last row detects a log that was removed, cut off, or has a damaged header. A restored backup
+ * has no unfinished run (sqlite_maintenance.c), so it ignores the mark of the store that it
+ * replaced. If the positions agree, another program has copied the log into the database, as SQLite
+ * does when it closes one.
  */
 #include "store/sqlite_damage.h"
 
@@ -61,7 +61,7 @@ struct wal_frame {
 struct wal_reading {
     wal_read_fn read;
     void *user;
-    unsigned char *page; /* twice PAGE_MAX bytes */
+    unsigned char *page; /* two times PAGE_MAX bytes */
     uint32_t page_size;
     bool is_big;
 };
@@ -122,7 +122,7 @@ bool wal_is_successor(const struct wal_identity *earlier, const struct wal_ident
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* 1, 0 when the log ends before its end, or a failure. `with_page`: read the page, too. */
+/* 1, 0 if the log ends before the frame does, or a failure. `with_page`: read the page, too. */
 static int wal_read_frame(struct wal_reading *r, uint64_t index, bool with_page,
                           struct wal_frame *ret)
 {
@@ -173,7 +173,7 @@ static int wal_read_valid(struct wal_reading *r, struct wal_checksum checksum,
     return rc < 0 ? rc : 0;
 }
 
-/* If a write may harm its neighbours in a sector, SQLite repeats the frame of a commit up to the
+/* If a write can damage its neighbours in a sector, SQLite repeats the frame of a commit up to the
  * next sector. It does not sync the end of that, and if it cannot write it the commit fails. True
  * if this may be such a frame. */
 static bool wal_may_pad(const struct wal_frame *f, const struct wal_frame *before)
@@ -222,7 +222,7 @@ static int wal_find_proof(struct wal_reading *r, const struct wal_frame *last, c
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-/* The header says neither the size of pages nor the order of bytes: each is tried. */
+/* The header gives neither the page size nor the byte order: try each. */
 static int wal_scan_headless(struct wal_reading *r, struct wal_facts *ret)
 {
     const struct wal_frame none = {0};
@@ -242,7 +242,7 @@ static int wal_scan_all(struct wal_reading *r, struct wal_facts *ret)
     unsigned char header[WAL_HEADER_SIZE];
     int64_t n = r->read(r->user, 0, header, sizeof header);
     if (n != (int64_t)sizeof header) {
-        return n < 0 ? (int)n : 0; /* it was never begun */
+        return n < 0 ? (int)n : 0; /* it was never started */
     }
     ret->has_header = wal_identify(header, &ret->id);
     if (!ret->has_header) {
@@ -278,7 +278,7 @@ int wal_scan(wal_read_fn read, void *user, struct wal_facts *ret, struct tidings
 #define SUMMED (COMMIT_MARK_SIZE - 8)
 
 struct commit_marker {
-    int fd, log; /* -1: none */
+    int fd, log; /* -1: not open */
     struct commit_mark mark;
     char path[PATH_MAX];
 };
@@ -334,7 +334,7 @@ bool commit_mark_decode(const unsigned char *bytes, size_t size, struct commit_m
     return true;
 }
 
-/* The mark at `path`. False: there is none that can be read. */
+/* Reads the mark at `path`. False: missing or unreadable. */
 static bool commit_mark_read(const char *path, struct commit_mark *ret)
 {
     unsigned char bytes[COMMIT_MARK_SIZE + 1];
@@ -378,7 +378,7 @@ static int commit_marker_make(struct commit_marker *m, const char *log_path)
     if (m->fd < 0 || (log_path && m->log < 0)) {
         return -errno;
     }
-    struct stat st; /* root gives it to the owner of the store, as SQLite does the log */
+    struct stat st; /* root gives it to the owner of the store, as SQLite does with the log */
     if (m->log >= 0 && geteuid() == 0 && fstat(m->log, &st) == 0) {
         (void)!fchown(m->fd, st.st_uid, st.st_gid);
     }
@@ -460,7 +460,8 @@ static int64_t sqlite_loss_size(const char *path)
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-/* SQLite follows links before it puts the log beside the file. False: not to be told apart. */
+/* SQLite resolves links before it creates the log beside the file. False: the path cannot be
+ * resolved. */
 static bool sqlite_loss_name(struct sqlite_loss *l, const char *path)
 {
     *l = (struct sqlite_loss){.file_size = -1};
@@ -505,16 +506,17 @@ static int sqlite_loss_scan(struct sqlite_loss *l, struct tidings_error *err)
 {
     int fd = l->log_size > 0 ? open(l->log, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) {
-        return 0; /* SQLite says what is wrong */
+        return 0; /* SQLite reports the error */
     }
     int rc = wal_scan(sqlite_loss_read, &fd, &l->facts, err);
     close(fd);
     return rc < 0 ? error_wrap(err, rc, "'%.150s'", l->log) : 0;
 }
 
-/* ---- what is left ---------------------------------------------------------------------------- */
+/* |---- remains ---------------------------------------------------------------------------------
+ */
 
-/* The run that is not over in the database itself, without its log, and its newest position. */
+/* The unfinished run in the database itself, without its log, and its newest position. */
 static bool sqlite_loss_peek(const struct sqlite_loss *l, uint64_t *ret_epoch, int64_t *ret_at)
 {
     struct sqlite_store s = {.db = NULL};
@@ -553,8 +555,8 @@ static int sqlite_loss_decide_log(const struct sqlite_loss *l, struct tidings_er
 {
     const struct wal_facts *f = &l->facts;
     const struct wal_identity *id = &l->mark.log;
-    /* A header that a power cut tore comes after a log whose frames were all copied: the mark tells
-     * that from damage. */
+    /* A header torn by a power cut follows a log whose frames were all copied: the mark
+     * distinguishes this from damage. */
     if (f->is_damaged && (f->has_header || !sqlite_loss_has_run(l))) {
         return tidings_fail(err, TIDINGS_E_IO,
                             "the '" LOG_SUFFIX "' file is damaged at frame %llu: frame %llu was "
@@ -606,7 +608,7 @@ int sqlite_loss_check(const char *path, struct tidings_error *err)
     int rc = sqlite_loss_scan(&l, err);
     rc = rc == 0 ? sqlite_loss_decide(&l, err) : rc;
     if (rc < 0 && log_lock_is_held(l.log)) {
-        return 0; /* a server began to write during the scan */
+        return 0; /* a server started to write during the scan */
     }
     return rc < 0 ? error_wrap(err, rc, "acknowledged writes are lost") : 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds out, before a store that is a SQLite file is opened, whether it has lost what it had
- * committed. SQLite itself would not notice: it takes damage in its log ("-wal") for the end of
- * the log, an empty file for a new database, and removes the log of a missing one.
+ * Damage detection: before a SQLite store is opened, finds out whether it has lost committed data.
+ * SQLite itself would not notice: it takes damage in its log ("-wal") for the end of the log, an
+ * empty file for a new database, and removes the log of a missing one.
  *
- * Nothing is written, so that nothing more is lost: the files can still be copied away.
+ * Nothing is written, so that nothing more is lost: the files can still be copied.
  */
 #ifndef STORE_SQLITE_DAMAGE_H
 #define STORE_SQLITE_DAMAGE_H
@@ -16,19 +16,19 @@ struct commit_marker;
 /* TIDINGS_E_IO: it has lost something; the error message names it. 0: no loss is known, another
  * program has it open, or it is in memory. */
 int sqlite_loss_check(const char *path, struct tidings_error *err);
-/* Before a store is made: an empty file is the beginning of one. *ret is NULL when there is a file
- * already, or nothing can be made there. */
+/* Call it before a store is created: an empty file is an unfinished one. *ret is NULL if there is
+ * already a file, or if none can be created. */
 void sqlite_loss_expect(const char *path, struct commit_marker **ret);
-/* After that: it is made, or that failed. `making` is freed; NULL is fine. */
+/* Call it after that, whether the creation succeeded or not. Frees `making`; NULL is fine. */
 void sqlite_loss_expect_no_more(const char *path, struct commit_marker *making);
 
 /* -------------------------------------------------------------------------------------------------
- * Reads the log of a SQLite database ("-wal") as it lies on the disk, before SQLite does, and finds
+ * Reads the log of a SQLite database ("-wal") as it is on disk, before SQLite does, and finds
  * damage that SQLite takes for the end of the log.
  *
- * SQLite reads frames up to the first wrong checksum, because a crash may leave a torn
- * last transaction. A server syncs each transaction before it writes the next. So a frame that was
- * written after a commit proves that all frames up to that commit were on the disk. It was written
+ * SQLite reads frames up to the first wrong checksum, because a crash may leave a torn last
+ * transaction. A server syncs each transaction before it writes the next. So a frame that was
+ * written after a commit proves that all frames up to that commit were on disk. It was written
  * after that commit if its checksum continues the commit's: leftovers of earlier logs have another
  * salt, and leftovers of a rollback continue other frames.
  *
@@ -64,10 +64,10 @@ int wal_scan(wal_read_fn read, void *user, struct wal_facts *ret, struct tidings
 bool wal_is_successor(const struct wal_identity *earlier, const struct wal_identity *later);
 
 /* -------------------------------------------------------------------------------------------------
- * A file beside a store ("FILE-mark") that says how much of it was committed. It is written after
- * each commit and not synced, so it costs no second sync. After the end of the process it is exact;
- * after a power cut it may be older than the last commit. The commit is synced before its mark is
- * written.
+ * The commit mark: a file beside a store ("FILE-mark") that records how much of it was committed.
+ * It is written after each commit and not synced, so it costs no second sync. After the end of the
+ * process it is exact; after a power cut it may be older than the last commit. The commit is synced
+ * before its mark is written.
  *
  * Exactly one server has a store open, so one process writes its mark.
  */
@@ -86,12 +86,13 @@ void commit_mark_encode(const struct commit_mark *mark, unsigned char out[COMMIT
 /* False: the mark is invalid or torn. */
 bool commit_mark_decode(const unsigned char *bytes, size_t size, struct commit_mark *ret);
 
-/* Make the file, or replace it, and sync it. `log_path` is the log of the store; NULL: none yet. */
+/* Creates or replaces the file, and syncs it. `log_path` is the log of the store; NULL: none yet.
+ */
 int commit_marker_open(const char *path, const char *log_path, const struct commit_mark *mark,
                        struct commit_marker **ret, struct tidings_error *err);
-/* A commit is on the disk. Failures leave an older mark, which is true as well. */
+/* Records a commit that is on disk. A failure leaves an older mark, which is also valid. */
 void commit_marker_put(struct commit_marker *m, uint64_t position, uint64_t frames);
-/* `removes`: the file, too. NULL is fine. */
+/* `removes`: removes the file, too. NULL is fine. */
 void commit_marker_close(struct commit_marker *m, bool removes);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What file mounts know, in SQLite. A directory is one row, which is written anew when one of its
- * names changed. A change is one row per URI, with a new position whenever it changes, like those
- * of published resources.
+ * File mount state in SQLite. A directory is one row, rewritten when one of its names changed. A
+ * change is one row per URI, with a new position for each change, like those of published
+ * resources.
  *
- * Invariant: within an epoch positions of changes rise with their numbers.
+ * Invariant: within an epoch, positions of changes rise with their numbers.
  */
 #include "store/sqlite_files.h"
 
@@ -15,23 +15,24 @@
 #include "store/sqlite_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the store knew of file mounts at the start, read once and asked for cursors of earlier runs.
+ * File history: the state of file mounts at the start, read once and used for cursors of earlier
+ * runs.
  *
- * Numbers of an epoch up to its `first` are positions (store/change_log.h). Above that, a number is
- * found in `events`: within an epoch positions rise with numbers, so those are in the order of
+ * Numbers of an epoch up to its `first` are positions (store/change_log.h). A higher number is
+ * looked up in `events`: within an epoch positions rise with numbers, so events are in the order of
  * both.
  */
 
 struct history_epoch {
     uint64_t epoch, first, last;
-    size_t events_from, events_to; /* in `events` */
+    size_t events_from, events_to; /* range in `events` */
 };
 
 struct history_event {
     uint64_t number, position;
 };
 
-/* How far the changes of a mount were saved in an epoch. */
+/* The number up to which the changes of a mount were saved in an epoch. */
 struct history_announced {
     uint64_t epoch, number;
     int64_t mount;
@@ -39,18 +40,18 @@ struct history_announced {
 
 struct history_scope {
     int64_t mount;
-    size_t epoch; /* index; SIZE_MAX: longer ago than is remembered */
+    size_t epoch; /* index; SIZE_MAX: before the oldest known epoch */
     uint64_t number, position;
     struct tidings_str uri;
     /* the URI follows */
 };
 
 struct file_history {
-    struct history_epoch *epochs; /* oldest first; the last one is the present */
+    struct history_epoch *epochs; /* oldest first; the last one is the current one */
     size_t epoch_count;
     struct history_event *events; /* by epoch, then by position */
     size_t event_count;
-    size_t event_epoch; /* index of that of the last one, while it is read */
+    size_t event_epoch; /* index of the epoch of the last event, during reading */
     struct history_announced *announced;
     size_t announced_count;
     struct map scopes; /* by URI */
@@ -58,7 +59,7 @@ struct file_history {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Make room for one more in an array that doubles. */
+/* Makes room for one more in an array that doubles. */
 static bool history_grow(void **array, size_t count, size_t size)
 {
     if (count > 0 && (count & (count - 1)) != 0) {
@@ -90,7 +91,7 @@ static bool add_epoch(struct file_history *h, struct sqlite3_stmt *st)
     return true;
 }
 
-/* They come in the order of their epochs. */
+/* Events arrive in the order of their epochs. */
 static bool add_event(struct file_history *h, struct sqlite3_stmt *st)
 {
     size_t epoch = h->event_epoch;
@@ -98,7 +99,7 @@ static bool add_event(struct file_history *h, struct sqlite3_stmt *st)
         epoch = h->event_epoch = find_epoch(h, (uint64_t)sqlite_int(st, 0));
     }
     if (epoch == SIZE_MAX) {
-        return true; /* nobody can ask for it */
+        return true; /* no cursor can refer to it */
     }
     if (!history_grow((void **)&h->events, h->event_count, sizeof *h->events)) {
         return false;
@@ -168,7 +169,7 @@ int file_history_read(struct store *store, uint64_t epoch, struct file_history *
     }
     map_init(&h->scopes);
     sqlite_store_release(s);
-    /* One that began before this was written down is of no use. */
+    /* Epochs from before `first` was recorded are useless. */
     int rc = history_each(h, s->db,
                           "SELECT epoch, first, ifnull(last, first) FROM main.epochs WHERE first IS"
                           " NOT NULL ORDER BY number",
@@ -229,7 +230,8 @@ bool file_history_has_scope(const struct file_history *h, struct tidings_str uri
 
 /* ---- resuming from a cursor ------------------------------------------------------------------ */
 
-/* Were all changes of the mount up to the cursor announced before its state was saved? */
+/* Returns true if all changes of the mount up to the cursor were announced before its state was
+ * saved. */
 static bool was_announced(const struct file_history *h, int64_t mount, const struct file_cursor *at)
 {
     for (size_t i = 0; i < h->announced_count; i++) {
@@ -240,8 +242,8 @@ static bool was_announced(const struct file_history *h, int64_t mount, const str
     return false;
 }
 
-/* Was it known already when the cursor was given? One of numbers that are positions was given when
- * its position was reached, or later. */
+/* Returns true if the scope was already known at the time of the cursor. A cursor whose number is a
+ * position was issued when this position was reached, or later. */
 static bool was_known(const struct file_history *h, const struct history_scope *scope, size_t epoch,
                       const struct file_cursor *at)
 {
@@ -252,7 +254,8 @@ static bool was_known(const struct file_history *h, const struct history_scope *
            (scope->epoch == epoch && scope->number <= at->number);
 }
 
-/* Are all changes below this very scope since the cursor in the store, or found by comparing? */
+/* Returns true if all changes below exactly this scope since the cursor are in the store, or will
+ * be found by comparison. */
 static bool scope_is_complete(const struct file_history *h, struct tidings_str uri, size_t epoch,
                               const struct file_cursor *at)
 {
@@ -262,7 +265,7 @@ static bool scope_is_complete(const struct file_history *h, struct tidings_str u
            (is_present || was_announced(h, scope->mount, at));
 }
 
-/* The same of this scope, or of a directory it lies in. */
+/* The same for this scope, or a directory that contains it. */
 static bool history_is_complete(const struct file_history *h, struct tidings_str uri, size_t epoch,
                                 const struct file_cursor *at)
 {
@@ -306,10 +309,10 @@ bool file_history_resume(const struct file_history *h, struct tidings_str scope,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Making, filling and reading a part of what a file mount knows of its tree.
+ * Creates, fills and reads a chunk of a file mount's state.
  */
 
-#define DIRECTORIES_MAX (1u << 30) /* one directory may be larger than a part should be */
+#define DIRECTORIES_MAX (1u << 30) /* a single directory can exceed the size of a chunk */
 #define GONE_MAX (1u << 30)
 
 struct chunk_lengths {
@@ -365,7 +368,7 @@ void file_chunk_end(struct file_chunk *chunk, size_t begun)
     }
 }
 
-/* The next one; false: that was the last. *at begins with 0. */
+/* Reads the next record; false: no more. *at starts at 0. */
 static bool file_chunk_next(const struct file_chunk *chunk, size_t *at,
                             struct tidings_str *ret_path, struct tidings_str *ret_record)
 {
@@ -385,7 +388,7 @@ static bool file_chunk_next(const struct file_chunk *chunk, size_t *at,
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-/* Run a statement with these parameters: numbers first, then texts, then bytes. */
+/* Runs a statement with these parameters: numbers first, then strings, then bytes. */
 struct files_parameters {
     int64_t numbers[4];
     struct tidings_str texts[1], bytes[2];
@@ -465,7 +468,7 @@ static bool sqlite_files_is_mounted(struct tidings_str prefix, struct tidings_st
     return false;
 }
 
-/* One that does not count any more; 0: there is none. */
+/* Finds an obsolete mount; 0: there is none. */
 static int find_stale(struct sqlite_store *s, const struct file_mount_row *mounts, size_t count,
                       int64_t *ret, struct tidings_error *err)
 {
@@ -535,7 +538,7 @@ static int put_change(struct sqlite_store *s, const struct file_chunk_change *ro
     return rc;
 }
 
-/* Of the oldest nothing is told any more, now or when the log may be longer. */
+/* Removes the oldest changes; they are no longer announced, even if the limit is raised later. */
 static int forget_old_changes(struct sqlite_store *s, size_t max, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
@@ -554,7 +557,8 @@ static int forget_old_changes(struct sqlite_store *s, size_t max, struct tidings
     return rc;
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* |---- chunks ----------------------------------------------------------------------------------
+ */
 
 static int write_directories(struct sqlite_store *s, int64_t mount, const struct file_chunk *chunk,
                              struct tidings_error *err)
@@ -577,7 +581,8 @@ static int write_directories(struct sqlite_store *s, int64_t mount, const struct
     return rc == 0 ? files_run(s, PUT_FILE_ROOT, &root, err) : rc;
 }
 
-/* With a whole one it is certain how far this epoch came, and what is known. */
+/* With a complete chunk, records how far this epoch has announced changes, and which scopes are
+ * known. */
 static int write_marks(struct sqlite_store *s, int64_t mount, const struct file_chunk *chunk,
                        int64_t position, struct tidings_error *err)
 {

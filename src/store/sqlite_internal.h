@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of the SQLite store of entities share: appending and reading
- * (store/sqlite_store.c), bringing the tables up to date behind it (store/sqlite_store.c), and
- * the SQL (store/sqlite_schema.c).
+ * Internal interface of the SQLite store: appending and reading (store/sqlite_store.c), applying
+ * the log to the tables of versions (store/sqlite_store.c), and the SQL (store/sqlite_schema.c).
  */
 #ifndef STORE_SQLITE_INTERNAL_H
 #define STORE_SQLITE_INTERNAL_H
@@ -11,7 +10,7 @@
 #include "store/sqlite.h"
 #include "store/store.h"
 
-/* Rows of the log that `versions` may be behind by; about 200 bytes each in memory. */
+/* Maximum rows of the log that are not yet in `versions`; about 200 bytes each in memory. */
 #define SQLITE_MAX_FRESH 8192u
 
 enum statement {
@@ -30,7 +29,7 @@ enum statement {
     KNOWN_AT,
     KNOWN_AFTER,
     ROW,
-    LIST_ALL, /* the next six: this order is used */
+    LIST_ALL, /* the order of these six is used */
     LIST_TYPE,
     LIST_VERSION,
     LIST_PARENT,
@@ -81,39 +80,40 @@ struct sqlite_store {
     struct store base;
     struct sqlite *db;
     struct sqlite3_stmt *statements[STATEMENTS]; /* NULL until used */
-    struct sqlite3_stmt *handed_out;             /* has slices out, or NULL */
+    struct sqlite3_stmt *handed_out;             /* its row is in use by the caller, or NULL */
     int64_t last_seq, seq_before;                /* of the log; before the batch */
     size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
-    int64_t now_ms;                              /* when the batch began */
-    struct latest_versions latest;               /* newest versions, written ones too */
-    size_t max_keys;                             /* not more than these, unless 0: not known */
-    size_t n_removed;                            /* published, since the oldest were forgotten */
-    bool is_uncertain; /* a commit failed that may be in the file all the same */
+    int64_t now_ms;                              /* start time of the batch */
+    struct latest_versions latest;               /* newest versions, including uncommitted ones */
+    size_t max_keys;                             /* upper bound; 0: unknown */
+    /* removals since old removed URIs were last dropped */
+    size_t n_removed;
+    bool is_uncertain; /* a failed commit may be in the file */
 };
 
-/* One row of the log, of which the tables of versions know. */
+/* One row of the log, for the tables of versions. */
 struct sqlite_log_row {
     struct tidings_str id;
     int64_t from, seq;
     int64_t replaces; /* TIMELINE_NEVER: none */
-    int64_t forget;   /* the version to be forgotten; TIMELINE_NEVER: this row is a version */
+    int64_t forget;   /* the removed version; TIMELINE_NEVER: this row is a version */
 };
 
 struct sqlite_store *sqlite_store_of(struct store *store);
 extern const struct sqlite_layout sqlite_store_layout;
-/* store/sqlite_schema.c: the tables, made or brought up to date; its statements. */
+/* store/sqlite_schema.c: creates or migrates the tables; prepares statements. */
 int sqlite_store_lay_out(struct sqlite_store *s, struct tidings_error *err);
 int sqlite_statement(struct sqlite_store *s, enum statement which, struct sqlite3_stmt **ret,
                      struct tidings_error *err);
-/* One without parameters and results. */
+/* Runs a statement without parameters and results. */
 int sqlite_statement_run(struct sqlite_store *s, enum statement which, struct tidings_error *err);
-/* Reset the statement whose row was handed out last, before anything else is asked. */
+/* Resets the statement whose row was returned last; call it before any other query. */
 void sqlite_store_release(struct sqlite_store *s);
 
-/* A row of the log: a version, or (`forget`) that one is to be forgotten. */
+/* Appends a row to the log: a version, or the removal (`forget`) of one. */
 int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, int64_t replaces,
                         int64_t forget, struct tidings_error *err);
-/* Its URI is another one from now on: remember that which it had, at a position of its own. */
+/* Records that the entity leaves its URI, at a separate position. */
 int sqlite_store_leave(struct sqlite_store *s, const struct entity_version *v,
                        struct tidings_error *err);
 /* store/sqlite_store.c: `content` NULL: removed. */
@@ -121,13 +121,12 @@ struct published_row;
 int sqlite_published_write(struct sqlite_store *s, const struct published_row *row,
                            const struct tidings_str *content, struct tidings_error *err);
 
-/* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
- */
+/* Brings `versions` and `current` up to the end of the log, in its own transaction. */
 int sqlite_apply(struct sqlite_store *s, struct tidings_error *err);
-/* The first column of the only row of a statement without parameters; 0 when there is none. */
+/* The first column of the only row of a statement without parameters; 0 if there is no row. */
 int sqlite_store_number(struct sqlite_store *s, const char *sql, int64_t *ret,
                         struct tidings_error *err);
-/* The newest position that the tables know. */
+/* The newest position in the tables. */
 int sqlite_store_newest(struct sqlite_store *s, int64_t *ret, struct tidings_error *err);
 
 /* store/sqlite.c: operations of struct store_ops. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checking a store that is a SQLite file, and making it smaller.
+ * Maintenance of a SQLite store: checks, backups and compaction.
  */
 #include "store/sqlite_maintenance.h"
 
@@ -24,7 +24,7 @@
 #include "store/sqlite_store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of store/sqlite_maintenance.h share.
+ * Shared helpers of maintenance.
  */
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static int sqlite_maintenance_size(const char *path, uint64_t *ret, struct tidin
     return 0;
 }
 
-/* Its size, when it is there and no database of another program. */
+/* Its size, if it exists and is not another program's database. */
 static int sqlite_maintenance_find(const char *path, uint64_t *ret_size, struct tidings_error *err)
 {
     int rc = sqlite_maintenance_size(path, ret_size, err);
@@ -48,7 +48,7 @@ static int sqlite_maintenance_find(const char *path, uint64_t *ret_size, struct 
     return rc == TIDINGS_E_IO ? error_wrap(err, rc, "database '%.100s'", path) : rc;
 }
 
-/* What must hold between the tables: no rows, each. */
+/* Consistency rules between the tables: each query must return no rows. */
 static const struct {
     const char *sql, *wrong;
 } rules[] = {
@@ -120,16 +120,16 @@ int sqlite_maintenance_compact(const char *path, uint64_t *ret_before, uint64_t 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Backing up a store that is a SQLite file.
+ * Backs up a SQLite store.
  *
- * When nobody uses it, SQLite writes the copy. A server that uses it lets no other program in, so
- * the database is copied as it stands and then its log, while the server is kept from changing the
- * first (store/sqlite.h). The log may begin anew meanwhile, once: whatever was in it
- * before is in the database then. SQLite puts the two together in the copy, passing over an end
- * that was being written. The copy has another name until it is whole and was checked.
+ * If no server uses the file, SQLite writes the copy. A running server locks out other programs, so
+ * first the database and then its log are copied as they are, while the server is prevented from
+ * changing the database (store/sqlite.h). The log can restart once during the copy: its earlier
+ * contents are then in the database. In the copy, SQLite merges the two and ignores an incomplete
+ * end of the log. The copy has a temporary name until it is complete and checked.
  */
 
-#define TRIES 10u /* a server that starts or ends each time */
+#define TRIES 10u /* each time, a server starts or ends */
 #define PIECE (1u << 20)
 
 struct backup {
@@ -139,7 +139,7 @@ struct backup {
 
 /* ---- while a server runs --------------------------------------------------------------------- */
 
-/* As many bytes as it has now; more may come. */
+/* Copies as many bytes as the file has now; it can grow. */
 static int sqlite_backup_pour(int in, int out, char *piece, struct tidings_error *err)
 {
     struct stat st;
@@ -150,7 +150,7 @@ static int sqlite_backup_pour(int in, int out, char *piece, struct tidings_error
         size_t left = (size_t)(st.st_size - at);
         ssize_t n = pread(in, piece, left < PIECE ? left : PIECE, at);
         if (n == 0) {
-            break; /* it was cut off: what it had is in the database */
+            break; /* it was truncated: the database has its contents */
         }
         for (ssize_t done = 0, w; n > 0 && done < n; done += w) {
             w = pwrite(out, piece + done, (size_t)(n - done), at + done);
@@ -178,8 +178,9 @@ static int sqlite_backup_file(int in, const char *to, int flags, char *piece,
     return rc;
 }
 
-/* The log may begin anew while it is copied: a beginning of the old one with an end of the new one
- * is neither. It happens once at most, since the server copies nothing into the database now. */
+/* The log can restart during the copy: the beginning of the old one with the end of the new one
+ * would be invalid. It happens at most once, because the server copies nothing into the database
+ * now. */
 static int sqlite_backup_log(const struct backup *b, int log, char *piece,
                              struct tidings_error *err)
 {
@@ -221,7 +222,8 @@ static int sqlite_backup_live(const struct backup *b, struct tidings_error *err)
     return rc;
 }
 
-/* ---- while none runs ------------------------------------------------------------------------- */
+/* |---- without a server ------------------------------------------------------------------------
+ */
 
 static int sqlite_backup_quiet(struct sqlite *db, const struct backup *b, struct tidings_error *err)
 {
@@ -256,13 +258,13 @@ static int sqlite_backup_write(const struct backup *b, struct tidings_error *err
     return rc;
 }
 
-/* Put database and log together, and look whether it is sound. */
+/* Merges database and log, and checks the result. */
 static int sqlite_backup_settle(const struct backup *b, struct tidings_error *err)
 {
     struct sqlite *db = NULL;
     int rc = sqlite_open(b->part, &db, err);
     rc = rc == 0 ? sqlite_check_sound(db, err) : rc;
-    if (rc == 0) { /* the run goes on elsewhere; an old layout has none */
+    if (rc == 0) { /* the run continues in the original; an old layout has none */
         (void)sqlite_exec(db, "INSERT INTO main.epochs(epoch) VALUES(random())", NULL);
     }
     rc = rc == 0 ? sqlite_cut_log(db, err) : rc;
@@ -277,7 +279,7 @@ static int sqlite_backup_settle(const struct backup *b, struct tidings_error *er
     return rc;
 }
 
-/* Give the whole file its name, which is still nobody's. */
+/* Gives the complete file its name, which must not exist yet. */
 static int sqlite_backup_name(const struct backup *b, const char *to, struct tidings_error *err)
 {
     char directory[PATH_MAX];

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose a SQLite database is and which layout it has, and bringing an older one up to date.
+ * Layouts of a SQLite store: identifies the program and layout of a database, and migrates an older
+ * one.
  *
- * Ours are marked with an application id, and with the number of their layout as user version. Both
- * are lost when a database is dumped as SQL and restored, and older ones have no application id.
- * Those are known by their shape: the names of their tables, columns and indexes are compared with
- * what the steps make of an empty database in memory. Anything else is another program's.
+ * Stores have an application id, and the number of their layout as user version. Both are lost when
+ * a database is dumped as SQL and restored, and older stores have no application id. These are
+ * recognized by their shape: the names of their tables, columns and indexes are compared with those
+ * that the steps create in an empty database in memory. All other databases belong to other
+ * programs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The first number that a statement yields. */
+/* The first number that a statement returns. */
 static int sqlite_layout_number(struct sqlite *db, const char *sql, int64_t *ret,
                                 struct tidings_error *err)
 {
@@ -32,7 +34,7 @@ static int sqlite_layout_number(struct sqlite *db, const char *sql, int64_t *ret
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Everything that somebody made, but the mark of a copy (store/copy.c). */
+/* Everything except SQLite's own objects and the mark of a copy (store/copy.c). */
 #define MADE "name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 static const char shape[] =
     "SELECT m.type || ' ' || m.name, coalesce((SELECT group_concat(c.name) FROM"
@@ -77,7 +79,8 @@ static int sqlite_layout_find(struct sqlite *db, const struct sqlite_layout *lay
     return rc < 0 ? rc : 0;
 }
 
-/* ---- whose it is ----------------------------------------------------------------------------- */
+/* |---- identification --------------------------------------------------------------------------
+ */
 
 static const char *sqlite_layout_program(int64_t id)
 {
@@ -100,7 +103,7 @@ static const char *sqlite_layout_program(int64_t id)
     return NULL;
 }
 
-/* The first of its tables, in letters that a terminal shows. */
+/* The first of its tables, in characters that are safe on a terminal. */
 #define TABLES_MAX 4
 #define NAME_MAX_SHOWN 32u
 static void sqlite_layout_tables(struct sqlite *db, char *out, size_t size)
@@ -148,7 +151,7 @@ static int sqlite_layout_refuse(struct sqlite *db, int64_t id, struct tidings_er
                         whose, tables);
 }
 
-/* Which layout it has; 0: it is empty. */
+/* The number of its layout; 0: it is empty. */
 static int sqlite_layout_of(struct sqlite *db, const struct sqlite_layout *layout, int64_t *ret,
                             struct tidings_error *err)
 {
@@ -208,7 +211,8 @@ int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
                      (long long)version);
 }
 
-/* ---- bringing it up to date ------------------------------------------------------------------ */
+/* |---- migration -------------------------------------------------------------------------------
+ */
 
 int sqlite_lay_out(struct sqlite *db, const struct sqlite_layout *layout, struct tidings_error *err)
 {
@@ -234,15 +238,15 @@ int sqlite_lay_out(struct sqlite *db, const struct sqlite_layout *layout, struct
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The SQL of the store of entities: the tables of the file, those in memory beside them, and every
- * statement that is used more than once. What they mean: store/sqlite_store.c.
+ * The SQL of the entity store: the tables of the file, those in memory beside them, and every
+ * statement that is used more than once. store/sqlite_store.c documents them.
  */
 
 static const char *const steps[] = {
-    /* The long texts of `log` and `published` come last. `moved`: entities whose URI became another
-     * one with a new version of their type; the old. `floor`: changes up to this number have been
-     * forgotten. `first`: the position that an epoch began with. `file_told`: how far it is
-     * certain, for each epoch, that what was announced of a mount is here. */
+    /* The long columns of `log` and `published` come last. `moved`: entities that left their URI
+     * with a new version of their type; the old one. `floor`: changes up to this number have been
+     * dropped. `first`: the first position of an epoch. `file_told`: for each epoch, the number up
+     * to which all announced changes of a mount are certainly stored. */
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
     " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
     " at INTEGER, since INTEGER, sum INTEGER, old_parent TEXT, changed_by TEXT, principal TEXT, "
@@ -301,9 +305,9 @@ static const char in_memory[] =
     "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
     " l.created, l.since, l.principal, l.sum, l.old_parent"
 #define COLUMNS "l.id, " COLUMNS_BEHIND_ID
-/* Reading never writes: `current` without the entities that have versions it does not know, and the
- * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
- * `of(t)`: which entities are meant, from the columns of table t. */
+/* Reading never writes: `current` without the entities that have newer versions, and the newest of
+ * those. Both are in the order of ids and are merged, so that the cost of a page depends only on
+ * its size. `of(t)`: selects entities by the columns of table t. */
 #define LISTED(of)                                                                                 \
     "SELECT c.id, " COLUMNS_BEHIND_ID " FROM main.current c JOIN main.log l ON l.seq=c.seq"        \
     " WHERE c.id>?1 AND (?2 OR c.deleted=0)" of(                                                   \
@@ -313,7 +317,7 @@ static const char in_memory[] =
              "EXISTS("                                                                             \
              "SELECT 1 FROM temp.fresh n WHERE n.id=f.id AND n.vfrom>f.vfrom)"                     \
              " AND (?2 OR l.deleted=0)" of("l") " ORDER BY 1"
-/* Of a change of a file (kinds: enum tidings_change_kind). */
+/* For a change of a file (kinds: enum tidings_change_kind). */
 #define SINCE_CREATED(now, before)                                                                 \
     "CASE WHEN excluded.kind<>0 THEN NULL WHEN c.kind=1 THEN c." now " ELSE c." before " END"
 #define OF_ALL(t) ""
@@ -366,7 +370,7 @@ static const char *const statements[STATEMENTS] = {
     /* A few at a time, so that no write pays for many. */
     [DROP_AGED_KEYS] = "DELETE FROM main.keys WHERE at<=?1 AND (owner, key) IN (SELECT owner, key"
                        " FROM main.keys ORDER BY number LIMIT 8)",
-    /* All of an owner's but the newest. */
+    /* All keys of an owner except the newest. */
     [DROP_OLDER_KEYS] = "DELETE FROM main.keys WHERE owner=?1 AND number<=(SELECT number FROM"
                         " main.keys WHERE owner=?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
     [KEY_COUNT] = "SELECT count(*) FROM main.keys",
@@ -394,7 +398,7 @@ static const char *const statements[STATEMENTS] = {
     [PUT_FILE_DIRECTORY] = "INSERT OR REPLACE INTO main.file_directories VALUES(?1, ?2, ?3)",
     [DROP_FILE_DIRECTORY] = "DELETE FROM main.file_directories WHERE mount=?1 AND path=?2",
     [DROP_FILE_DIRECTORIES] = "DELETE FROM main.file_directories WHERE mount=?1",
-    /* What is known stays known since it was first. */
+    /* A known scope keeps its first time. */
     [PUT_FILE_SCOPE] = "INSERT OR IGNORE INTO main.file_scopes(mount, epoch, number, position, uri)"
                        " VALUES(?1, ?2, ?3, ?4, ?5)",
     [DROP_FILE_SCOPES] = "DELETE FROM main.file_scopes WHERE mount=?1",
@@ -402,7 +406,8 @@ static const char *const statements[STATEMENTS] = {
     [DROP_FILE_TOLD] = "DELETE FROM main.file_told WHERE mount=?1",
     [DROP_OLD_FILE_TOLD] = "DELETE FROM main.file_told WHERE epoch NOT IN (SELECT epoch FROM"
                            " main.epochs)",
-    /* What was created and then updated was created for whoever has not heard of that. */
+    /* A file that was created and then updated counts as created for clients that have not received
+     * the creation. */
     [PUT_FILE_CHANGE] =
         "INSERT INTO main.file_changes AS c(seq, epoch, number, kind, size, modified, at, uri,"
         " etag, came_from, target, subscribable)"
@@ -429,7 +434,7 @@ static const char *const statements[STATEMENTS] = {
                                                                   "target=excluded.target",
     [OLD_FILE_CHANGE] = "SELECT 1 FROM main.file_changes WHERE seq<=?1 LIMIT 1",
     [DROP_FILE_CHANGES] = "DELETE FROM main.file_changes WHERE seq<=?1",
-    /* Copies come in the order of positions, in which versions of an entity follow each other. */
+    /* Copies arrive in the order of positions, which is also the order of an entity's versions. */
     [TRANSFER_ADD_VERSION] = "INSERT INTO main.versions SELECT id, vfrom, seq FROM main.log WHERE"
                              " seq=?1",
     [TRANSFER_SET_CURRENT] = "INSERT OR REPLACE INTO main.current SELECT id, type, tversion,"
@@ -442,7 +447,7 @@ static const char *const statements[STATEMENTS] = {
     [TRANSFER_SET_STATE] = "UPDATE main.state SET applied=?1, floor=?2",
 };
 
-/* Statements are made when first used: opening a store costs what is needed then. */
+/* Statements are prepared on first use: opening a store costs only what it needs. */
 int sqlite_statement(struct sqlite_store *s, enum statement which, struct sqlite3_stmt **ret,
                      struct tidings_error *err)
 {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions of entities in SQLite. What is committed is one row appended to `log` per version, which
- * is what makes a commit cheap; where to find them (`versions`, `current`) is brought up to date
- * later, many at a time (store/sqlite_store.c).
+ * The SQLite store. A commit is cheap because it appends one row per version to `log`; the index of
+ * versions (`versions`, `current`) is updated later, many at a time (see below).
  *
- * Until then the places of new versions are in tables of the same connection that live in memory
- * (`temp`), so that reads see them and a rollback takes them back with the rest:
+ * Until then the positions of new versions are in in-memory tables of the same connection (`temp`),
+ * so that reads see them and a rollback reverts them with the rest:
  *
- *     temp.fresh  (id, vfrom) -> seq    versions in the log that `versions` does not know yet
- *     temp.gone   (id, vfrom)           versions in `versions` that are forgotten
+ *     temp.fresh  (id, vfrom) -> seq    versions in the log that are not in `versions` yet
+ *     temp.gone   (id, vfrom)           versions in `versions` that were removed
  *
  * Invariant: the versions of an entity are those in `versions` without those in `gone`, followed by
- * those in `fresh`. After a crash both are made again from the rows of the log with a number above
+ * those in `fresh`. After a crash both are rebuilt from the rows of the log with a number above
  * `applied`.
  */
 #include "store/sqlite_store.h"
@@ -32,21 +31,21 @@
 #include "store/store.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Bringing the tables of versions up to the log of a SQLite store: where versions are to be found
- * moves from tables in memory into those of the file, and rows that nobody can reach any more leave
- * the log. In the order of ids, so that pages are written once.
+ * Applies the log of a SQLite store to the tables of versions: index entries move from the
+ * in-memory tables into those of the file, and unreachable rows are removed from the log. In the
+ * order of ids, so that pages are written once.
  *
- * A crash in between loses nothing: either the transaction is there, with `applied`, or it is not.
+ * A crash in between loses nothing: the transaction is either there, with `applied`, or not.
  */
 
-/* `current` follows the newest version of every entity that a fresh or a gone version belongs to.
- */
+/* `current` gets the newest version of every entity with a fresh or a gone version. */
 static const char apply[] =
     "BEGIN IMMEDIATE;"
     "DELETE FROM main.log WHERE seq IN (SELECT v.seq FROM main.versions v JOIN temp.gone g ON"
     " g.id=v.id AND g.vfrom=v.vfrom);"
     "DELETE FROM main.versions WHERE (id, vfrom) IN (SELECT id, vfrom FROM temp.gone);"
-    /* Replaced or forgotten before they were ever applied, and the notes that say so. */
+    /* Versions replaced or removed before they were applied, and the rows that record the removal.
+     */
     "DELETE FROM main.log WHERE seq>(SELECT applied FROM main.state) AND NOT EXISTS("
     "SELECT 1 FROM temp.fresh f WHERE f.id=log.id AND f.vfrom=log.vfrom AND f.seq=log.seq);"
     "INSERT INTO main.versions SELECT id, vfrom, seq FROM temp.fresh ORDER BY id, vfrom;"
@@ -89,7 +88,7 @@ int sqlite_store_number(struct sqlite_store *s, const char *sql, int64_t *ret,
     return rc < 0 ? rc : 0;
 }
 
-/* Numbers of rows that are gone stay used. */
+/* Numbers of removed rows are not reused. */
 int sqlite_store_newest(struct sqlite_store *s, int64_t *ret, struct tidings_error *err)
 {
     return sqlite_store_number(
@@ -105,7 +104,7 @@ int sqlite_store_newest(struct sqlite_store *s, int64_t *ret, struct tidings_err
 static int sqlite_store_enter(struct sqlite_store *s, const struct sqlite_log_row *p,
                               struct tidings_error *err);
 
-/* After opening: the tables in memory, from the rows that are not applied. */
+/* After opening: fills the in-memory tables from the rows that are not applied. */
 static int sqlite_store_recover(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = sqlite_store_newest(s, &s->last_seq, err);
@@ -130,7 +129,7 @@ static int sqlite_store_recover(struct sqlite_store *s, struct tidings_error *er
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Types of entities in SQLite: a small table, written as it is.
+ * Types of entities in SQLite: a small table, written directly.
  */
 
 int sqlite_store_put_type(struct store *store, const struct entity_type_row *row,
@@ -186,9 +185,9 @@ static int sqlite_store_types(struct store *store, entity_type_fn fn, void *user
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Idempotency keys, in SQLite. Each has a number that rises, so that it is known which are
- * oldest whatever the clock says. They are counted only when there may be too many: `max_keys`
- * rises with each that is put and is never less than there are.
+ * Idempotency keys in SQLite. Their numbers increase, so that the oldest keys are known whatever
+ * the clock shows. They are counted only if there may be too many: `max_keys` increases with each
+ * put and is never below the actual number.
  */
 
 static int drop_aged(struct sqlite_store *s, int64_t now, struct tidings_error *err)
@@ -202,7 +201,7 @@ static int drop_aged(struct sqlite_store *s, int64_t now, struct tidings_error *
     return sqlite_run(s->db, st, err);
 }
 
-/* All that an owner has but the newest. */
+/* Removes all keys of an owner except the newest. */
 static int drop_but(struct sqlite_store *s, struct tidings_str owner, int64_t newest,
                     struct tidings_error *err)
 {
@@ -267,14 +266,14 @@ static int sqlite_store_put_key(struct store *store, const struct entity_key *ke
     bool is_known = s->max_keys > 0;
     s->max_keys++;
     rc = rc == 0 && (!is_known || s->max_keys > ENTITY_KEYS) ? count_keys(s, err) : rc;
-    if (rc == 0 && s->max_keys > ENTITY_KEYS) { /* once: it adds one and drops as much at least */
+    /* once: this adds one key and removes at least one */
+    if (rc == 0 && s->max_keys > ENTITY_KEYS) {
         rc = drop_of_largest(s, err);
         rc = rc == 0 ? count_keys(s, err) : rc;
     }
     return rc;
 }
 
-/* store/sqlite_store.c: likewise. */
 static int sqlite_store_find_key(struct store *store, struct tidings_str owner,
                                  struct tidings_str key, struct entity_key *ret,
                                  struct tidings_error *err)
@@ -305,11 +304,11 @@ static int sqlite_store_find_key(struct store *store, struct tidings_str owner,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Published resources in SQLite: one row per URI, which gets a new number whenever it changes: so
- * the table is in the order of the changes, and reading what changed since is a scan from there.
+ * Published resources in SQLite: one row per URI, which gets a new number with each change. So the
+ * table is in the order of changes, and reading the changes since a position is a scan from there.
  */
 
-#define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
+#define FORGET_EVERY 256u /* removals between two checks of their number */
 
 int sqlite_published_write(struct sqlite_store *s, const struct published_row *row,
                            const struct tidings_str *content, struct tidings_error *err)
@@ -352,8 +351,7 @@ int sqlite_published_put(struct store *store, const struct published_row *row,
     return rc;
 }
 
-/* Of the removed only the newest are remembered; who comes back from before that must look again.
- */
+/* Only the newest removals are kept; clients that resume from before get a resync. */
 static int forget_removed(struct sqlite_store *s, struct tidings_error *err)
 {
     static const enum statement both[] = {FORGET_REMOVED, RAISE_FLOOR};
@@ -439,7 +437,7 @@ int sqlite_published_each(struct store *store, published_row_fn fn, void *user,
  * Tasks in SQLite: written when they begin and when they end.
  */
 
-/* 1: it has. */
+/* Returns 1 if it has ended. */
 static int sqlite_tasks_has_ended(struct sqlite_store *s, struct tidings_str id,
                                   struct tidings_error *err)
 {
@@ -550,12 +548,12 @@ static uint64_t sqlite_position(struct store *store)
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* Where a version stands in the log, and when it begins. */
+/* The position of a version in the log, and its start. */
 struct version_row {
     int64_t seq, from;
 };
 
-/* 1, or 0 when there is none. */
+/* 1, or 0 if there is none. */
 static int find_version_row(struct sqlite_store *s, enum statement which, struct tidings_str id,
                             int64_t at, struct version_row *ret, struct tidings_error *err)
 {
@@ -581,7 +579,7 @@ static int find_at(struct sqlite_store *s, struct tidings_str id, int64_t at,
     return rc != 0 ? rc : find_version_row(s, KNOWN_AT, id, at, ret, err);
 }
 
-/* The version after that which begins at `from`; without one: TIMELINE_FOREVER. */
+/* The version after the one that begins at `from`; none: TIMELINE_FOREVER. */
 static int find_next(struct sqlite_store *s, struct tidings_str id, int64_t from,
                      struct version_row *ret, struct tidings_error *err)
 {
@@ -610,7 +608,7 @@ static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
     };
 }
 
-/* The row with that number; it stays handed out. */
+/* The row with that number; it stays in use until released. */
 static int sqlite_store_fetch(struct sqlite_store *s, int64_t seq, struct entity_version *ret,
                               struct tidings_error *err)
 {
@@ -670,7 +668,7 @@ static int sqlite_nth(struct store *store, struct tidings_str id, int64_t n, int
     struct version_row fresh = {0, 0}, found = {0, 0};
     int rc = n < 1 ? 0 : find_version_row(s, FRESH_COUNT, id, TIMELINE_NEVER, &fresh, err);
     if (rc == 1) {
-        bool is_fresh = n <= fresh.seq; /* which is the count */
+        bool is_fresh = n <= fresh.seq; /* the number of rows */
         rc = find_version_row(s, is_fresh ? FRESH_NTH : KNOWN_NTH, id,
                               n - 1 - (is_fresh ? 0 : fresh.seq), &found, err);
     }
@@ -729,7 +727,7 @@ int sqlite_store_append(struct sqlite_store *s, const struct entity_version *v, 
     return rc;
 }
 
-/* The version that began at `from` is no more. */
+/* Removes the version that began at `from`. */
 static int sqlite_store_hide(struct sqlite_store *s, struct tidings_str id, int64_t from,
                              struct tidings_error *err)
 {
@@ -747,7 +745,7 @@ static int sqlite_store_hide(struct sqlite_store *s, struct tidings_str id, int6
     return rc;
 }
 
-/* Enter a row of the log into the tables in memory. */
+/* Adds a row of the log to the in-memory tables. */
 static int sqlite_store_enter(struct sqlite_store *s, const struct sqlite_log_row *p,
                               struct tidings_error *err)
 {
@@ -902,8 +900,8 @@ static int sqlite_check_whole(struct sqlite_store *s, struct tidings_error *err)
                                  : rc;
 }
 
-/* Go on without the lost commits. Cursors of earlier runs may be of a later state. The log is cut
- * off, since frames after the damage would be taken for another loss. */
+/* Continues without the lost commits. Cursors of earlier runs can refer to a later state. The log
+ * is truncated, because frames after the damage would be taken for another loss. */
 static int sqlite_store_accept(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "DELETE FROM main.epochs", err);
@@ -937,7 +935,7 @@ static int sqlite_store_load(const char *path, bool is_target, bool is_lossy, st
     return 0;
 }
 
-/* `loss` NULL: what has lost something is refused. */
+/* `loss` NULL: a store that lost data is rejected. */
 static int sqlite_store_open_as(const char *path, bool is_target, struct tidings_error *loss,
                                 struct store **ret, struct tidings_error *err)
 {
@@ -1009,12 +1007,12 @@ static const struct store_ops sqlite_ops = {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * The change log beside a file of SQLite: one in memory that begins where the file ends, and the
- * epochs before it. These do not change while the program runs, so any thread may ask for them.
+ * The change log of a SQLite file: a log in memory that starts at the end of the file, and the
+ * epochs before it. These do not change while the program runs, so any thread can read them.
  */
 
 struct past_epoch {
-    uint64_t epoch, last; /* the highest position reached in it */
+    uint64_t epoch, last; /* the epoch and its highest position */
 };
 
 struct past {
@@ -1022,7 +1020,7 @@ struct past {
     struct past_epoch epochs[];
 };
 
-/* Nothing is announced through it. */
+/* No changes are announced through this store. */
 static bool past_resume(void *user, uint64_t epoch, uint64_t position, bool is_durable,
                         uint64_t *ret)
 {
@@ -1054,7 +1052,7 @@ static int sqlite_changelog_run(struct sqlite_store *s, const char *sql, int64_t
     return rc;
 }
 
-/* The epoch before this one came as far as the file does now. */
+/* The previous epoch ends at the newest position of the file. */
 static int begin_epoch(struct sqlite_store *s, uint64_t epoch, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
@@ -1123,12 +1121,13 @@ int changelog_sqlite_create(struct store *store, const struct changelog_limits *
     return 0;
 }
 
-/* ---- what the file knows --------------------------------------------------------------------- */
+/* |---- contents of the file --------------------------------------------------------------------
+ */
 
-/* The columns of each kind stand for: kind, seq, id or URI, from or modified, type or where it came
- * from, version or target, parent, deleted or removed, created, changed by, old type version, etag,
- * size, when it was written, principal, metadata, not subscribable, old parent. Rows that only say
- * that a version was forgotten are none. */
+/* The columns of each kind mean: kind, seq, id or URI, from or modified, type or previous URI,
+ * version or target, parent, deleted or removed, created, changed by, old type version, etag, size,
+ * write time, principal, metadata, not subscribable, old parent. Rows that only record the removal
+ * of a version are omitted. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
     " l.changed_by, m.tversion, '', 0, l.at, l.principal, '', 0, l.old_parent FROM main.log l LEFT "

@@ -8,16 +8,16 @@
 
 #include "store/store.h"
 
-/* Open the file, or create it. Fails like sqlite_open (store/sqlite.h), and with TIDINGS_E_IO if
+/* Opens the file, or create it. Fails like sqlite_open (store/sqlite.h), and with TIDINGS_E_IO if
  * the file has lost committed changes (store/sqlite_damage.h). */
 int sqlite_store_open(const char *path, struct store **ret, struct tidings_error *err);
-/* The same, but accept a loss: `ret_loss` gets TIDINGS_E_IO and the reason, or code 0. After a
+/* The same, but accepts a loss: `ret_loss` gets TIDINGS_E_IO and the reason, or code 0. After a
  * loss, cursors of earlier runs are invalid. */
 int sqlite_store_open_lossy(const char *path, struct tidings_error *ret_loss, struct store **ret,
                             struct tidings_error *err);
-/* Open the target of a copy (store/copy.h), possibly of an interrupted one. */
+/* Opens the target of a copy (store/copy.h), possibly of an interrupted one. */
 int sqlite_store_open_target(const char *path, struct store **ret, struct tidings_error *err);
-/* Limit the size of the file to about `max_bytes`; then writes fail with TIDINGS_E_FULL, as on a
+/* Limits the size of the file to about `max_bytes`; then writes fail with TIDINGS_E_FULL, as on a
  * full disk. */
 int sqlite_store_limit(struct store *store, int64_t max_bytes, struct tidings_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading and writing instants, and when a new version begins.
+ * Timelines: parses and formats instants, and computes the start of a new version.
  */
 #include "store/store.h"
 
@@ -10,10 +10,10 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Computing the checksum of a stored version, by which bytes that changed on the disk are noticed.
- * Every step can be undone, so a change within one word of eight bytes is always noticed; this is
- * no protection from somebody who writes to the file. It is part of the layouts of stores: other
- * numbers need other versions of those.
+ * The checksum of a stored version, which detects bytes that changed on disk. Every step is
+ * invertible, so a change within one word of eight bytes is always detected; it does not protect
+ * against an attacker who writes to the file. It is part of the layouts of stores: another checksum
+ * needs new layout versions.
  */
 
 #define MULTIPLIER 0x9E3779B97F4A7C15u
@@ -29,7 +29,7 @@ static uint64_t checksum_bytes(uint64_t checksum, const char *at, size_t len)
     uint64_t word = 0;
     memcpy(&word, at, len);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word); /* files may be carried to other machines */
+    word = __builtin_bswap64(word); /* files can be moved to other machines */
 #endif
     return checksum_word(checksum, word);
 }
@@ -67,7 +67,7 @@ int timeline_parse(struct tidings_str text, int64_t *ret_ms, struct tidings_erro
 {
     struct instant i;
     if (!instant_parse(text, &i) || !i.has_seconds || !i.has_offset || i.has_space ||
-        i.nanosecond % 1000000 != 0) { /* cutting it off would name another instant */
+        i.nanosecond % 1000000 != 0) { /* truncation would name another instant */
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is not a time like 2024-01-01T10:00:00.000Z (milliseconds at "
                             "most, with Z or an offset)",

@@ -301,7 +301,7 @@ struct store_ops {
 
     /* ---- published resources and the log: a durable store ----
      *
-     * NULL, all of them: nothing outlives the program (store_is_durable). The caller then keeps
+     * NULL, all of them: nothing survives a restart (store_is_durable). The caller then keeps
      * published resources and the change log in memory. */
 
     /* Inside a batch. After a failure, only rollback is possible. */
@@ -316,7 +316,7 @@ struct store_ops {
      * are not included. */
     int (*each_change)(struct store *store, size_t max, uint64_t *ret_floor, log_entry_fn fn,
                        void *user, struct tidings_error *err);
-    /* Start an epoch of the change log, whose cursors outlive the program. Outside of batches. */
+    /* Start an epoch of the change log, whose cursors survive a restart. Outside of batches. */
     int (*create_changelog)(struct store *store, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
     /* `tidings store copy`. NULL: the store cannot be copied. */
@@ -410,7 +410,7 @@ struct store {
     const struct store_ops *ops;
 };
 
-/* Returns true if the store outlives the program. */
+/* Returns true if the data survives a restart. */
 static inline bool store_is_durable(const struct store *store)
 {
     return store->ops->create_changelog != NULL;
