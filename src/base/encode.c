@@ -3,15 +3,15 @@
  * Base64 (RFC 4648 §4) and base64url without padding (§5).
  *
  * Encoding takes 12 bits at a time through a table of all 4,096 pairs of digits, which halves the
- * work of the usual one-digit table: large blobs pass here on every read. Decoding is strict: one
- * byte sequence has exactly one accepted spelling, so that two spellings cannot name one thing.
- * Deliberately no line breaks, no blanks, no mixed alphabets.
+ * work of the usual one-digit table: every read of a large blob uses it. Decoding is strict: one
+ * byte sequence has exactly one accepted spelling, so two spellings cannot name the same thing.
+ * Deliberately accepts no line breaks, no blanks, no mixed alphabets.
  */
 #include "base/encode.h"
 
 #include <string.h>
 
-/* One row: the digit `c` in front of each of the 64 digits. */
+/* One row: the digit `c` before each of the 64 digits. */
 #define ROW(c, d62, d63)                                                                           \
     c "A" c "B" c "C" c "D" c "E" c "F" c "G" c "H" c "I" c "J" c "K" c "L" c "M" c "N" c "O" c    \
       "P" c "Q" c "R" c "S" c "T" c "U" c "V" c "W" c "X" c "Y" c "Z" c "a" c "b" c "c" c "d" c    \
@@ -37,7 +37,7 @@ typedef const char pair_row[129];
 static pair_row standard_pairs[64] = {ROWS("+", "/")};
 static pair_row url_pairs[64] = {ROWS("-", "_")};
 
-/* The value of each digit with IS_DIGIT added, so that what is left out is no digit. */
+/* The value of each digit with IS_DIGIT added; all other bytes are 0. */
 #define IS_DIGIT 64
 #define D(c, n) [c] = IS_DIGIT + (n)
 #define DIGITS                                                                                     \
@@ -121,8 +121,8 @@ int base64url_put(struct buf *out, struct tidings_str in)
     return base64_put_with(out, in, url_pairs, false);
 }
 
-/* Four digits at a time, then what is left: `in` is without padding, `out` has room. False when a
- * digit or the bits left over are wrong. */
+/* Decodes four digits at a time, then the rest: `in` is without padding, `out` has room. False if a
+ * digit or the remaining bits are invalid. */
 static bool base64_decode_with(char *out, struct tidings_str in, const unsigned char *digits)
 {
     const unsigned char *p = (const unsigned char *)in.ptr;

@@ -3,8 +3,8 @@
  * Error values and the table of codes.
  *
  * Invariant: err->text is always NUL-terminated and never ends inside a UTF-8 sequence, because it
- * may be sent to a client as JSON. Texts are formatted into a buffer of their own first, so that an
- * argument may lie inside the error being written. Deliberately no allocation and no locale.
+ * may be sent to a client as JSON. Text is formatted into a separate buffer first, so that
+ * arguments may point into the error being written. Deliberately no allocation and no locale.
  */
 #include "base/error.h"
 
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REASON_MAX 127u /* bytes of an error of the system */
+#define REASON_MAX 127u /* maximum length of a system error message */
 
 struct code_row {
     int code;
@@ -39,7 +39,8 @@ static const struct code_row *row_find(int code)
     return NULL;
 }
 
-/* How many of the first `len` bytes can stay without cutting a UTF-8 sequence in two. */
+/* The length of the longest prefix of the first `len` bytes that does not split a UTF-8 sequence.
+ */
 static size_t whole_length(const char *text, size_t len)
 {
     size_t back = 0;
@@ -54,8 +55,8 @@ static size_t whole_length(const char *text, size_t len)
     return follow > back ? len - 1 - back : len;
 }
 
-/* The formatted text, at most `size` - 1 bytes of it. Returns the length kept; *ret_cut says
- * whether something is missing. */
+/* Formats text, at most `size` - 1 bytes of it. Returns the length kept; *ret_cut reports whether
+ * it was truncated. */
 static size_t format(char *out, size_t size, bool *ret_cut, const char *fmt, va_list args)
     __attribute__((format(printf, 4, 0)));
 
@@ -137,13 +138,13 @@ int error_errno(struct tidings_error *err, int errnum, const char *fmt, ...)
     if (!err) {
         return code;
     }
-    const char *reason = strerror(errnum); /* safe in threads since glibc 2.32, and in musl */
+    const char *reason = strerror(errnum); /* thread-safe since glibc 2.32, and in musl */
     size_t reason_len = strnlen(reason, REASON_MAX);
     char what[sizeof err->text];
     bool cut;
     va_list args;
     va_start(args, fmt);
-    /* The reason is the root cause: what it happened to gives way. */
+    /* The reason is the root cause, so the context is truncated first. */
     size_t len = format(what, sizeof what - reason_len - 2, &cut, fmt, args);
     va_end(args);
     memcpy(err->text, what, len);
@@ -169,7 +170,7 @@ static const struct {
     {ELOOP, TIDINGS_E_DENIED},
     {ENOMEM, TIDINGS_E_NOMEM},
     {ENOBUFS, TIDINGS_E_NOMEM},
-    {EMFILE, TIDINGS_E_BUSY}, /* it passes: not a limit that the request ran into */
+    {EMFILE, TIDINGS_E_BUSY}, /* temporary: not a limit that the request reached */
     {ENFILE, TIDINGS_E_BUSY},
     {ENOSPC, TIDINGS_E_FULL},
     {EDQUOT, TIDINGS_E_FULL},

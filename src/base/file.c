@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a small file whole. It is opened without blocking, so that a pipe in the place of a file
- * does no harm; its size is not believed. Owner and mode are those of what was opened, not of a
- * name that can be exchanged.
+ * Reads a small file completely. It is opened non-blocking, so a pipe instead of a file does no
+ * harm; its reported size is not trusted. Owner and mode are those of the open file, not of a name
+ * that can be replaced.
  */
 #include "base/file.h"
 
@@ -17,12 +17,12 @@
 #include "base/error.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Opening files of the configuration, and paths of them for libraries that open by name. What came
- * from the helper is copied into memory (memfd): Landlock would refuse to open its descriptor again
- * by the name in /proc, and does not refuse that of a file in memory.
+ * Opens configuration files, and provides paths for libraries that open files by name. Files from
+ * the helper are copied into memory (memfd): Landlock would not allow reopening their descriptors
+ * through /proc, but does so for a file in memory.
  */
 
-static const struct file_opener *file_opener; /* set before there are threads */
+static const struct file_opener *file_opener; /* set before threads start */
 
 void file_set_opener(const struct file_opener *opener)
 {
@@ -46,7 +46,7 @@ int confined_file_descriptor(const char *path)
     }
     int errnum = errno;
     fd = errnum == EACCES && file_opener ? file_opener->open(path) : -errnum;
-    return fd == -EPERM ? -errnum : fd; /* the helper does not know it either */
+    return fd == -EPERM ? -errnum : fd; /* the helper does not know the path either */
 }
 
 static int copy(int from, int to)
@@ -64,7 +64,7 @@ static int copy(int from, int to)
             break;
         }
     }
-    explicit_bzero(piece, sizeof piece); /* keys are among them */
+    explicit_bzero(piece, sizeof piece); /* it can contain keys */
     return n < 0 ? (int)n : 0;
 }
 
@@ -72,7 +72,7 @@ int confined_file_open(struct confined_file *f, const char *path)
 {
     *f = (struct confined_file){.fd = -1, .path = path};
     if (!file_opener) {
-        return 0; /* whoever opens it says what is wrong */
+        return 0; /* the open reports the error */
     }
     int from = confined_file_descriptor(path);
     if (from < 0) {
@@ -130,7 +130,7 @@ int whole_file_check(const struct stat *st, enum tidings_file_from from, struct 
     return 0;
 }
 
-/* A link was put there by somebody, too. What it leads to is looked at when it is open. */
+/* Checks the owner of the link itself. The target is checked when it is open. */
 static int check_link(const char *path, struct tidings_error *err)
 {
     struct stat st;
@@ -202,7 +202,7 @@ char *tidings_file_read(const char *path, enum tidings_file_from from, size_t ma
                         struct tidings_error *err)
 {
     struct buf out;
-    buf_init_secret(&out, max + PIECE + 1); /* it may be one */
+    buf_init_secret(&out, max + PIECE + 1); /* the file can contain secrets */
     int rc = read_checked(path, from, max, &out, err);
     if (rc == 0 && buf_reserve(&out, 1) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "'%s': out of memory", path);

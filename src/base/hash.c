@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-256 as FIPS 180-4 writes it down: a block at a time, no tables but the constants.
+ * SHA-256 as in FIPS 180-4: a block at a time, no tables except the constants.
  */
 #include "base/hash.h"
 
@@ -9,7 +9,7 @@
 #include <tidings/file.h>
 
 /* -------------------------------------------------------------------------------------------------
- * SHA-1 as FIPS 180-4 writes it down, over one piece of memory.
+ * SHA-1 as in FIPS 180-4, over one contiguous input.
  */
 
 static uint32_t sha1_rotate(uint32_t x, unsigned n)
@@ -17,7 +17,7 @@ static uint32_t sha1_rotate(uint32_t x, unsigned n)
     return x << n | x >> (32 - n);
 }
 
-/* §6.1.2: which function and constant, by the quarter of the 80 rounds. */
+/* §6.1.2: function and constant by the quarter of the 80 rounds. */
 static uint32_t sha1_mix(unsigned t, const uint32_t v[5])
 {
     switch (t / 20) {
@@ -126,8 +126,8 @@ static void sha256_compress(uint32_t state[8], const unsigned char block[64])
     }
     memcpy(v, state, sizeof(v));
     for (unsigned t = 0; t < 64; t += 8) {
-        /* Instead of moving the eight words along, each step finds them one place further back;
-         * unrolled, the places are known and the words stay in registers. */
+        /* Instead of moving the eight words, each step finds them one place further back; with
+         * unrolling, the places are constants and the words stay in registers. */
 #pragma GCC unroll 8
         for (unsigned j = 0; j < 8; j++) {
             uint32_t a = v[(8 - j) % 8], b = v[(9 - j) % 8], c = v[(10 - j) % 8];
@@ -212,7 +212,7 @@ void hmac256_end(struct hmac256 *h, unsigned char out[SHA256_BYTES])
     sha256_end(&h->inner, inner);
     sha256_put(&h->outer, inner, sizeof(inner));
     sha256_end(&h->outer, out);
-    explicit_bzero(h, sizeof(*h)); /* both halves are as good as the key */
+    explicit_bzero(h, sizeof(*h)); /* both halves are equivalent to the key */
 }
 
 void tidings_digest(struct tidings_str bytes, char out[TIDINGS_DIGEST_MAX])

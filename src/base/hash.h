@@ -28,8 +28,8 @@ void hmac256_put(struct hmac256 *h, const void *bytes, size_t len);
 void hmac256_end(struct hmac256 *h, unsigned char out[SHA256_BYTES]);
 
 /* -------------------------------------------------------------------------------------------------
- * SHA-1 (FIPS 180-4). Pure. For the WebSocket handshake, which asks for it and keeps no secret with
- * it; nothing else may rely on it.
+ * SHA-1 (FIPS 180-4). Pure. Only for the WebSocket handshake, which requires it but does not rely
+ * on it for secrecy.
  */
 
 #define SHA1_BYTES 20u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loading shared libraries that are optional, by dlopen.
+ * Loads optional shared libraries with dlopen.
  */
 #include "base/library.h"
 

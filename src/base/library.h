@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A shared library that is optional at run time: it is loaded when something first needs it, and
- * missed only by what needs it. Building needs its header, never the library.
+ * A shared library that is optional at run time: it is loaded on first use, and only features that
+ * use it need it. Building needs its header, never the library.
  *
- * A module that uses one has a table of function pointers, fills it once (pthread_once) and asks
- * before each use whether that went well:
+ * A module that uses one has a table of function pointers, fills it once (pthread_once) and checks
+ * before each use whether that succeeded:
  *
  *     LIBRARY(library, "websocket", "WebSocket connections", "recommended", "libwslay1",
  *             "libwslay.so.1");
  *
- * What has been loaded stays loaded.
+ * A loaded library stays loaded.
  */
 #ifndef BASE_LIBRARY_H
 #define BASE_LIBRARY_H
@@ -17,15 +17,15 @@
 #include <tidings/types.h>
 
 struct library {
-    const char *files[2]; /* names for the loader: the second is an alternative, or NULL */
-    const char *package;  /* Debian's, for the sentence that says what to install */
-    void *handle;         /* NULL: not there */
-    const char *lacks;    /* the first function it does not have; NULL: none */
+    const char *files[2]; /* file names for the loader: the second is an alternative, or NULL */
+    const char *package;  /* Debian package, for the error message */
+    void *handle;         /* NULL: missing */
+    const char *lacks;    /* the first missing function; NULL: none */
 };
 
 struct library_function {
     const char *name;
-    void *at; /* the function pointer to be filled in */
+    void *at; /* the function pointer to set */
 };
 
 /* Defines `static struct library NAME` and declares the library in the binary, for packaging tools:
@@ -43,7 +43,7 @@ struct library_function {
 #define LIBRARY_ONE(file) "\"" file "\""
 #define LIBRARY_TWO(file, other) "\"" file "\",\"" other "\""
 
-/* `retain` and `used` keep the note through `ld -r`, --gc-sections and `strip`. */
+/* `retain` and `used` preserve the note in `ld -r`, --gc-sections and `strip`. */
 #define LIBRARY_NOTE(name, json)                                                                   \
     static const struct {                                                                          \
         uint32_t owner_size, text_size, type;                                                      \
@@ -52,9 +52,9 @@ struct library_function {
     } name __attribute__((used, retain, section(".note.dlopen"), aligned(4))) = {                  \
         4, sizeof(json), 0x407c0c0a, "FDO", json}
 
-/* Load it and fill in all functions, once. */
+/* Loads the library and sets all function pointers, once. */
 void library_open(struct library *library, const struct library_function *wanted, size_t count);
-/* 0, or TIDINGS_E_UNSUPPORTED with what is missing. After library_open. */
+/* 0, or TIDINGS_E_UNSUPPORTED with the missing library or function. Call it after library_open. */
 int library_check(const struct library *library, struct tidings_error *err);
 
 #endif

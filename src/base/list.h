@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Intrusive doubly linked list. The head is a `struct list` of its own; an element embeds one and
- * is found back with list_entry(). An unlinked element points to itself, so removing twice is fine.
+ * Intrusive doubly linked list. The head is a separate `struct list`; an element embeds one, and
+ * list_entry() returns the element. An unlinked element points to itself, so removing it twice is
+ * fine.
  */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
@@ -50,7 +51,7 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
-/* Move everything from `from` to the end of `to`. */
+/* Moves all elements of `from` to the end of `to`. */
 static inline void list_splice(struct list *to, struct list *from)
 {
     if (list_empty(from)) {
@@ -63,7 +64,7 @@ static inline void list_splice(struct list *to, struct list *from)
     list_init(from);
 }
 
-/* The element itself may be removed inside the loop; its neighbours may not. */
+/* The loop body may remove the element itself, but not its neighbours. */
 #define list_each(it, nxt, head)                                                                   \
     for (struct list *it = (head)->next, *nxt = it->next; it != (head); it = nxt, nxt = it->next)
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where records go. One lock keeps lines whole, and the settings of the output together; levels are
- * read without it, so a record that is not wanted costs one load. Deliberately no allocation and no
- * rotation: whoever renames the file says so (log_reopen_file).
+ * The log's outputs. One lock keeps lines complete and output settings consistent; levels are read
+ * without it, so a disabled record costs one load. Deliberately no allocation and no rotation: the
+ * program that renames the file must call log_reopen_file.
  */
 #include "base/log.h"
 
@@ -23,18 +23,18 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Records as text, JSON, logfmt and datagrams of the journal. Values are written by one function in
- * two ways of escaping: \xNN in text, which says which byte it was, \uNNNN where a parser has to
- * understand it.
+ * Formats records as text, JSON, logfmt and journal datagrams. One function writes values with two
+ * kinds of escapes: \xNN in text, which shows the exact byte, \uNNNN in formats that a parser
+ * reads.
  */
 
-/* Kept free for what ends a line that was cut: ` cut=true`, `,"cut":true}`. */
+/* Reserved for the end of a truncated line: ` cut=true`, `,"cut":true}`. */
 #define CUT_ROOM 16u
 #define ELLIPSIS STR("\xE2\x80\xA6")
 
 static const char *const level_names[] = {"debug", "info",     "notice", "warn",
                                           "error", "critical", "alert",  "emergency"};
-/* Of syslog and the journal. */
+/* Priorities of syslog and the journal. */
 static const char priorities[] = {'7', '6', '5', '4', '3', '2', '1', '0'};
 
 const char *const log_area_names[LOG_AREAS] = {
@@ -45,8 +45,8 @@ const char *const log_area_names[LOG_AREAS] = {
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* Does a character begin it that ends a line, or turns the direction of writing: U+200E, U+200F,
- * U+2028 to U+202E, U+2066 to U+2069? */
+/* Returns true if `s` starts with a character that ends a line or changes the text direction:
+ * U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
 static bool record_is_direction(struct tidings_str s)
 {
     if (s.len < 3 || (unsigned char)s.ptr[0] != 0xE2) {
@@ -58,7 +58,7 @@ static bool record_is_direction(struct tidings_str s)
            (second == 0x81 && third >= 0xA6 && third <= 0xA9);
 }
 
-/* The length of the character at the front; 0: the first byte is no part of UTF-8. */
+/* The length of the first character; 0: invalid UTF-8. */
 static size_t record_char_length(struct tidings_str s)
 {
     if ((unsigned char)s.ptr[0] < 0x80) {
@@ -72,18 +72,18 @@ static size_t record_char_length(struct tidings_str s)
     return 0;
 }
 
-/* May the character of `n` bytes at the front be written as it is? */
+/* Returns true if the first character, of `n` bytes, may be written unescaped. */
 static bool record_is_printable(struct tidings_str s, size_t n)
 {
     unsigned char c = (unsigned char)s.ptr[0];
     if (n == 1) {
         return c >= 0x20 && c != 0x7F;
     }
-    bool is_c1 = c == 0xC2 && (unsigned char)s.ptr[1] < 0xA0; /* some terminals obey them */
+    bool is_c1 = c == 0xC2 && (unsigned char)s.ptr[1] < 0xA0; /* some terminals interpret them */
     return n > 1 && !is_c1 && !record_is_direction(s);
 }
 
-/* Of one to three bytes: those that are not printable have no more. */
+/* For characters of one to three bytes: all unprintable ones are that short. */
 static unsigned record_code_point(struct tidings_str s, size_t n)
 {
     const unsigned char *b = (const unsigned char *)s.ptr;
@@ -105,7 +105,7 @@ static bool record_line_put(struct log_line *line, struct tidings_str s)
     return true;
 }
 
-/* What ends a line always has room. */
+/* The end of a line always has room. */
 static void record_line_end(struct log_line *line, struct tidings_str s)
 {
     memcpy(line->bytes + line->len, s.ptr, s.len);
@@ -127,7 +127,7 @@ static bool record_put_escape(struct log_line *line, struct tidings_str s, size_
     return record_line_put(line, tidings_str(escaped));
 }
 
-/* `text` without quotes around it, cut behind a whole character. */
+/* Writes `text` without quotes, truncated after a complete character. */
 static bool record_put_escaped(struct log_line *line, struct tidings_str text, bool is_text)
 {
     size_t shown = 0;
@@ -160,7 +160,7 @@ static bool record_put_quoted(struct log_line *line, struct tidings_str text, bo
            record_line_put(line, STR("\""));
 }
 
-/* May it stand without quotes where blanks separate fields? */
+/* Returns true if the value needs no quotes between fields separated by blanks. */
 static bool record_is_bare(struct tidings_str text)
 {
     static const char others[] = "-_.:/@%+,;*?&#~^!$()[]{}|<>";
@@ -198,7 +198,7 @@ static bool record_put_value(struct log_line *line, const struct log_field *f,
     return record_line_put(line, tidings_str(number));
 }
 
-/* The whole field, or nothing of it. */
+/* Writes the complete field, or nothing. */
 static bool record_put_field(struct log_line *line, const struct log_field *f,
                              enum log_format format)
 {
@@ -219,7 +219,7 @@ static bool record_put_field(struct log_line *line, const struct log_field *f,
     return false;
 }
 
-/* Those of the context, behind the others. */
+/* The fields of the context, after the others. */
 struct context_fields {
     struct log_field all[4];
 };
@@ -320,8 +320,8 @@ struct datagram {
     size_t len;
 };
 
-/* NAME=value and a newline; of values that hold one, NAME, a newline, the length in eight bytes,
- * little end first, the value and a newline (systemd: Native Journal Protocol). */
+/* NAME=value and a newline; for values with a newline: NAME, a newline, the length in eight bytes,
+ * little-endian, the value and a newline (systemd: Native Journal Protocol). */
 static void journal_put(struct datagram *d, const char *name, struct tidings_str value)
 {
     size_t name_len = strlen(name);
@@ -511,7 +511,8 @@ int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tid
     return 0;
 }
 
-/* ---- where lines go -------------------------------------------------------------------------- */
+/* |---- output ----------------------------------------------------------------------------------
+ */
 
 void log_set_sink(log_sink_fn sink, void *user)
 {
@@ -529,7 +530,7 @@ bool log_is_on_stderr(void)
     return is_so;
 }
 
-/* A socket that is not connected: the journal may be started again meanwhile. */
+/* An unconnected socket, because the journal can restart. */
 static int journal_open(const char *path, struct sockaddr_un *address, struct tidings_error *err)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -672,7 +673,7 @@ static bool write_journal(const struct log_record *record)
     return n >= 0;
 }
 
-/* What a file or the journal does not take is not lost where standard error is read. */
+/* If the file or the journal fails, lines go to standard error. */
 static void log_deliver(const struct log_record *record, bool is_access)
 {
     struct log_line line;
@@ -698,7 +699,7 @@ static void log_write_to(bool is_access, enum tidings_log_level level, enum log_
                          const char *event, const struct log_field *fields)
 {
     if (is_logging || !log_wants(level, area)) {
-        return; /* a sink that logs would wait for its own lock */
+        return; /* a sink that logs would deadlock */
     }
     int saved = errno;
     const struct log_record record = {.time_ms = clock_wall_ms(),

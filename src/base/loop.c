@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The event loop: what happens in a turn, how it ends, and how other threads wake it. Then
- * its descriptors and its timers.
+ * The event loop: turns, and wake-ups by other threads; then descriptors and timers.
  *
- * Invariant: user code runs only inside a turn, and discarded things are freed only between
+ * Invariant: user code runs only inside a turn, and discarded objects are freed only between
  * callbacks of the outermost turn: after the hooks (right before the wait), and after the callbacks
  * of descriptors and wake-ups (right after it).
  *
- * Nested turns share one batch of events: a nested turn first dispatches the rest of the batch of
- * the turn around it, and asks the kernel only when that is empty. So no event is lost, and none is
- * dispatched after a nested turn has acted on it. Walks over hooks and wake-ups keep their place by
- * a placeholder on their stack, which the walks of nested turns skip.
+ * Nested turns share one batch of events: a nested turn first dispatches the rest of the outer
+ * turn's batch, and asks the kernel only when that is empty. So no event is lost, and none is
+ * dispatched after a nested turn has handled it. Iterations over hooks and wake-ups keep their
+ * position with a placeholder on the stack, which iterations of nested turns skip.
  *
- * Waking writes to one eventfd per loop. `is_woken` says that somebody has written, or will, so
- * that many wake-ups cost one write; the loop takes it back before it looks which are due. A loop
- * that is told by itself, from inside a turn, needs no write: it does not sleep then.
+ * A wake-up writes to one eventfd per loop. `is_woken` is set by the thread that writes or is about
+ * to, so many wake-ups cost one write; the loop clears it before it checks which wake-ups are due.
+ * A wake-up from inside a turn of the loop itself needs no write, because the loop is not sleeping.
  */
 #include "base/loop.h"
 
@@ -34,64 +33,63 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What the parts of the event loop share: the loop itself (loop.c), its descriptors
- * and its timers.
+ * Shared declarations of the event loop: the loop itself, its descriptors and its timers.
  */
 
-/* The running timers, as a pairing heap: its root is the next one due. */
+/* The running timers, as a pairing heap whose root is the next due timer. */
 struct loop_timers {
     struct loop_timer *root; /* NULL: none runs */
-    size_t open;             /* by loop_timer_open */
+    size_t open;             /* allocated by loop_timer_open */
     uint64_t started;        /* number of starts so far */
 };
 
 struct loop {
     int epoll;
-    int wake_fd;             /* an eventfd, which nobody ever reads */
-    struct loop_poll wake;   /* on that */
-    atomic_bool is_woken;    /* somebody wrote to it, or is about to */
-    atomic_bool is_stopping; /* somebody called loop_stop */
+    int wake_fd;             /* an eventfd that is never read */
+    struct loop_poll wake;   /* poll of wake_fd */
+    atomic_bool is_woken;    /* a thread has written to it, or is about to */
+    atomic_bool is_stopping; /* loop_stop was called */
     bool has_wakeups;        /* one may be due: the loop must not sleep */
-    struct list wakeups;     /* all there are, and placeholders (fn NULL) */
-    struct list hooks;       /* likewise */
+    struct list wakeups;     /* all wake-ups, and placeholders (fn NULL) */
+    struct list hooks;       /* all hooks, and placeholders */
     struct list discards;
     struct loop_timers timers;
-    int clock_fd;           /* a timerfd, which nobody ever reads; -1: timers are not shown */
-    struct loop_poll clock; /* on that */
-    uint64_t clock_ms;      /* what it is set to; 0: nothing */
+    int clock_fd;           /* a timerfd that is never read; -1: timers are not shown */
+    struct loop_poll clock; /* poll of clock_fd */
+    uint64_t clock_ms;      /* when it expires; 0: not set */
     unsigned depth;         /* turns on the stack: 1 is the outermost */
     uint64_t now_ms;
-    uint64_t woken_ns; /* when the last wait was over; 0: never yet */
+    uint64_t woken_ns; /* when the last wait ended; 0: never */
     struct durations turns;
     uint32_t turn;
     size_t poll_count;
-    struct epoll_event *batch; /* what was reported and is not dispatched yet */
+    struct epoll_event *batch; /* reported events, including those not yet dispatched */
     int batch_count;
 };
 
 /* -------------------------------------------------------------------------------------------------
- * The descriptors of an event loop: one epoll instance, asked once in a turn.
+ * The descriptors of an event loop: one epoll instance, queried once per turn.
  *
- * A poll is in the instance from init to deinit, and the kernel knows its address. Invariant: what
- * is not dispatched yet of the batch that was reported names only polls that are still there; so
- * deinit forgets what the batch says of a poll, and a number or memory used again within the turn
- * gets nothing of its predecessor.
+ * A poll is in the instance from init to deinit, and the kernel stores its address. Invariant: the
+ * undispatched events of the current batch refer only to existing polls. So deinit removes a poll's
+ * events from the batch, and a descriptor number or memory that is reused within the turn receives
+ * none of the old events.
  *
- * Level-triggered: what is still ready is reported again, behind the others.
+ * Level-triggered: a descriptor that is still ready is reported again, after the others.
  */
 
-#define EVENTS_PER_TURN 256 /* the others stay ready: the kernel puts them in front next time */
-#define LOOP_CHANGED 16     /* besides enum loop_event: EPOLLPRI, with an error that is none */
+#define EVENTS_PER_TURN 256 /* the others stay ready: the kernel reports them first next time */
+#define LOOP_CHANGED 16 /* besides enum loop_event: EPOLLPRI, whose EPOLLERR is not an error */
 
-/* What loop_poll_open returns. */
+/* The result of loop_poll_open. */
 struct opened_poll {
     struct loop_poll poll;
     struct loop_discard discard;
-    int duplicate; /* of a shared descriptor that was watched already, or -1 */
+    int duplicate; /* of a shared descriptor that already had a poll, or -1 */
 };
 
-/* What to ask the kernel for. It reports EPOLLERR and EPOLLHUP always: without interest at most
- * once, to nobody, and then no more until it is asked again. */
+/* The events to request. The kernel always reports EPOLLERR and EPOLLHUP: without interest at most
+ * once, without a callback, and then not until the interest changes. */
 static uint32_t to_epoll(int wanted)
 {
     uint32_t events = wanted ? 0 : (uint32_t)EPOLLONESHOT;
@@ -104,13 +102,14 @@ static uint32_t to_epoll(int wanted)
 
 static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
 {
-    int wanted = poll->wanted; /* by now; it may have changed since the kernel was asked */
+    int wanted = poll->wanted; /* the current value; it may differ from the one requested */
     int events = 0;
     if (wanted & LOOP_CHANGED) {
         events = wanted;
     } else if (happened & EPOLLERR && wanted) {
         (void)loop_poll_set_events(poll,
-                                   0); /* an error that stays must not wake the loop for ever */
+                                   /* a persistent error must not wake the loop again and again */
+                                   0);
         events = LOOP_ERROR;
     } else {
         events |= happened & EPOLLIN ? LOOP_READ : 0;
@@ -118,7 +117,8 @@ static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
         events |= happened & EPOLLRDHUP ? LOOP_HANGUP : 0;
         events &= wanted;
         if (!events && happened & EPOLLHUP) {
-            events = wanted; /* a pipe without writers says only this: let the reader find out */
+            /* all that a pipe without writers reports: the reader will see the end */
+            events = wanted;
         }
     }
     if (events) {
@@ -137,11 +137,11 @@ static void dispatch_batch(struct loop *loop)
     }
 }
 
-/* Wait for at most `timeout_ms` (-1: for ever), then call back for what is ready. */
+/* Waits for at most `timeout_ms` (-1: unlimited), then runs the callbacks of ready descriptors. */
 static void loop_wait(struct loop *loop, int timeout_ms)
 {
     struct epoll_event batch[EVENTS_PER_TURN];
-    if (loop->batch_count > 0) { /* in a nested turn: what the turn around it has left */
+    if (loop->batch_count > 0) { /* in a nested turn: the outer turn's remaining events */
         dispatch_batch(loop);
         return;
     }
@@ -149,7 +149,8 @@ static void loop_wait(struct loop *loop, int timeout_ms)
         durations_count(&loop->turns, (clock_monotonic_ns() - loop->woken_ns) / 1000);
     }
     int count = epoll_wait(loop->epoll, batch, EVENTS_PER_TURN, timeout_ms);
-    assert(count >= 0 || errno == EINTR); /* then the turn goes on: timers, and another wait */
+    /* on EINTR the turn continues: timers, and another wait */
+    assert(count >= 0 || errno == EINTR);
     loop->woken_ns = clock_monotonic_ns();
     loop->now_ms = loop->woken_ns / 1000000;
     loop->batch = batch;
@@ -159,7 +160,8 @@ static void loop_wait(struct loop *loop, int timeout_ms)
     loop->batch_count = 0;
 }
 
-/* Into the instance, for `events` of epoll's. The fields are set; returns an errno value. */
+/* Adds the poll to the instance, for `events` of epoll. The fields are set; returns an errno value.
+ */
 static int poll_register(struct loop_poll *poll, uint32_t events)
 {
     struct epoll_event interest = {.events = events, .data.ptr = poll};
@@ -170,8 +172,8 @@ static int poll_register(struct loop_poll *poll, uint32_t events)
     return 0;
 }
 
-/* A descriptor of the loop's own (eventfd, timerfd) into the instance: each time it becomes
- * readable is reported once and wants no read. Returns an errno value. */
+/* Adds one of the loop's own descriptors (eventfd, timerfd): edge-triggered, each event is reported
+ * once and needs no read. Returns an errno value. */
 static int loop_poll_init_edge(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn)
 {
     *poll = (struct loop_poll){.loop = loop, .fn = fn, .fd = fd, .wanted = LOOP_READ};
@@ -218,7 +220,7 @@ void loop_poll_deinit(struct loop_poll *poll)
             loop->batch[i].data.ptr = NULL;
         }
     }
-    /* Closing alone would not do: other processes may hold the descriptor open. */
+    /* Closing is not enough: other processes may have the descriptor open. */
     (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, poll->fd, NULL);
     loop->poll_count--;
     *poll = (struct loop_poll){0};
@@ -261,7 +263,7 @@ struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn 
     o->poll = (struct loop_poll){.loop = loop, .fn = fn, .user = user, .fd = fd};
     int errnum = poll_register(&o->poll, to_epoll(0));
     if (errnum == EEXIST) {
-        /* One socket for input and output: the kernel keeps one interest for each number. */
+        /* One socket for input and output: the kernel keeps one interest per number. */
         o->duplicate = o->poll.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         errnum = o->duplicate < 0 ? errno : poll_register(&o->poll, to_epoll(0));
     }
@@ -283,7 +285,7 @@ int loop_poll_set_events(struct loop_poll *poll, int events)
         return 0;
     }
     if (!poll->loop) {
-        return TIDINGS_E_INVALID; /* closed already */
+        return TIDINGS_E_INVALID; /* already closed */
     }
     struct epoll_event interest = {.events = to_epoll(events), .data.ptr = poll};
     if (epoll_ctl(poll->loop->epoll, EPOLL_CTL_MOD, poll->fd, &interest) < 0 && events) {
@@ -335,7 +337,8 @@ struct loop_change_poll *loop_change_poll_open(struct loop *loop, int fd, loop_c
     watch->user = user;
     watch->poll = (struct loop_poll){
         .loop = loop, .fn = loop_on_changed, .user = watch, .fd = fd, .wanted = LOOP_CHANGED};
-    /* At once: asking the kernel twice would take what has happened since the file was opened. */
+    /* Register with the events immediately: a second system call would miss a change since the file
+     * was opened. */
     if (poll_register(&watch->poll, to_epoll(LOOP_CHANGED)) != 0) {
         mem_free(watch);
         return NULL;
@@ -359,11 +362,11 @@ void loop_change_poll_close(struct loop_change_poll *watch)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The loop whose turn this thread is in. */
+/* The loop that runs a turn on this thread. */
 static _Thread_local struct loop *current;
 
-/* The node after the placeholder `here`, which is moved behind it; NULL at the end. A placeholder
- * in no list begins at the first node. What a callback removes and adds does not matter to it. */
+/* The node after the placeholder `here`, which moves behind that node; NULL at the end. An unlinked
+ * placeholder starts at the first node. Callbacks may remove and add nodes. */
 static struct list *step_over(const struct list *head, struct list *here)
 {
     struct list *next = list_empty(here) ? head->next : here->next;
@@ -383,7 +386,7 @@ static void loop_wake(struct loop *loop)
     if (!atomic_exchange(&loop->is_woken, true)) {
         int errnum = errno;
         uint64_t one = 1;
-        /* It counts to 2^64 and nobody reads it: there is always room. */
+        /* The counter goes up to 2^64 and is never read, so the write cannot block. */
         ssize_t n = write(loop->wake_fd, &one, sizeof one);
         (void)n;
         errno = errnum;
@@ -393,8 +396,9 @@ static void loop_wake(struct loop *loop)
 static void run_wakeups(struct loop *loop)
 {
     loop->has_wakeups = false;
-    (void)atomic_exchange(&loop->is_woken, false); /* before the look: who is later writes again */
-    struct loop_wakeup here = {0};                 /* never due */
+    /* cleared before the check, so that a later wake-up writes again */
+    (void)atomic_exchange(&loop->is_woken, false);
+    struct loop_wakeup here = {0}; /* a placeholder that is never due */
     list_init(&here.link);
     struct list *node;
     while ((node = step_over(&loop->wakeups, &here.link))) {
@@ -410,7 +414,7 @@ static void loop_on_wake(struct loop_poll *poll, int events, void *user)
 {
     (void)events;
     (void)user;
-    poll->loop->has_wakeups = true; /* they are called behind the descriptors */
+    poll->loop->has_wakeups = true; /* wake-ups run after the descriptors */
 }
 
 void loop_wakeup_init(struct loop_wakeup *wakeup, struct loop *loop, loop_wakeup_fn fn, void *user)
@@ -467,7 +471,7 @@ static void run_hooks(struct loop *loop)
     }
 }
 
-/* Callbacks of the turns around a nested one are still on the stack. */
+/* Callbacks of outer turns are still on the stack. */
 static void end_callbacks(struct loop *loop)
 {
     if (loop->depth == 1) {
@@ -491,11 +495,11 @@ static bool begin_turn(struct loop *loop)
     return loop_run_timers(loop);
 }
 
-/* All of a turn but the timers; waits for at most `limit_ms` (-1: until the next timer). */
+/* The rest of a turn after the timers; waits for at most `limit_ms` (-1: until the next timer). */
 static void finish_turn(struct loop *loop, int limit_ms)
 {
     loop_end_turn(loop);
-    /* A nested turn may have taken the event of a stop. */
+    /* A nested turn can have consumed the event of a stop. */
     bool is_due =
         loop->has_wakeups || atomic_load_explicit(&loop->is_stopping, memory_order_relaxed);
     int wait = limit_ms == 0 || is_due ? 0 : loop_timers_wait_ms(loop);
@@ -507,7 +511,7 @@ static void finish_turn(struct loop *loop, int limit_ms)
     loop->turn++;
 }
 
-/* Returns the loop whose turn this one interrupts. */
+/* Returns the loop whose turn it interrupts. */
 static struct loop *enter(struct loop *loop)
 {
     struct loop *outer = current;
@@ -520,14 +524,14 @@ static void loop_arm_clock(struct loop *loop);
 
 static void leave(struct loop *loop, struct loop *outer)
 {
-    loop_end_turn(loop); /* the host may wait for long now: not on the next turn's */
+    loop_end_turn(loop); /* the host may wait long now: do not leave this to the next turn */
     current = outer;
     if (--loop->depth > 0) {
-        return; /* the turn around it does the rest */
+        return; /* the outer turn does the rest */
     }
     loop_arm_clock(loop);
     if (loop->has_wakeups) {
-        loop_wake(loop); /* the host looks at the descriptor */
+        loop_wake(loop); /* the host checks the descriptor */
     }
 }
 
@@ -541,7 +545,7 @@ void loop_run(struct loop *loop)
     leave(loop, outer);
 }
 
-/* The turn of a host. */
+/* Ends a turn run by a host. */
 static void leave_turn(struct loop *loop, struct loop *outer)
 {
     if (loop->depth == 1) {
@@ -650,7 +654,7 @@ void loop_destroy(struct loop *loop)
     bool is_unused = list_empty(&loop->hooks) && list_empty(&loop->wakeups) && loop->depth == 0 &&
                      loop->timers.open == 0 && !loop->timers.root && loop->poll_count == 0;
     assert(is_unused);
-    if (is_unused) { /* else somebody forgot something, which still points here */
+    if (is_unused) { /* otherwise the caller leaked an object that still points here */
         loop_free(loop);
     }
 }
@@ -677,11 +681,11 @@ void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The timers of an event loop: a pairing heap of those that run, by the time they are due and,
- * where that is the same, by the order in which they were started.
+ * The timers of an event loop: a pairing heap of running timers, ordered by due time and then by
+ * start order.
  *
- * The links of the heap are in the timers, so that starting one needs no memory. Starting takes
- * constant time; stopping and running take logarithmic time on average.
+ * The heap links are in the timers, so starting one needs no memory. Starting takes constant time;
+ * stopping and running take logarithmic time on average.
  */
 
 struct opened_timer {
@@ -694,7 +698,7 @@ static bool timer_is_before(const struct loop_timer *a, const struct loop_timer 
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
 }
 
-/* Two heaps into one; returns its root. */
+/* Merges two heaps; returns the root. */
 static struct loop_timer *timer_meld(struct loop_timer *a, struct loop_timer *b)
 {
     struct loop_timer *root = timer_is_before(a, b) ? a : b, *child = root == a ? b : a;
@@ -707,8 +711,8 @@ static struct loop_timer *timer_meld(struct loop_timer *a, struct loop_timer *b)
     return root;
 }
 
-/* All siblings from `first` on into one heap: first in pairs, then the pairs from the last on. That
- * order is what bounds the time. NULL when there are none. */
+/* Merges all siblings from `first` on: first in pairs, then the pairs from last to first. That
+ * order bounds the time. NULL if there are none. */
 static struct loop_timer *timer_meld_all(struct loop_timer *first)
 {
     struct loop_timer *pairs = NULL, *root = NULL;
@@ -760,7 +764,7 @@ struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *us
 void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms)
 {
     loop_timer_stop(timer);
-    uint64_t now = clock_monotonic_ms(); /* after a long turn more than the turn's own */
+    uint64_t now = clock_monotonic_ms(); /* in a long turn, later than the turn's start time */
     if (after_ms == 0 || now < timer->loop->now_ms) {
         now = timer->loop->now_ms;
     }
@@ -810,12 +814,12 @@ void loop_timer_close(struct loop_timer *timer)
     }
 }
 
-/* True: one ran. */
+/* Returns true if a timer ran. */
 static bool loop_run_timers(struct loop *loop)
 {
     struct loop_timers *t = &loop->timers;
-    /* What callbacks start waits for the next turn, else one could keep the others from theirs. It
-     * is behind all that is due now: not due earlier, and started later. */
+    /* Timers started by callbacks wait for the next turn, so that no timer can starve the others.
+     * They sort after all that are due now: due no earlier, and started later. */
     uint64_t started = t->started;
     bool any = false;
     while (t->root && t->root->due_ms <= loop->now_ms && t->root->start < started) {
@@ -832,7 +836,7 @@ static bool loop_run_timers(struct loop *loop)
     return any;
 }
 
-/* Until the next is due: 0 when one is, -1 when none runs. */
+/* The time until the next timer: 0 if one is due, -1 if none runs. */
 static int loop_timers_wait_ms(const struct loop *loop)
 {
     if (!loop->timers.root) {
@@ -843,7 +847,8 @@ static int loop_timers_wait_ms(const struct loop *loop)
     return wait > INT_MAX ? INT_MAX : (int)wait;
 }
 
-/* ---- timers that the descriptor shows -------------------------------------------------------- */
+/* |---- timers that loop_fd() shows --------------------------------------------------------------
+ */
 
 static void loop_on_clock(struct loop_poll *poll, int events, void *user)
 {
@@ -852,8 +857,8 @@ static void loop_on_clock(struct loop_poll *poll, int events, void *user)
     poll->loop->clock_ms = 0;
 }
 
-/* The descriptor has to become readable when the first timer is due. If that timer is stopped, the
- * clock goes off for nothing: cheaper than setting it again each time. */
+/* The descriptor must become readable when the first timer is due. If that timer is stopped, the
+ * clock expires without effect: cheaper than resetting it each time. */
 static void loop_arm_clock(struct loop *loop)
 {
     const struct loop_timer *first = loop->timers.root;

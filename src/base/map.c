@@ -2,10 +2,10 @@
  *
  * Hash table with linear probing.
  *
- * Invariant: at most three quarters of the slots are taken, and between a key's home slot
- * (hash & (cap - 1)) and the slot it sits in there is no free one. Removal moves later entries back
- * instead of leaving marks, so a table never fills up with them. The seed is drawn when the first
- * entry comes: a table that stays empty costs nothing but its struct.
+ * Invariant: at most three quarters of the slots are in use, and there is no free slot between a
+ * key's home slot (hash & (cap - 1)) and its actual slot. Removal moves later entries back instead
+ * of leaving tombstones. The seed is drawn with the first entry, so an empty table costs nothing
+ * but its struct.
  */
 #include "base/map.h"
 
@@ -19,14 +19,14 @@
 #include "base/time.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The shared map: a sorted array of pointers under a lock. The lock is held for a search and a
- * step, never while memory is freed; references are taken under it, so that a value found cannot go
- * in between.
+ * The shared map: a sorted array of pointers under a lock. The lock is held for a search and an
+ * update, never while memory is freed; references are taken under it, so that a found value cannot
+ * be freed in between.
  */
 
 struct shared_map {
     pthread_mutex_t lock;
-    struct shared_value **values; /* by key, ascending */
+    struct shared_value **values; /* ascending by key */
     size_t count, cap;
 };
 
@@ -72,7 +72,7 @@ void shared_map_destroy(struct shared_map *s)
     mem_free(s);
 }
 
-/* The first place whose key is not less than `key`. */
+/* The first position whose key is not less than `key`. */
 static size_t shared_map_position(const struct shared_map *s, struct tidings_str key, bool *found)
 {
     size_t low = 0, high = s->count;
@@ -205,10 +205,10 @@ static int map_resize(struct map *m, size_t cap)
 static void map_draw_seed(struct map *m)
 {
     if (m->seed == 0 && random_bytes(&m->seed, sizeof m->seed) < 0) {
-        /* No random source at all: at least not the same for each table and run. */
+        /* Without a random source, at least a different seed for each table and run. */
         m->seed = clock_monotonic_ns() ^ (uint64_t)(uintptr_t)m << 20;
     }
-    m->seed |= 1; /* never 0 again: it means "not drawn" */
+    m->seed |= 1; /* never 0, which means "not drawn" */
 }
 
 void *map_find(const struct map *m, struct tidings_str key)
@@ -238,7 +238,7 @@ int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
     return 0;
 }
 
-/* Close the gap at `gap`: move back every later entry of the run that may sit there. */
+/* Closes the gap at `gap`: moves back every later entry of the run that may be there. */
 static void map_close_gap(struct map *m, size_t gap)
 {
     size_t mask = m->cap - 1;
@@ -269,7 +269,7 @@ void *map_remove(struct map *m, struct tidings_str key)
         m->slots = NULL;
         m->cap = 0;
     } else if (m->cap > MAP_MIN_CAP && m->count < m->cap / 8) {
-        (void)map_resize(m, m->cap / 2); /* too large is still right */
+        (void)map_resize(m, m->cap / 2); /* failure is harmless: a larger table is valid */
     }
     return value;
 }

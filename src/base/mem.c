@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of allocation functions, and the version.
+ * Memory: the table of allocation functions.
  *
- * Invariant: a successful call never returns NULL, also for size 0, so that NULL always means
+ * Invariant: a successful call never returns NULL, not even for size 0, so NULL always means
  * failure. The table is set before anything else runs, hence no lock. It deliberately keeps no
  * statistics: a test or a host counts in its own functions.
  */
@@ -36,7 +36,8 @@ const char *tidings_version(void)
 void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                            void (*release)(void *))
 {
-    /* Half a table would free with one allocator what another gave: all three, or libc's. */
+    /* A partial table would free memory with the wrong allocator: all three functions, or libc's.
+     */
     bool whole = alloc && resize && release;
     table.alloc = whole ? alloc : malloc;
     table.resize = whole ? resize : realloc;
@@ -61,7 +62,7 @@ void *mem_alloc(size_t size)
 void *mem_zalloc(size_t size)
 {
     if (table.alloc == malloc) {
-        return calloc(1, size ? size : 1); /* knows which pages are zero already */
+        return calloc(1, size ? size : 1); /* calloc knows which pages are zero already */
     }
     void *p = mem_alloc(size);
     if (p) {
@@ -93,7 +94,7 @@ void mem_free_secret(void *p, size_t size)
 #ifdef __GLIBC__
 #define KEPT (8 * 1024 * 1024)
 #define RETAINED_AFTER_TRIM (128 * 1024)
-#define CONSOLIDATED (96 * 1024) /* freeing so much makes libc look at the end of its memory */
+#define CONSOLIDATED (96 * 1024) /* freeing this much makes libc check the end of its heap */
 
 static bool is_bounded;
 
@@ -102,7 +103,7 @@ void mem_bound_retained(void)
     is_bounded = mallopt(M_MMAP_THRESHOLD, KEPT) == 1 && mallopt(M_TRIM_THRESHOLD, KEPT) == 1;
 }
 
-/* malloc_trim leaves alone the end of every thread's memory but the first's. */
+/* malloc_trim releases the end of the heap only for the first thread. */
 void mem_trim(void)
 {
     if (table.alloc != malloc) {
@@ -126,9 +127,9 @@ void mem_trim(void)
 #endif
 
 /* -------------------------------------------------------------------------------------------------
- * Bump allocator. Invariant: `used` is the sum of what was handed out, rounded up to the alignment,
- * and never exceeds `max`; the head is the block that is being filled, so a piece too large to
- * share a block goes behind it. Deliberately no freeing of single pieces.
+ * Bump allocator. Invariant: `used` is the sum of the allocations, rounded up to the alignment, and
+ * never exceeds `max`; the head is the block that is being filled, so an allocation too large to
+ * share a block goes after it. Deliberately cannot free single allocations.
  */
 
 #define ARENA_ALIGN _Alignof(max_align_t)
@@ -190,7 +191,7 @@ static struct arena_block *block_create(size_t cap)
     return block;
 }
 
-/* A block with room for `size` bytes. */
+/* Adds a block with room for `size` bytes. */
 static struct arena_block *arena_reserve(struct arena *a, size_t size)
 {
     struct arena_block *head = a->head;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Running programs by vfork and execve. posix_spawn would do but for two things it cannot say: die
- * with your parent, and close every other descriptor. fork would copy the page tables of a server
- * that may hold gigabytes, with all its threads held up meanwhile.
+ * Runs programs by vfork and execve. posix_spawn lacks two features: the death of the child with
+ * its parent, and closing every other descriptor. fork would copy the page tables of a server that
+ * may have gigabytes, with all its threads stopped.
  *
- * Between vfork and execve the child runs in our memory: it calls system calls only, writes nothing
- * but its own stack frame, and reports a failure through a pipe that execve closes.
+ * Between vfork and execve the child runs in our memory: it only makes system calls, writes only to
+ * its own stack frame, and reports a failure through a pipe that execve closes.
  */
 #include "base/process.h"
 
@@ -25,11 +25,11 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define LOWEST_OURS 16 /* our ends lie above what the child arranges */
+#define LOWEST_OURS 16 /* the parent's ends are above the descriptors of the child */
 #define STATUS_FD 3
 
 enum {
-    INPUT, /* what the program reads */
+    INPUT, /* standard input of the program */
     OUT_READ,
     OUT_WRITE,
     ERR_READ,
@@ -50,7 +50,7 @@ static void close_fds(int fds[FDS])
     }
 }
 
-/* Above LOWEST_OURS; the low one is closed. */
+/* Moves a descriptor above LOWEST_OURS; the low one is closed. */
 static int lift(int fd)
 {
     int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_OURS);
@@ -111,7 +111,7 @@ static void reset_signals(void)
 {
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int number = 1; number < NSIG; number++) {
-        (void)sigaction(number, &standard, NULL); /* not possible for some: they are standard */
+        (void)sigaction(number, &standard, NULL); /* fails for signals that cannot be changed */
     }
     sigset_t none;
     sigemptyset(&none);
@@ -124,7 +124,7 @@ __attribute__((noreturn)) static void become(const struct spawn_options *o, cons
     int status = fds[STATUS_WRITE];
     bool ok = setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
     if (getppid() != parent) {
-        _exit(127); /* it died before we asked to die with it */
+        _exit(127); /* the parent died before this process asked for its death signal */
     }
     if (ok && arrange_descriptors(fds)) {
         status = STATUS_FD;
@@ -140,7 +140,7 @@ __attribute__((noreturn)) static void become(const struct spawn_options *o, cons
 
 /* ---- the parent ------------------------------------------------------------------------------ */
 
-/* All signals are blocked meanwhile: a handler must not run twice in one memory. */
+/* Blocks all signals in between: a handler must not run in both processes in the same memory. */
 static pid_t spawn_fork(const struct spawn_options *o, const int fds[FDS])
 {
     sigset_t all, before;
@@ -157,7 +157,7 @@ static pid_t spawn_fork(const struct spawn_options *o, const int fds[FDS])
     return pid;
 }
 
-/* 0: it is executing; else the errno of what failed. */
+/* 0: execve succeeded; otherwise its errno, or that of an earlier step. */
 static int read_status(int fd)
 {
     int errnum = 0;
@@ -168,7 +168,7 @@ static int read_status(int fd)
     return n == (ssize_t)sizeof(errnum) ? errnum : 0;
 }
 
-/* Those that are there. */
+/* Sets the open descriptors non-blocking. */
 static int set_nonblocking(const struct spawn *s)
 {
     int fds[] = {s->out, s->err, s->in};
@@ -246,12 +246,13 @@ void spawn_kill(const struct spawn *s)
     send_signal(s, SIGKILL);
 }
 
-/* The helper has reaped it, or has gone itself. */
+/* The helper has reaped it, or has ended itself. */
 static bool reap_by_helper(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
 {
     struct spawn_end ending;
     ssize_t n;
-    do { /* reset: it closed before it read a signal of ours; what it said first is still there */
+    /* reset: the helper closed it before reading our signal; its earlier message is still there */
+    do {
         n = recv(s->pidfd, &ending, sizeof(ending), MSG_DONTWAIT);
     } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0 && errno == EAGAIN) {
@@ -283,12 +284,12 @@ bool spawn_reap(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
     return true;
 }
 
-/* After spawn_kill: until it has gone. */
+/* Waits for the end after spawn_kill. */
 static void wait_for_end(struct spawn *s)
 {
     enum spawn_ending how;
     int value;
-    if (s->pidfd < 0) { /* it never came as far as to run */
+    if (s->pidfd < 0) { /* it never ran */
         while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
         }
         return;
@@ -314,7 +315,8 @@ void spawn_deinit(struct spawn *s)
     *s = (struct spawn){0};
 }
 
-/* ---- finding --------------------------------------------------------------------------------- */
+/* |---- search ----------------------------------------------------------------------------------
+ */
 
 static bool is_program(const char *file)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slices: comparing, cutting, numbers, hashing, UTF-8.
+ * Slices: comparison, splitting, numbers, hashing, UTF-8.
  *
- * Nothing here allocates but str_dup, and nothing relies on a terminating NUL. A slice of length 0
- * may have a NULL pointer, which is never handed to a mem* function. Deliberately ASCII only where
- * letters are compared: the wire formats ask for no more.
+ * Only str_dup allocates, and nothing relies on a terminating NUL. A slice of length 0 may have a
+ * NULL pointer, which is never handed to a mem* function. Case is compared for ASCII only, because
+ * the wire formats need no more.
  */
 #include "base/str.h"
 
@@ -18,8 +18,8 @@
  * The growing buffer (struct buf of base/str.h).
  *
  * Invariant: ptr is NULL and cap 0, or len < cap, cap <= max + 1 and ptr[len] is NUL. Growth
- * doubles, so that appending is linear in total. Deliberately not safe for bytes that lie inside
- * the buffer itself.
+ * doubles, so that appending is linear in total. Deliberately not safe for bytes inside the buffer
+ * itself.
  */
 
 #define BUF_FIRST_CAP 64u
@@ -68,7 +68,7 @@ static int buf_grow(struct buf *b, size_t need)
     if (cap > b->max + 1) {
         cap = b->max + 1;
     }
-    /* realloc would leave a copy behind where nobody can wipe it. */
+    /* realloc would leave a copy that cannot be wiped. */
     char *ptr = b->is_secret ? mem_alloc(cap) : mem_realloc(b->ptr, cap);
     if (!ptr) {
         return b->failed = TIDINGS_E_NOMEM;
@@ -112,7 +112,7 @@ int buf_putf(struct buf *b, const char *fmt, ...)
     }
     b->ptr[b->len] = '\0';
     if (n < 0) {
-        return b->failed = TIDINGS_E_LIMIT; /* longer than an int can say */
+        return b->failed = TIDINGS_E_LIMIT; /* longer than an int */
     }
     rc = buf_reserve(b, (size_t)n);
     if (rc < 0) {
@@ -188,8 +188,9 @@ int buf_check(const struct buf *b, const char *what, const char *advice, struct 
 }
 
 /* -------------------------------------------------------------------------------------------------
- * UTF-8 in pieces (Unicode, table 3-7): the first byte says how many follow and between which the
- * second one is; the others are continuation bytes. ASCII is passed over eight bytes at a time.
+ * UTF-8 in pieces (Unicode, table 3-7): the first byte determines the number of bytes that follow
+ * and the range of the second one; the others are continuation bytes. ASCII is skipped eight bytes
+ * at a time.
  */
 
 static bool utf8_begin(struct utf8_pieces *u, unsigned char c)
@@ -394,7 +395,7 @@ static uint64_t load64(const char *p)
     return word;
 }
 
-/* Both halves of the 128-bit product: every bit of the input reaches every bit of the result. */
+/* Folds the 128-bit product: every bit of the input affects every bit of the result. */
 static uint64_t fold(uint64_t a, uint64_t b)
 {
     __extension__ typedef unsigned __int128 wide;
@@ -404,8 +405,8 @@ static uint64_t fold(uint64_t a, uint64_t b)
 
 uint64_t str_hash(struct tidings_str s, uint64_t seed)
 {
-    /* The multiplier comes from the seed too: a fixed one would let a stranger work out, without
-     * knowing the seed, keys that fall together often. */
+    /* The multiplier depends on the seed too: with a fixed one, an attacker could find keys that
+     * often collide without knowing the seed. */
     uint64_t multiplier = fold(seed ^ 0x9E3779B97F4A7C15u, 0xD1B54A32D192ED03u) | 1;
     uint64_t h = seed ^ s.len * 0xA0761D6478BD642Fu;
     const char *p = s.ptr;
@@ -421,7 +422,7 @@ uint64_t str_hash(struct tidings_str s, uint64_t seed)
     return fold(h ^ (h >> 32), 0xE7037ED1A0B428DBu);
 }
 
-/* The length of the valid sequence at p, which is not ASCII; 0 when there is none (RFC 3629 §4). */
+/* The length of the valid sequence at p, which is not ASCII; 0 if it is invalid (RFC 3629 §4). */
 static size_t sequence_length(const unsigned char *p, size_t left)
 {
     unsigned char lead = p[0];
@@ -429,7 +430,7 @@ static size_t sequence_length(const unsigned char *p, size_t left)
     if (lead < 0xC2 || lead > 0xF4 || left < len) {
         return 0;
     }
-    /* Only the second byte has a range of its own. */
+    /* Only the second byte has a special range. */
     unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     if (p[1] < low || p[1] > high) {

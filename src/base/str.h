@@ -2,11 +2,11 @@
  *
  * Slices (struct tidings_str, passed by value) and the growing buffer.
  *
- * struct buf owns its bytes, is always NUL-terminated once it holds anything, and is told its
- * maximum at init: growing past it fails with TIDINGS_E_LIMIT instead of eating the machine. A
- * failed append leaves the contents as they were and sets `failed`, which sticks: a writer may
- * append many pieces and check once at the end. Appending is inline: an answer is made of hundreds
- * of small pieces, nearly all of which find room.
+ * struct buf owns its bytes, is always NUL-terminated unless empty, and has a maximum size: growing
+ * past it fails with TIDINGS_E_LIMIT instead of using up the machine's memory. A failed append
+ * leaves the contents unchanged and sets `failed`, which sticks: a writer can append many pieces
+ * and check once at the end. Appending is inline: a response consists of hundreds of small pieces,
+ * nearly all of which fit.
  */
 #ifndef BASE_STR_H
 #define BASE_STR_H
@@ -17,7 +17,7 @@
 
 #define STR(literal) ((struct tidings_str){(literal), sizeof(literal) - 1})
 #define STR_ARG(s) (int)(s).len, (s).ptr /* for "%.*s" */
-/* The same, cut after `max` bytes. */
+/* The same, truncated after `max` bytes. */
 #define STR_ARG_MAX(s, max) (int)((s).len < (max) ? (s).len : (max)), (s).ptr
 #define STR_EMPTY ((struct tidings_str){"", 0})
 
@@ -28,27 +28,28 @@ bool str_starts(struct tidings_str s, struct tidings_str prefix);
 bool str_ends(struct tidings_str s, struct tidings_str suffix);
 struct tidings_str str_trim(struct tidings_str s, const char *set); /* both ends */
 struct tidings_str str_skip(struct tidings_str s, size_t n);        /* n > len: empty */
-/* Cut at the first `c`: returns what is before it, leaves what follows in *rest. Without `c`:
- * everything, *rest empty and returns with *found false (found may be NULL). */
+/* Splits at the first `c`: returns the part before it and sets *rest to the part after it. Without
+ * `c`: returns everything, with *rest empty and *found false (found may be NULL). */
 struct tidings_str str_cut(struct tidings_str s, char c, struct tidings_str *rest, bool *found);
 /* Position of the first `c`, or -1. */
 ptrdiff_t str_find(struct tidings_str s, char c);
-/* A heap copy, NUL-terminated, mem_free it; NULL when out of memory. */
+/* A heap copy, NUL-terminated, freed with mem_free; NULL: out of memory. */
 char *str_dup(struct tidings_str s);
-/* Frees a string that is a secret; NULL is fine. */
+/* Frees a secret string; NULL is fine. */
 void str_free_secret(char *s);
-/* Copy `s` to *at, move *at behind it, return the copy: for texts in one block with their owner. */
+/* Copies `s` to *at, moves *at after it and returns the copy: for strings in one block with their
+ * owner. */
 struct tidings_str str_pack(char **at, struct tidings_str s);
-/* Strict decimal: digits only (one leading '-' for the signed one), no overflow. */
+/* Strict decimal: digits only (one leading '-' for the signed variant), no overflow. */
 bool str_to_u64(struct tidings_str s, uint64_t *out);
 bool str_to_i64(struct tidings_str s, int64_t *out);
-/* 64 bits, quick, the same for the same seed on every run; not cryptographic. A table that holds
- * strangers' keys draws a secret seed. */
+/* 64 bits, fast, the same for the same seed on every run; not cryptographic. A table with untrusted
+ * keys draws a secret seed. */
 uint64_t str_hash(struct tidings_str s, uint64_t seed);
 bool str_is_utf8(struct tidings_str s); /* strict: no overlong forms, surrogates, > U+10FFFF */
 
 struct buf {
-    char *ptr; /* NULL while empty and never grown */
+    char *ptr; /* NULL until it grows */
     size_t len;
     size_t cap;
     size_t max;
@@ -57,10 +58,9 @@ struct buf {
 };
 
 void buf_init(struct buf *b, size_t max_bytes);
-/* One for secrets: memory that it lets go of, also when it grows, is wiped (not what is detached).
- */
+/* For secrets: wipes memory when it is released, including on growth (but not detached memory). */
 void buf_init_secret(struct buf *b, size_t max_bytes);
-void buf_deinit(struct buf *b);                  /* frees; the buffer may be used again */
+void buf_deinit(struct buf *b);                  /* frees; the buffer may be reused */
 void buf_clear(struct buf *b);                   /* len 0 and failed 0, keeps the memory */
 int buf_reserve_one(struct buf *b, size_t more); /* for buf_reserve */
 
@@ -109,29 +109,29 @@ static inline struct tidings_str buf_str(const struct buf *b)
     return b->ptr ? tidings_strn(b->ptr, b->len) : STR_EMPTY;
 }
 
-/* 0 when all that was put in is there. Else the error that says why it is not: TIDINGS_E_NOMEM,
- * "WHAT ran out of memory; try again later", or TIDINGS_E_LIMIT, "WHAT is larger than 1024 bytes;
- * ADVICE" (NULL: nothing helps). */
+/* 0 if no append failed. Otherwise the error with the reason: TIDINGS_E_NOMEM, "WHAT ran out of
+ * memory; try again later", or TIDINGS_E_LIMIT, "WHAT is larger than 1024 bytes; ADVICE" (NULL: no
+ * advice). */
 int buf_check(const struct buf *b, const char *what, const char *advice, struct tidings_error *err);
 
-/* Hand the memory over (mem_free it); the buffer is empty afterwards. NULL when nothing was ever
- * put in. `len` may be NULL. */
+/* Transfers the memory to the caller (mem_free it); the buffer is then empty. NULL if nothing was
+ * ever added. `len` may be NULL. */
 char *buf_detach(struct buf *b, size_t *len);
 
 /* -------------------------------------------------------------------------------------------------
- * Is a text that comes in pieces UTF-8? Said as soon as it can be: at the first byte that no UTF-8
- * has there, wherever the pieces end. As strict as str_is_utf8.
+ * Checks text in pieces for valid UTF-8. Detects an error at the first invalid byte, wherever
+ * pieces end. As strict as str_is_utf8.
  */
 
-/* Zeroed: nothing came yet. */
+/* Zeroed: initial state. */
 struct utf8_pieces {
-    unsigned char missing;   /* bytes of the last character */
-    unsigned char low, high; /* the next of them is between these */
+    unsigned char missing;   /* missing bytes of the last character */
+    unsigned char low, high; /* range of the next byte */
 };
 
-/* Another piece. False: with it the text is not UTF-8, whatever follows; then there is no next. */
+/* Adds a piece. False: the text is not valid UTF-8, whatever follows; then add no more. */
 bool utf8_pieces_add(struct utf8_pieces *u, struct tidings_str piece);
-/* No character is left unfinished. */
+/* Returns true if no character is incomplete. */
 static inline bool utf8_pieces_end(const struct utf8_pieces *u)
 {
     return u->missing == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public functions of a subscription, passed on to the server's or the client's kind of it, and
- * the names of kinds of changes.
+ * Public functions of a subscription handle, which call the server's or the client's
+ * implementation, and the names of kinds of changes.
  */
 #include "base/subscription_handle.h"
 

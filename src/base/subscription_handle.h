@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the subscriptions of clients and of servers have in common: the handle that a program holds
- * (<tidings/subscription.h>). It is the first member of either, and says by its table which it is.
+ * The subscription handle: the part that client and server subscriptions share, and the object that
+ * a program holds (<tidings/subscription.h>). It is the first member of both, and its table
+ * identifies which one it is.
  */
 #ifndef BASE_SUBSCRIPTION_HANDLE_H
 #define BASE_SUBSCRIPTION_HANDLE_H

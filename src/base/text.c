@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading and writing sizes and durations with a unit: "16m", "1.5s", "250ms".
+ * Parses and formats sizes and durations with a unit: "16m", "1.5s", "250ms".
  */
 #include "base/text.h"
 
@@ -12,8 +12,8 @@
 
 /* -------------------------------------------------------------------------------------------------
  * Levenshtein distance by the table of distances between all prefixes of the two words, row by row;
- * of each row only the cells at most `most` away from the diagonal, because those farther off are
- * above `most` anyway.
+ * of each row only the cells at most `most` away from the diagonal, because all others exceed
+ * `most` anyway.
  */
 
 static unsigned least_of(unsigned a, unsigned b, unsigned c)
@@ -30,14 +30,14 @@ unsigned edit_distance(struct tidings_str a, struct tidings_str b, unsigned most
     if (a.len > b.len + most || b.len > a.len + most) {
         return beyond;
     }
-    for (unsigned k = 0; k <= 2 * most + 2; k++) { /* … with one on each side that is too far */
+    for (unsigned k = 0; k <= 2 * most + 2; k++) { /* … with an excluded cell on each side */
         row[k] =
             k >= most + 1 && k <= 2 * most + 1 && k - most - 1 <= b.len ? k - most - 1 : beyond;
     }
     for (size_t i = 1; i <= a.len; i++) {
         unsigned nearest = beyond;
         for (unsigned k = 1; k <= 2 * most + 1; k++) {
-            size_t j = i + k; /* of b, and most + 1 more */
+            size_t j = i + k; /* prefix length of b, plus most + 1 */
             if (j < most + 1 || j - most - 1 > b.len) {
                 row[k] = beyond;
                 continue;
@@ -56,8 +56,7 @@ unsigned edit_distance(struct tidings_str a, struct tidings_str b, unsigned most
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Comparing versions. A text is taken apart where it stands; numbers stay digits, so that none is
- * too long.
+ * Compares versions. Runs of digits stay text, so that their length is unlimited.
  */
 
 static bool is_digit(char c)
@@ -70,7 +69,7 @@ static int version_sign(int n)
     return (n > 0) - (n < 0);
 }
 
-/* Digits as a number: without leading zeros the longer one is larger. */
+/* Compares digits as numbers: without leading zeros the longer one is larger. */
 static int compare_digits(struct tidings_str a, struct tidings_str b)
 {
     while (a.len > 0 && a.ptr[0] == '0') {
@@ -82,7 +81,7 @@ static int compare_digits(struct tidings_str a, struct tidings_str b)
     return a.len != b.len ? (a.len < b.len ? -1 : 1) : version_sign(str_cmp(a, b));
 }
 
-/* The longest beginning that is all digits, or has none; `rest` is what follows. */
+/* The longest prefix of only digits or of only other characters; `rest` is what follows. */
 static struct tidings_str take_run(struct tidings_str text, struct tidings_str *rest)
 {
     size_t n = 1;
@@ -93,7 +92,7 @@ static struct tidings_str take_run(struct tidings_str text, struct tidings_str *
     return tidings_strn(text.ptr, n);
 }
 
-/* Piece by piece: numbers before words, nothing before anything. */
+/* Run by run: numbers before words, the end before everything. */
 static int compare_runs(struct tidings_str a, struct tidings_str b)
 {
     while (a.len > 0 && b.len > 0) {
@@ -113,13 +112,14 @@ int version_sort(struct tidings_str a, struct tidings_str b)
     return order != 0 ? order : str_cmp(a, b);
 }
 
-/* ---- taking apart ---------------------------------------------------------------------------- */
+/* |---- parsing ---------------------------------------------------------------------------------
+ */
 
 enum version_kind { VERSION_NONE, VERSION_RELEASE, VERSION_TIME };
 
 struct parsed {
     struct tidings_str numbers; /* "2.1.0" */
-    struct tidings_str before; /* "rc.2", what it is before the release; empty: it is the release */
+    struct tidings_str before;  /* "rc.2", the pre-release; empty: a release */
     struct tidings_str build;
     struct instant instant;
 };
@@ -173,7 +173,7 @@ static enum version_kind version_parse(struct tidings_str text, struct parsed *r
 static int compare_numbers(struct tidings_str a, struct tidings_str b)
 {
     int order = 0;
-    while (order == 0 && (a.len > 0 || b.len > 0)) { /* cut to nothing: those are missing */
+    while (order == 0 && (a.len > 0 || b.len > 0)) { /* missing numbers count as 0 */
         struct tidings_str x = str_cut(a, '.', &a, NULL), y = str_cut(b, '.', &b, NULL);
         order = compare_digits(x, y);
     }
@@ -232,7 +232,7 @@ static const struct unit duration_units[] = {
 
 #define COUNT(units) (sizeof(units) / sizeof((units)[0]))
 
-/* Digits after a point, at least one and at most nine, as billionths; false: something else. */
+/* Digits after a point, at least one and at most nine, as billionths; false: invalid. */
 static bool units_parse_fraction(struct tidings_str *s, uint64_t *ret)
 {
     uint64_t scale = 1000000000;
@@ -251,7 +251,7 @@ static bool units_parse_fraction(struct tidings_str *s, uint64_t *ret)
     return digits > 0;
 }
 
-/* A fraction is rounded up, so that no duration becomes none; the smallest unit takes none. */
+/* Rounds a fraction up, so that no duration becomes 0; the smallest unit allows no fraction. */
 static bool parse_scaled(struct tidings_str s, const struct unit *units, size_t count,
                          uint64_t *ret)
 {

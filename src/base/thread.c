@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mailboxes: a stack that senders push to without a lock, and a way to wake the owner.
+ * Mailboxes: a stack that senders push to without a lock, and a wake-up of the owner.
  *
- * Invariant: `newest` is the stack of what was sent and not collected yet, linked by `next` from
- * the newest to the oldest, or CLOSED. Nobody ever pops one message: the owner takes the whole
- * stack and turns it over into `batch`, so the order is that of the pushes and there is no ABA. The
- * owner is woken only when the stack was empty: whoever finds it filled knows that somebody wakes
- * it.
+ * Invariant: `newest` is the stack of messages that were sent and not collected yet, linked by
+ * `next` from the newest to the oldest, or CLOSED. No single message is ever popped: the owner
+ * takes the whole stack and reverses it into `batch`, so the order is that of the pushes and there
+ * is no ABA problem. Only a push onto an empty stack wakes the owner: if the stack is not empty, an
+ * earlier sender wakes it.
  *
- * `senders` counts those between the push and the end of the wake-up. Closing waits for them, after
- * CLOSED is in place: a sender can therefore never touch a wake-up that is gone, nor memory that is
- * gone, although its message may have been delivered before it is done.
+ * `senders` counts the threads between the push and the end of the wake-up. Closing waits for them
+ * after setting CLOSED: so a sender can never touch a freed wake-up or freed memory, although its
+ * message may be delivered before it returns.
  *
  * Only blocking mailboxes have a lock: it guards `batch`, which several threads take from, and the
  * condition they wait for.
@@ -37,9 +37,9 @@ struct mailbox {
     atomic_uint refs;
     void *owner;
     struct list batch;
-    struct loop_wakeup wakeup; /* those of a loop */
-    pthread_mutex_t lock;      /* blocking ones */
-    pthread_cond_t filled;     /* by the monotonic clock */
+    struct loop_wakeup wakeup; /* for mailboxes of a loop */
+    pthread_mutex_t lock;      /* for blocking mailboxes */
+    pthread_cond_t filled;     /* on the monotonic clock */
 };
 
 static struct list closed_mark;
@@ -54,7 +54,7 @@ static void mailbox_drop_all(struct list *messages)
     }
 }
 
-/* Put what was sent behind what `into` holds, oldest first. Leaves `left` behind in its place. */
+/* Appends the sent messages to `into`, oldest first. Replaces the stack by `left`. */
 static void mailbox_collect(struct mailbox *m, struct list *into, struct list *left)
 {
     struct list *link = atomic_exchange(&m->newest, left);
@@ -74,8 +74,8 @@ static bool is_closed(struct mailbox *m)
     return atomic_load_explicit(&m->newest, memory_order_acquire) == CLOSED;
 }
 
-/* At most `max` messages of those that are inside now. The caller holds a reference: a message may
- * close the mailbox, which also empties the batch. */
+/* Delivers at most `max` of the current messages. The caller holds a reference: a message can close
+ * the mailbox, which also empties the batch. */
 static size_t deliver_some(struct mailbox *m, size_t max)
 {
     size_t delivered = 0;
@@ -101,7 +101,7 @@ static void on_wakeup(void *mailbox)
     mailbox_unref(m);
 }
 
-/* Everything but the part that differs; NULL on failure. */
+/* Allocates the common part; NULL on failure. */
 static struct mailbox *mailbox_allocate(void *owner, struct tidings_error *err)
 {
     struct mailbox *m = mem_zalloc(sizeof *m);
@@ -221,8 +221,7 @@ static void mailbox_wake(struct mailbox *m, bool was_empty)
 
 void mailbox_send(struct mailbox *m, struct thread_message *message)
 {
-    /* Before the look at `newest`, in one order with what mailbox_close does the other way round.
-     */
+    /* Before reading `newest`; mailbox_close uses the opposite order. */
     atomic_fetch_add(&m->senders, 1);
     struct list *head = atomic_load(&m->newest);
     do {
@@ -257,7 +256,7 @@ static struct timespec mailbox_later(int ms)
     return at;
 }
 
-/* With the lock held: until there is a message, the mailbox closes, or time is up. */
+/* With the lock held: waits until there is a message, the mailbox closes, or the time is up. */
 static void await_message(struct mailbox *m, int timeout_ms)
 {
     struct timespec deadline = mailbox_later(timeout_ms < 0 ? 0 : timeout_ms);
@@ -300,8 +299,8 @@ bool mailbox_is_empty(struct mailbox *m)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Starting and joining a thread that has a loop and a mailbox. The request to stop is a message
- * like any other, so it comes after those sent before it.
+ * Starts and joins a thread with a loop and a mailbox. The request to stop is an ordinary message,
+ * so it comes after those sent before it.
  */
 
 int actor_init(struct actor *a, void *owner, struct tidings_error *err)
@@ -319,7 +318,7 @@ int actor_init(struct actor *a, void *owner, struct tidings_error *err)
 static void *actor_run(void *user)
 {
     struct actor *a = user;
-    (void)pthread_setname_np(pthread_self(), a->name); /* that of another would need a file */
+    (void)pthread_setname_np(pthread_self(), a->name); /* naming another thread would need a file */
     loop_run(a->loop);
     return NULL;
 }
@@ -383,15 +382,15 @@ void actor_deinit(struct actor *a)
  * A pool of threads around one blocking mailbox: a job is a message, and all threads wait for the
  * next.
  *
- * A thread ends when it gets its own *last message*. Those are sent after everything else, so what
- * is waiting runs first. Signals stay blocked in the threads: they belong to the program.
- * Deliberately no priorities and no cancelling: a job that may be cancelled asks its owner.
+ * A thread ends when it gets a *last message*. Those are sent after all jobs, so waiting jobs run
+ * first. Signals stay blocked in the threads: they belong to the program. Deliberately no
+ * priorities and no cancellation: a cancellable job checks with its owner.
  */
 
 #define POOL_MAX_THREADS 1024u
 
 struct pool_thread {
-    struct thread_message last; /* sent when the pool goes; ends whichever thread gets it */
+    struct thread_message last; /* sent by pool_destroy; ends the thread that gets it */
     pthread_t id;
 };
 
@@ -423,7 +422,7 @@ static void last_deliver(struct thread_message *message, void *owner)
 
 static void last_drop(struct thread_message *message)
 {
-    (void)message; /* lies in the pool */
+    (void)message; /* part of the pool */
 }
 
 static void pool_job_drop(struct thread_message *message)
@@ -486,7 +485,7 @@ void pool_destroy(struct pool *p)
     for (unsigned i = 0; i < p->running; i++) {
         (void)pthread_join(p->threads[i].id, NULL);
     }
-    /* Jobs that other jobs slipped in behind the last messages, or that never got a thread. */
+    /* Jobs that other jobs submitted after the last messages, or that never got a thread. */
     while (mailbox_drain(p->jobs) > 0) {
     }
     mailbox_close(p->jobs);
@@ -494,8 +493,8 @@ void pool_destroy(struct pool *p)
     mem_free(p);
 }
 
-/* Starts the threads unless that was done. As many as the system gives; none at all is a failure,
- * which the next job tries again. */
+/* Starts the threads unless they run. As many as the system allows; none at all is a failure, which
+ * the next job retries. */
 static int start_threads(struct pool *p)
 {
     if (atomic_load_explicit(&p->is_started, memory_order_acquire) ||

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only road between threads: an inbox of messages, delivered on the owner's loop in the order
- * they were sent (FIFO per mailbox, whoever sends). What crosses is owned by the message or is
- * immutable and reference-counted.
+ * Mailboxes: the only way between threads. A mailbox is an inbox of messages, delivered on the
+ * owner's loop in the order they were sent (FIFO per mailbox, over all senders). Data in a message
+ * is owned by it, or immutable and reference counted.
  *
- * A message embeds struct thread_message and carries its own `deliver` function, so there is no
- * central enum of message kinds. `deliver` owns the message from then on (usually frees it).
- * Messages still inside when the mailbox closes are handed to `drop` instead. Messages sent while
- * others are delivered wait for the next turn. Whoever may send after the owner closed it holds a
- * reference.
+ * A thread message embeds struct thread_message and has its own `deliver` function, so there is no
+ * central enum of message kinds. `deliver` takes ownership of the message (usually frees it).
+ * Messages that remain when the mailbox closes are passed to `drop` instead. Messages sent while
+ * others are delivered wait for the next turn. A thread that may send after the owner closed the
+ * mailbox must hold a reference.
  *
- * Sending takes no lock (but for blocking mailboxes a short one) and never fails: a few atomic
- * operations, and a system call when the owner may be asleep. The number of messages is bounded by
- * what the senders own: each request or connection has at most a few under way, and the hub counts
- * changes.
+ * Sending takes no lock (a short one for blocking mailboxes) and never fails: a few atomic
+ * operations, and a system call if the owner may be asleep. The senders bound the number of
+ * messages: each request or connection has at most a few in flight, and the hub counts changes.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -25,7 +24,7 @@
 #include "base/list.h"
 #include "base/loop.h"
 
-/* No more messages of one mailbox are delivered in one turn of a loop: the others want theirs. */
+/* Maximum messages of one mailbox per loop turn, so that other mailboxes get their turn. */
 #define MAILBOX_PER_TURN 1024u
 
 struct mailbox;
@@ -39,31 +38,31 @@ struct thread_message {
 struct mailbox *mailbox_create(struct loop *loop, void *owner, struct tidings_error *err);
 /* Without a loop, for a thread that blocks in mailbox_wait. */
 struct mailbox *mailbox_create_blocking(void *owner, struct tidings_error *err);
-/* On the owner's thread, also from inside a `deliver`; once. Messages inside are dropped; later
- * sends too (their `drop` is called by the sender). Returns when no sender is inside. The memory
- * lives until the last reference goes: the creator has one and gives it up with mailbox_unref. NULL
- * is fine. */
+/* Call it on the owner's thread, possibly inside a `deliver`; once. Drops remaining messages, and
+ * later ones too (the sender then calls their `drop`). Returns when no sender is inside. The memory
+ * lives until the last reference is released: the creator has one and releases it with
+ * mailbox_unref. NULL is fine. */
 void mailbox_close(struct mailbox *m);
 struct mailbox *mailbox_ref(struct mailbox *m);
 void mailbox_unref(struct mailbox *m); /* any thread; NULL is fine */
 
 void mailbox_send(struct mailbox *m, struct thread_message *message); /* any thread */
-/* Deliver what is inside now, without waiting (on the owner's thread). Returns the count. */
+/* Delivers the current messages without waiting (on the owner's thread). Returns the count. */
 size_t mailbox_drain(struct mailbox *m);
-/* Blocking mailboxes: wait for one message and deliver it; false once closed. Several threads may
- * wait on one mailbox; each message goes to one of them. timeout_ms < 0: for ever; true with
- * nothing delivered after a timeout. */
+/* Blocking mailboxes: waits for one message and delivers it; false once closed. Several threads can
+ * wait on one mailbox; each message goes to one of them. timeout_ms < 0: no timeout; after a
+ * timeout, returns true with nothing delivered. */
 bool mailbox_wait(struct mailbox *m, int timeout_ms);
 bool mailbox_is_empty(struct mailbox *m); /* on the owner's thread */
 
 /* -------------------------------------------------------------------------------------------------
- * A thread with a loop and a mailbox. What lives there is touched on that thread alone; everybody
- * else sends messages. All signals are blocked on it: they are the program's.
+ * An actor: a thread with a loop and a mailbox. Only that thread touches its data; all other
+ * threads send messages. All signals are blocked on it: they belong to the program.
  *
  *     actor_init(&a, owner)   loop and mailbox exist; open timers and polls now
  *     actor_start(&a, name)   the thread runs
- *     actor_stop(&a)          it does not any more; close timers and polls now
- *     actor_deinit(&a)        messages left are dropped, mailbox and loop go
+ *     actor_stop(&a)          the thread has ended; close timers and polls now
+ *     actor_deinit(&a)        drops remaining messages, frees mailbox and loop
  */
 
 struct actor {
@@ -74,10 +73,9 @@ struct actor {
     bool running;
 };
 
-/* `owner` is what messages are delivered to. After a failure actor_deinit is fine and not needed.
- */
+/* Messages are delivered to `owner`. After a failure, actor_deinit is allowed but not needed. */
 int actor_init(struct actor *a, void *owner, struct tidings_error *err);
-/* `name` as tools show it: at most 15 bytes, borrowed for as long as the thread runs. */
+/* `name` is shown by tools: at most 15 bytes, borrowed while the thread runs. */
 int actor_start(struct actor *a, const char *name, struct tidings_error *err);
 /* Messages sent before this are delivered first. Not running: fine. */
 void actor_stop(struct actor *a);
@@ -85,18 +83,18 @@ void actor_stop(struct actor *a);
 void actor_deinit(struct actor *a);
 
 /* -------------------------------------------------------------------------------------------------
- * A few threads for work that may block (large files, blocking providers). Threads start with the
- * first job and stay until pool_destroy. A job runs once on some pool thread; it reports back
- * through a mailbox of its owner. Jobs wait in line, at most `max_waiting` of them.
+ * A pool: a few threads for work that can block (large files, blocking providers). Threads start
+ * with the first job and run until pool_destroy. A job runs once on some pool thread; it reports
+ * back through its owner's mailbox. At most `max_waiting` jobs wait in the queue.
  */
 
 struct pool;
 struct pool *pool_create(unsigned threads, size_t max_waiting, struct tidings_error *err);
-/* Runs what is waiting, joins the threads. No other thread may be in pool_submit any more, except
- * the pool's own jobs. NULL is fine. */
+/* Runs the waiting jobs, joins the threads. No other thread may be in pool_submit any longer,
+ * except the pool's own jobs. NULL is fine. */
 void pool_destroy(struct pool *p);
-/* Any thread. The job runs with all signals blocked. TIDINGS_E_BUSY when the line is full,
- * TIDINGS_E_CLOSED while destroying, TIDINGS_E_NOMEM. */
+/* Any thread. The job runs with all signals blocked. TIDINGS_E_BUSY if the queue is full,
+ * TIDINGS_E_CLOSED during destruction, TIDINGS_E_NOMEM. */
 int pool_submit(struct pool *p, void (*run)(void *job), void *job);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Time and randomness from the system, or from a test. Deliberately no caching: a loop keeps its
- * own time of the turn (loop_now_ms).
+ * Time and randomness from the system, or from a test. Deliberately no caching: a loop caches the
+ * time of its turn (loop_now_ms).
  */
 #include "base/time.h"
 
@@ -10,7 +10,7 @@
 #include <time.h>
 
 /* -------------------------------------------------------------------------------------------------
- * Reading dates and times, character by character.
+ * Parses dates and times, character by character.
  */
 
 struct reader {
@@ -31,7 +31,7 @@ static int64_t digits(struct reader *r, unsigned count)
     return n;
 }
 
-/* Is one of these next? It is passed over then, and returned; else NUL. */
+/* If the next character is one of these, skips and returns it; else NUL. */
 static char instant_one_of(struct reader *r, const char *these)
 {
     for (; r->ok && r->at < r->end && *these; these++) {
@@ -62,7 +62,7 @@ static uint32_t fraction(struct reader *r)
     return ns;
 }
 
-/* Seconds to take away. */
+/* The offset in seconds, to be subtracted. */
 static int64_t offset(struct reader *r, bool *ret_given)
 {
     char sign = instant_one_of(r, "Zz+-");
@@ -85,7 +85,7 @@ static bool date_exists(int64_t year, int64_t month, int64_t day)
            day <= lengths[month - 1] + (month == 2 && leap ? 1 : 0);
 }
 
-/* Days since 1970-01-01 in the Gregorian calendar: years begin in March, in eras of 400. */
+/* Days since 1970-01-01 in the Gregorian calendar: years start in March, in eras of 400. */
 static int64_t days_of(int64_t year, int64_t month, int64_t day)
 {
     year -= month <= 2;
@@ -129,7 +129,7 @@ bool instant_parse(struct tidings_str text, struct instant *ret)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Counting durations in the buckets of a histogram, and adding histograms up.
+ * Counts durations in the buckets of a histogram, and adds histograms.
  */
 
 const uint64_t durations_bounds_us[DURATIONS_BUCKETS - 1] = DURATIONS_BOUNDS;
@@ -249,8 +249,8 @@ struct date {
 };
 
 /* The Gregorian date of a day counted from 1970-01-01; not earlier than year 0. Years are counted
- * from March, so that the leap day is the last of its year. gmtime_r would take a lock of the
- * process and read the time zone. */
+ * from March, so that the leap day is the last of its year. gmtime_r would take a process-wide lock
+ * and read the time zone. */
 static struct date date_of(int64_t days)
 {
     int64_t since = days + 865565; /* -0400-03-01: 400 years before 0000-03-01 */
@@ -268,7 +268,7 @@ static struct date date_of(int64_t days)
 
 void clock_format_iso(int64_t wall_ms, char out[25])
 {
-    /* Years of four digits are all the format has: 0000-01-01 to 9999-12-31. */
+    /* The format has years of four digits: 0000-01-01 to 9999-12-31. */
     const int64_t first = -62167219200000, last = 253402300799999;
     wall_ms = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
     const int64_t day_ms = 86400000;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests on a curl multi handle, whose sockets and timer are on an event loop. The library's
- * callbacks only append to the buffer of their transfer, bounded; the buffers are handed over after
- * the library has returned. A transfer that is closed while its receiver runs is freed when the
+ * HTTP requests on a curl multi handle, whose sockets and timer are on an event loop. The library's
+ * callbacks only append to the bounded buffer of their transfer; receivers are called after the
+ * library has returned. A transfer that is closed while its receiver runs is freed when the
  * receiver returns.
  */
 #include "base/net/fetch.h"
@@ -27,7 +27,7 @@
 
 /* -------------------------------------------------------------------------------------------------
  * libcurl as a table of functions, loaded at run time: together with its TLS library it costs 6 ms
- * and 6 MiB at start, which only those who connect somewhere should pay.
+ * and 6 MiB at start, so only programs that connect to a server load it.
  */
 
 /* Name in the table, name in the library. */
@@ -61,19 +61,19 @@ struct curl_api {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Values of header fields of an answer, kept in texts of a fixed size.
+ * Values of response header fields, in strings of fixed size.
  */
 
 /* -------------------------------------------------------------------------------------------------
- * Tells when one side spoke TLS and the other did not, from what the library says of a failure.
+ * Detects from the library's error that only one side spoke TLS.
  */
 
 /* -------------------------------------------------------------------------------------------------
- * Load libcurl, once. The library counts who has initialised it, so that clients need not know of
+ * Loads libcurl, once. The library counts its initialisations, so that clients need not know of
  * each other; it stays in memory after the last one (its TLS library cannot be unloaded safely).
  */
 
-/* The same interface under both names; Debian has one per TLS library. */
+/* The same interface under both names; Debian has one package per TLS library. */
 LIBRARY(library, "client", "client connections and keys of token issuers", "recommended",
         "libcurl4", "libcurl.so.4", "libcurl-gnutls.so.4");
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -89,7 +89,7 @@ static void curl_open(void)
     library_open(&library, wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
-/* TIDINGS_E_UNSUPPORTED when the library is not there or lacks something. */
+/* TIDINGS_E_UNSUPPORTED if the library or one of its functions is missing. */
 static int curl_load(struct curl_api *api, struct tidings_error *err)
 {
     pthread_once(&once, curl_open);
@@ -103,7 +103,7 @@ static int curl_load(struct curl_api *api, struct tidings_error *err)
     return rc;
 }
 
-/* Also of one that was never loaded (zeroed) */
+/* Also for a table that was never loaded (zeroed). */
 static void curl_unload(struct curl_api *api)
 {
     if (api->global_cleanup) {
@@ -140,7 +140,7 @@ static void head_value_take_type(struct tidings_str value, char *out, size_t siz
     }
 }
 
-/* Fields of one name are one list (RFC 9110 §5.3). What does not fit is left out. */
+/* Fields of one name form one list (RFC 9110 §5.3). A value that does not fit is omitted. */
 static void head_value_add(struct tidings_str value, char *out, size_t size)
 {
     size_t len = strlen(out);
@@ -150,13 +150,13 @@ static void head_value_add(struct tidings_str value, char *out, size_t size)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Recognising TLS spoken to a plain port, and plain HTTP spoken to a TLS port.
+ * Detects TLS on a plain port, and plain HTTP on a TLS port.
  */
 
 static const char *tls_mismatch(const char *url, bool is_silent, const char *reason)
 {
     bool is_plain = url && strncasecmp(url, "http://", 7) == 0;
-    /* The words of OpenSSL and of GnuTLS. */
+    /* Error messages of OpenSSL and GnuTLS. */
     if (strstr(reason, "wrong version number") || strstr(reason, "unexpected TLS packet")) {
         return "the server does not speak TLS there: http://, ws:// or tcp:// may be meant";
     }
@@ -173,10 +173,10 @@ struct fetch {
     struct list transfers;
     size_t max_bytes;
     struct loop *loop;
-    struct loop_timer timer; /* what the library waits for next */
+    struct loop_timer timer; /* the timeout that the library requested */
 };
 
-/* A socket that the library waits for. */
+/* A socket that the library polls. */
 struct fetch_socket {
     struct loop_poll poll; /* closed: all zero */
     struct loop_discard discard;
@@ -197,14 +197,14 @@ struct fetch_transfer {
     bool is_tunnel;
     bool is_held;
     bool is_secret;
-    char *body; /* of a secret one: the library's own copy would stay */
+    char *body; /* of a secret request, because the library does not wipe its copy */
     bool head_complete;
-    bool ended;    /* the library is done with it */
-    bool notified; /* … and on_change was called for it; a tunnel: for being connected */
-    bool handing;  /* a callback is running */
+    bool ended;    /* the library has finished it */
+    bool notified; /* … and on_change was called; for a tunnel: when it connected */
+    bool handing;  /* a receiver is running */
     bool closed;   /* … and closed it */
     char reason[CURL_ERROR_SIZE];
-    char socket[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* Unix; empty: none */
+    char socket[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* Unix socket path; empty: none */
 };
 
 /* ---- the library's sockets and timer --------------------------------------------------------- */
@@ -226,16 +226,18 @@ static void fetch_on_ready(struct loop_poll *poll, int events, void *user)
 {
     struct fetch_socket *s = user;
     bool is_error = events & LOOP_ERROR;
-    events |= is_error ? s->wanted : 0; /* the library says more of an error that it met itself */
+    /* on an error, the library reads and writes to get its details */
+    events |= is_error ? s->wanted : 0;
     int what = (events & LOOP_READ ? CURL_CSELECT_IN : 0) |
                (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0) | (is_error ? CURL_CSELECT_ERR : 0);
     fetch_act(s->fetch, poll->fd, what);
     if (is_error) {
-        (void)loop_poll_set_events(&s->poll, s->wanted); /* more bytes may come before the error */
+        /* more bytes can arrive before the error */
+        (void)loop_poll_set_events(&s->poll, s->wanted);
     }
 }
 
-/* NULL: it cannot be watched. */
+/* NULL: it cannot be polled. */
 static struct fetch_socket *fetch_socket_open(struct fetch *f, curl_socket_t fd)
 {
     struct fetch_socket *s = mem_zalloc(sizeof(*s));
@@ -345,12 +347,12 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
     t->head_complete = true;
     int rc = buf_put(&t->in, bytes, size * count);
     if (t->is_secret) {
-        explicit_bzero(bytes, size * count); /* the library's, which is done with them */
+        explicit_bzero(bytes, size * count); /* the library's buffer, which it no longer needs */
     }
     return rc < 0 ? 0 : size * count;
 }
 
-/* Called per line of the head, once more for each interim (1xx) one. */
+/* Called per line of the head, again for each interim (1xx) head. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *user)
 {
     struct fetch_transfer *t = user;
@@ -373,7 +375,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     } else if (str_eq_nocase(name, STR("dpop-nonce"))) {
         head_value_take(value, s->nonce, sizeof(s->nonce));
     } else if (str_eq_nocase(name, STR("retry-after"))) {
-        uint64_t seconds = 0; /* a date is not understood */
+        uint64_t seconds = 0; /* a date is not supported */
         s->retry_after_s =
             str_to_u64(value, &seconds) && seconds <= UINT32_MAX ? (uint32_t)seconds : 0;
     } else if (line.len == 0) {
@@ -384,7 +386,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     return size * count;
 }
 
-/* A proxy of the environment never leads to this very machine. */
+/* A proxy from the environment is never used for this machine. */
 static bool is_loopback_url(const char *url)
 {
     static const char *const hosts[] = {"://127.", "://localhost", "://[::1]"};
@@ -416,7 +418,7 @@ static int set_headers(struct fetch_transfer *t, const struct fetch_request *req
     return ok ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* Options whose failure would change the meaning are counted, comforts are not. */
+/* Options that change the meaning of the request must succeed; the others may fail. */
 static int set_options(struct fetch_transfer *t, const struct fetch_request *request)
 {
     const struct curl_api *curl = &t->fetch->curl;
@@ -484,7 +486,7 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     t->on_change = request->on_change;
     t->is_tunnel = request->is_tunnel;
     t->user = request->user;
-    t->ended = true; /* until the library has it */
+    t->ended = true; /* until it is added to the library */
     t->notified = t->is_held = request->is_held;
     t->is_secret = request->is_secret;
     buf_init(&t->in, f->max_bytes);
@@ -510,7 +512,7 @@ static void detach(struct fetch_transfer *t)
     }
 }
 
-/* Tokens are among them. */
+/* They can contain tokens. */
 static void free_headers(const struct curl_api *curl, struct curl_slist *headers)
 {
     for (struct curl_slist *at = headers; at; at = at->next) {
@@ -519,7 +521,7 @@ static void free_headers(const struct curl_api *curl, struct curl_slist *headers
     curl->slist_free_all(headers);
 }
 
-/* Is it one of these, by its name? */
+/* Returns true if the list contains a header of that name. */
 static bool fetch_replaces(const char *const *headers, const char *header)
 {
     bool is_there = false;
@@ -581,7 +583,8 @@ const struct fetch_status *fetch_status(const struct fetch_transfer *t)
     return &t->status;
 }
 
-/* What the library says without names: it knows no sockets but those of hosts. */
+/* Replaces the library's error messages that lack names: it knows only host names, not socket
+ * paths. */
 static void fetch_explain(struct fetch_transfer *t, CURLcode result)
 {
     const struct curl_api *curl = &t->fetch->curl;
@@ -606,7 +609,7 @@ static void end_transfer(struct fetch_transfer *t, CURLcode result)
 {
     fetch_explain(t, result);
     if (result == CURLE_OK && t->is_tunnel) {
-        t->status.connected = true; /* as long as the library has it */
+        t->status.connected = true; /* valid until the library releases the socket */
         return;
     }
     detach(t);
@@ -620,7 +623,7 @@ static void end_transfer(struct fetch_transfer *t, CURLcode result)
                    ? TIDINGS_E_INVALID
                : t->in.failed ? t->in.failed
                               : TIDINGS_E_IO;
-    /* The library's own words for this one leave open who did what. */
+    /* The library's message for this one does not tell which side closed. */
     const char *text = t->in.failed                   ? "the answer is too large"
                        : result == CURLE_PARTIAL_FILE ? "the connection was closed in the middle "
                                                         "of the answer, without its end"
@@ -666,7 +669,8 @@ ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room)
     return rc == CURLE_AGAIN ? 0 : rc == CURLE_OK && n > 0 ? (ssize_t)n : TIDINGS_E_CLOSED;
 }
 
-/* ---- handing over ---------------------------------------------------------------------------- */
+/* |---- receivers -------------------------------------------------------------------------------
+ */
 
 static int hand_bytes(struct fetch_transfer *t)
 {
@@ -689,7 +693,7 @@ static void fail_transfer(struct fetch_transfer *t, int code)
     }
 }
 
-/* True: something was handed over, the list of transfers may have changed. */
+/* Returns true if a receiver ran, so the list of transfers may have changed. */
 static bool fetch_hand_over(struct fetch_transfer *t)
 {
     if (t->handing || t->notified) {
@@ -734,7 +738,7 @@ static void hand_over_all(struct fetch *f)
     }
 }
 
-/* The library cannot go on: all transfers fail. */
+/* The library failed: all transfers fail. */
 static void fail_all(struct fetch *f, CURLMcode code)
 {
     list_each (it, next, &f->transfers) {
@@ -746,7 +750,7 @@ static void fail_all(struct fetch *f, CURLMcode code)
     }
 }
 
-/* A socket is ready, or the timer is due (CURL_SOCKET_TIMEOUT). */
+/* Handles a ready socket, or an expired timer (CURL_SOCKET_TIMEOUT). */
 static void fetch_act(struct fetch *f, curl_socket_t fd, int what)
 {
     int running;

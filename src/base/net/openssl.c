@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Load OpenSSL. Its two libraries are found through one: libcrypto is a dependency of libssl.
+ * Loads OpenSSL. One library is enough: libcrypto is a dependency of libssl.
  */
 #include "base/net/openssl.h"
 

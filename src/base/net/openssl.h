@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * OpenSSL as a table of functions, loaded when it is first needed: who speaks no TLS does not pay
- * for it, and runs where it is not installed. Private to base/net/tls*, security/signature.c,
- * security/signature.c and security/seal.c.
+ * OpenSSL as a table of functions, loaded on first use: programs without TLS do not pay for it, and
+ * run where it is not installed. Private to base/net/tls*, security/signature.c and
+ * security/seal.c.
  */
 #ifndef BASE_NET_OPENSSL_H
 #define BASE_NET_OPENSSL_H
@@ -146,15 +146,14 @@ struct tls_api {
 #undef TLS_FIELD
 };
 
-/* Filled by tls_api_load, the same for everybody from then on: OpenSSL's callbacks are given
- * nothing by which they could find another. */
+/* Set by tls_api_load, and then the same for all threads: OpenSSL's callbacks have no argument for
+ * another table. */
 extern struct tls_api tls_api;
 
-/* Any thread. It stays loaded: OpenSSL cannot be taken out of a process safely.
- * TIDINGS_E_UNSUPPORTED. */
+/* Any thread. It stays loaded: OpenSSL cannot be unloaded safely. TIDINGS_E_UNSUPPORTED. */
 int tls_api_load(struct tidings_error *err);
 
-/* What OpenSSL says about the first failure on this thread's list. */
+/* OpenSSL's message for the first failure in this thread's error queue. */
 const char *tls_api_reason(void);
 
 #endif

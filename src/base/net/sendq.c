@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Send queues: what waits to be written to a socket, in pieces.
+ * Send queues: the unsent output of a socket, in pieces.
  *
- * Invariant: `pending` is the sum of what the pieces hold, those to be encrypted among them, no
- * piece is empty, and a broken queue (error != 0) has none. A queue is in its batch's dirty list
- * when it has something to say that no flush has dealt with: bytes the kernel was not offered yet,
- * or that it broke. An idle queue owns no memory: a piece leaves it as soon as it is written.
- * Chunks of the first size then go to the batch, which keeps some of them, so that a turn of many
- * small writes need not allocate.
+ * Invariant: `pending` is the total length of the pieces, including those to be encrypted, no piece
+ * is empty, and a broken queue (error != 0) has none. A queue is in its batch's dirty list if a
+ * flush must still handle it: it has bytes that were not offered to the kernel yet, or it broke. An
+ * idle queue owns no memory: a piece is released as soon as it is written. Chunks of the smallest
+ * size then go to the batch, which keeps some of them, so that a turn with many small writes does
+ * not allocate.
  *
- * Deliberately knows neither loops nor timers: the owner waits for writability and keeps the
- * deadline of a stalled reader.
+ * Deliberately uses neither loops nor timers: the owner waits for writability and enforces the
+ * deadline of a slow reader.
  */
 #include "base/net/sendq.h"
 
@@ -30,35 +30,35 @@
 #include "base/net/uring.h"
 
 /* -------------------------------------------------------------------------------------------------
- * How the front of a queue is offered to the kernel, and what becomes of the queue when the kernel
- * has answered.
+ * Offers the front of a queue to the kernel, and updates the queue with the kernel's answer.
  */
 
 #define SENDQ_PIECES 64        /* per send */
 #define SENDQ_OFFER (1u << 30) /* bytes per send, so that a result fits an int */
-#define SENDQ_SPARE_MAX 256u   /* chunks a batch keeps: flushes come in slices of this many */
+#define SENDQ_SPARE_MAX 256u /* chunks kept by a batch: flushes handle this many queues at a time  \
+                              */
 
 enum sendq_piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SOURCE };
 
-/* A run of bytes that waits. Pieces of a queue form a ring without a head. */
+/* A piece: a contiguous run of unsent bytes. The pieces of a queue form a ring without a head. */
 struct sendq_piece {
     struct list link;
     const char *start;
     size_t len;
     union {
-        const char *end; /* copied: the bytes follow the struct, and the room for more ends here */
+        const char *end; /* copied: the bytes follow the struct; end of its room */
         char *taken;
-        struct sendq_source *source; /* `len` is what it has left */
+        struct sendq_source *source; /* `len` is its remaining length */
     } memory;
-    size_t size; /* taken: of its memory */
+    size_t size; /* taken: size of its memory */
     enum sendq_piece_kind kind;
     char bytes[];
 };
 
-/* What waits to be encrypted. A queue that has one puts nothing but records into `pieces`. */
+/* Plaintext to be encrypted. With TLS, `pieces` contains only records. */
 struct sendq_tls {
     struct tls_session *session;
-    struct sendq_piece *plain; /* as sendq.pieces */
+    struct sendq_piece *plain; /* like sendq.pieces */
     size_t plain_bytes;
 };
 
@@ -77,8 +77,8 @@ static inline bool sendq_begins_with_source(const struct sendq_piece *ring)
 
 /* -------------------------------------------------------------------------------------------------
  * Sources of send queues. A source is a piece whose length is the number of bytes that it has yet
- * to produce. When it is first in its ring, it produces one copied piece, which is put in front of
- * it. So no more than that piece is in memory.
+ * to produce. When it is first in its ring, it produces one copied piece, which is put before it.
+ * So only that piece is in memory.
  */
 
 static void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece,
@@ -172,7 +172,7 @@ static void sendq_ring_follow(struct sendq *q, const struct sendq_piece *ring)
     }
 }
 
-/* The queue was moved in memory: its sources are told. */
+/* Updates the queue pointers of its sources after a move in memory. */
 static void sendq_follow_sources(struct sendq *q)
 {
     sendq_ring_follow(q, q->pieces);
@@ -218,8 +218,8 @@ size_t sendq_held(const struct sendq *q, size_t *ret_by_sources)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define MAX_CHUNK 65536u  /* copies go on in the same piece up to here, its header included */
-#define FIRST_CHUNK 1024u /* one event, most of the time */
+#define MAX_CHUNK 65536u  /* maximum size of a growing copied piece, including its header */
+#define FIRST_CHUNK 1024u /* usually enough for one event */
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
@@ -236,7 +236,8 @@ static struct sendq_piece *last_piece(const struct sendq_piece *ring)
 static void link_piece(struct sendq_piece **ring, struct sendq_piece *piece)
 {
     if (*ring) {
-        list_append(&(*ring)->link, &piece->link); /* before the first is behind the last */
+        /* in a ring, before the first is after the last */
+        list_append(&(*ring)->link, &piece->link);
     } else {
         list_init(&piece->link);
         *ring = piece;
@@ -252,7 +253,7 @@ static void unlink_piece(struct sendq_piece **ring, struct sendq_piece *piece)
     }
 }
 
-/* Where what is put in begins its way. */
+/* The ring that new data enters. */
 static struct sendq_piece **sendq_inlet(struct sendq *q)
 {
     return q->tls ? &q->tls->plain : &q->pieces;
@@ -285,7 +286,7 @@ static void sendq_drop_first(struct sendq *q, struct sendq_piece **ring)
     mem_free(piece);
 }
 
-/* Take the first bytes out of a ring. They count as pending no more. */
+/* Removes the first bytes of a ring. They no longer count as pending. */
 static void sendq_drop(struct sendq *q, struct sendq_piece **ring)
 {
     while (*ring) {
@@ -310,7 +311,7 @@ static void sendq_mark_dirty(struct sendq *q)
     }
 }
 
-/* Forget everything, refuse more. */
+/* Drops all data, rejects more. */
 static enum sendq_state sendq_break(struct sendq *q, int errnum)
 {
     q->error = (uint16_t)errnum;
@@ -319,15 +320,15 @@ static enum sendq_state sendq_break(struct sendq *q, int errnum)
     return SENDQ_BROKEN;
 }
 
-/* Breaks the queue; TIDINGS_E_NOMEM */
+/* Breaks the queue; TIDINGS_E_NOMEM. */
 static int sendq_out_of_memory(struct sendq *q)
 {
     (void)sendq_break(q, ENOMEM);
-    sendq_mark_dirty(q); /* the owner has to hear of it */
+    sendq_mark_dirty(q); /* the owner must be notified */
     return TIDINGS_E_NOMEM;
 }
 
-/* Appends a piece for bytes elsewhere; NULL: out of memory. sendq_added then sets its length. */
+/* Appends a piece for external bytes; NULL: out of memory. sendq_added then sets its length. */
 static void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece,
                         size_t len)
 {
@@ -341,7 +342,7 @@ static void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq
     }
 }
 
-/* The size of a chunk for `need` bytes, header included: doubled until it fits. */
+/* The size of a chunk for `need` bytes, including the header: doubled until it fits. */
 static size_t chunk_size(size_t need)
 {
     size_t size = FIRST_CHUNK;
@@ -351,7 +352,7 @@ static size_t chunk_size(size_t need)
     return size < need ? need : size;
 }
 
-/* A chunk with room for `len` bytes at the end of a ring; NULL when out of memory. */
+/* Appends a chunk with room for `len` bytes to a ring; NULL: out of memory. */
 static struct sendq_piece *chunk_create(struct sendq_batch *batch, struct sendq_piece **ring,
                                         size_t len)
 {
@@ -374,8 +375,8 @@ static struct sendq_piece *chunk_create(struct sendq_batch *batch, struct sendq_
     return chunk;
 }
 
-/* The last piece, made larger in place when it is a copied one that can hold `len` bytes more below
- * the maximum; NULL when it cannot, or there is none. */
+/* Enlarges the last piece in place if it is a copied one that can hold `len` more bytes below the
+ * maximum; otherwise NULL. */
 static struct sendq_piece *extend_last(struct sendq_piece **ring, size_t len)
 {
     struct sendq_piece *last = *ring ? last_piece(*ring) : NULL;
@@ -413,7 +414,7 @@ static struct sendq_piece *sendq_piece_create(struct sendq_piece **ring, enum se
     return piece;
 }
 
-/* ---- putting in ----------------------------------------------------------------------------- */
+/* ---- adding data ---------------------------------------------------------------------------- */
 
 void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed)
 {
@@ -428,8 +429,8 @@ void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushe
 void sendq_limit_kernel(struct sendq *q)
 {
     /* Instead of half a megabyte. Not less: the kernel doubles it, and two segments of the loopback
-     * device (64 KiB each) must fit. With one under way at a time each would wait for an
-     * acknowledgement that the reader's kernel delays by 40 ms. */
+     * device (64 KiB each) must fit. With one segment in flight, each would wait for an
+     * acknowledgement, which the reader's kernel delays by 40 ms. */
     int size = 64 * 1024;
     setsockopt(q->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
 }
@@ -445,7 +446,8 @@ void sendq_deinit(struct sendq *q)
     list_remove(&q->dirty_link);
     drop_all(q);
     batch->queue_count--;
-    if (batch->spare_count > batch->queue_count) { /* what served many goes with them */
+    /* spare chunks shrink with the number of queues */
+    if (batch->spare_count > batch->queue_count) {
         struct list *chunk = batch->spare.next;
         list_remove(chunk);
         mem_free(list_entry(chunk, struct sendq_piece, link));
@@ -461,7 +463,8 @@ void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed)
     to->flushed = flushed;
     list_init(&to->dirty_link);
     if (!list_empty(&from->dirty_link)) {
-        list_append(&from->dirty_link, &to->dirty_link); /* its place, which it leaves now */
+        /* takes the place of `from`, which is removed */
+        list_append(&from->dirty_link, &to->dirty_link);
         list_remove(&from->dirty_link);
     }
     if (to->tls) {
@@ -476,7 +479,7 @@ void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed)
     from->batch->queue_count++;
 }
 
-/* Room for `len` bytes, not 0, at the end of a ring. NULL: out of memory; nothing has changed. */
+/* Reserves `len` bytes, not 0, at the end of a ring. NULL: out of memory; nothing has changed. */
 static char *sendq_reserve_in(struct sendq *q, struct sendq_piece **ring, size_t len)
 {
     struct sendq_piece *piece = extend_last(ring, len);
@@ -557,10 +560,10 @@ static unsigned sendq_gather(const struct sendq_piece *ring, struct iovec *iov, 
     if (piece) {
         do {
             if (piece->kind == PIECE_SOURCE) {
-                break; /* the pieces before it go first */
+                break; /* the pieces before it must be sent first */
             }
             size_t len = piece->len < left ? piece->len : left;
-            /* iov_base is not const for the sake of readv; nobody writes to it here. */
+            /* iov_base is not const because readv writes to it; sending does not. */
             iov[count].iov_base = (void *)(uintptr_t)piece->start;
             iov[count].iov_len = len;
             left -= len;
@@ -577,7 +580,7 @@ static void sendq_consume(struct sendq *q, struct sendq_piece **ring, size_t len
     q->pending -= len;
     while (len > 0) {
         struct sendq_piece *piece = *ring;
-        assert(piece); /* nobody consumes more than there is */
+        assert(piece); /* no more was consumed than offered */
         if (len < piece->len) {
             piece->start += len;
             piece->len -= len;
@@ -588,8 +591,8 @@ static void sendq_consume(struct sendq *q, struct sendq_piece **ring, size_t len
     }
 }
 
-/* The kernel's answer to an offer: bytes taken, or a negative errno. SENDQ_EMPTY: it took all, or
- * was interrupted; go on with what is left, if anything. */
+/* Handles the kernel's answer to an offer: the bytes taken, or a negative errno. SENDQ_EMPTY: it
+ * took all, or was interrupted; continue with the rest, if any. */
 static enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t offered)
 {
     if (result == -EINTR) {
@@ -604,12 +607,12 @@ static enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t o
         q->batch->bytes += (size_t)result;
     }
     q->awaits_source = false;
-    /* A socket that takes less than offered is full: asking again would only say so. */
+    /* A socket that takes less than offered is full, so do not try again. */
     q->is_waiting = result < 0 || ((size_t)result < offered && q->is_socket);
     return q->is_waiting ? SENDQ_WAITING : SENDQ_EMPTY;
 }
 
-/* Is there room in what is not a socket? 1, 0, or -1 with errno. */
+/* Returns 1 if a descriptor that is not a socket has room, 0 if not, or -1 with errno. */
 static int has_room(int fd)
 {
     struct pollfd ask = {.fd = fd, .events = POLLOUT};
@@ -624,8 +627,8 @@ static int has_room(int fd)
     return n > 0 && ask.revents & POLLOUT ? 1 : n < 0 ? -1 : 0;
 }
 
-/* A pipe has no MSG_NOSIGNAL: the signal, which a failed write sends to this thread alone, is held
- * back meanwhile and taken away. One that was pending before stays. */
+/* Pipes have no MSG_NOSIGNAL, so SIGPIPE, which a failed write sends only to this thread, is
+ * blocked and then removed. A signal that was already pending stays. */
 static ssize_t writev_quietly(int fd, const struct iovec *iov, int count)
 {
     static const struct timespec at_once;
@@ -659,7 +662,7 @@ static ssize_t write_some(const struct sendq *q, struct iovec *iov, unsigned cou
 
 static bool sendq_seal(struct sendq *q);
 
-/* One system call's worth. SENDQ_EMPTY: go on with what is left. */
+/* Writes with one system call. SENDQ_EMPTY: continue with the rest. */
 static enum sendq_state flush_some(struct sendq *q)
 {
     int room = q->is_socket ? 1 : has_room(q->fd);
@@ -675,7 +678,7 @@ static enum sendq_state flush_some(struct sendq *q)
     }
     struct iovec iov[SENDQ_PIECES];
     size_t offered;
-    /* A pipe that polls writable takes PIPE_BUF bytes without blocking, and promises no more. */
+    /* A pipe that polls writable takes PIPE_BUF bytes without blocking; more is not guaranteed. */
     unsigned count =
         sendq_gather(q->pieces, iov, SENDQ_PIECES, q->is_socket ? SENDQ_OFFER : PIPE_BUF, &offered);
     ssize_t n = write_some(q, iov, count);
@@ -701,14 +704,15 @@ enum sendq_state sendq_flush(struct sendq *q)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Send queues with a TLS session. What is put in waits as it is until the flush; then it is
- * encrypted, one record for as many pieces as fit, no further ahead of the socket than one send is
- * long: a large answer is never in memory twice.
+ * Send queues with a TLS session. Data stays unencrypted until the flush. It is then encrypted, as
+ * many pieces per record as fit, no further ahead than one send: a large response is never in
+ * memory twice.
  */
 
-#define SEAL_AHEAD 65536u /* bytes of records that wait for the kernel; one more record may */
+#define SEAL_AHEAD 65536u /* unsent record bytes; one more record can exceed it */
 
-/* Records, also those of the handshake. A failure is told by whoever made the session write. */
+/* Receives records, including those of the handshake. The function that made the session write
+ * reports failures. */
 static int on_records(void *user, const char *bytes, size_t len)
 {
     struct sendq *q = user;
@@ -733,7 +737,7 @@ int sendq_use_tls(struct sendq *q, struct tls_session *session)
     return 0;
 }
 
-/* The queue was moved in memory: records go to where it is now. */
+/* Updates the session's outlet after the queue moved in memory. */
 static void sendq_follow_tls(struct sendq *q)
 {
     tls_session_set_outlet(q->tls->session, on_records, q);
@@ -757,7 +761,7 @@ struct tls_session *sendq_detach_tls(struct sendq *q)
     return session;
 }
 
-/* The session and what goes with it. */
+/* Closes the session and frees its data. */
 static void sendq_close_tls(struct sendq *q)
 {
     if (q->pending == 0 && !q->error) {
@@ -776,7 +780,8 @@ void sendq_end(struct sendq *q)
     (void)shutdown(q->fd, SHUT_WR);
 }
 
-/* The next record: straight from a piece that fills it or is the only one, else joined. */
+/* Encrypts the next record: directly from a piece that fills it or is the only one, else from
+ * joined pieces. */
 static int seal_some(struct sendq *q)
 {
     struct sendq_tls *t = q->tls;
@@ -800,7 +805,7 @@ static int seal_some(struct sendq *q)
     return rc;
 }
 
-/* Make records of what waits, as far as one send can take them. False: that broke the queue. */
+/* Encrypts pending data, as much as one send can take. False: that broke the queue. */
 static bool sendq_seal(struct sendq *q)
 {
     struct sendq_tls *t = q->tls;
@@ -809,7 +814,7 @@ static bool sendq_seal(struct sendq *q)
             return false;
         }
         if (sendq_begins_with_source(t->plain)) {
-            break; /* it has no bytes yet */
+            break; /* the source has no bytes yet */
         }
         if (seal_some(q) < 0) {
             (void)sendq_break(q, q->error ? q->error : EPROTO);
@@ -820,22 +825,22 @@ static bool sendq_seal(struct sendq *q)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Writing out all send queues at the end of a turn: one after the other with plain writes, or many
+ * Flushes all send queues at the end of a turn: one after the other with plain writes, or many
  * sockets at a time through a ring (base/net/uring.h).
  *
- * Invariant: when a ring has run, no send is under way and every queue it was run for is as if it
- * had been flushed by itself; only then callbacks are called. So callbacks may do what they like in
- * either case. A callback is never told that a queue is empty when it has been filled again in the
- * meantime: such a queue is dirty anew, and its callback comes after the next write.
+ * Invariant: after a ring has run, no send is in flight, and each of its queues is in the same
+ * state as after a separate flush; only then are callbacks called. So callbacks may do anything in
+ * either case. A callback never reports a queue as empty that was filled again since: such a queue
+ * is dirty again, and its callback follows the next write.
  */
 
 #define RING_SENDS 256u /* per system call */
 #define RING_PIECES 512u
-#define RING_WORTH 4u   /* fewer sockets than this are written to one by one */
-#define RING_REFUSALS 8 /* rings that went bad, until there is no further one */
+#define RING_WORTH 4u   /* fewer sockets than this get plain writes */
+#define RING_REFUSALS 8 /* failed rings before plain writes are used for good */
 
 struct sendq_ring {
-    struct uring *uring; /* NULL after a refusal, until it is needed again */
+    struct uring *uring; /* NULL after a refusal, until needed again */
     unsigned refusals;
     struct sendq *queues[RING_SENDS];
     size_t offered[RING_SENDS];
@@ -869,7 +874,7 @@ void sendq_batch_deinit(struct sendq_batch *batch)
 {
     ring_close(batch);
     list_each (it, next, &batch->spare) {
-        mem_free(it); /* a chunk begins with its link */
+        mem_free(it); /* a chunk starts with its link */
     }
     list_init(&batch->spare);
     batch->spare_count = 0;
@@ -893,7 +898,7 @@ static bool can_ride(const struct sendq *q)
     return q->is_socket && q->pending > 0;
 }
 
-/* Are there enough sockets at the front of the dirty list? */
+/* Returns true if the front of the dirty list has enough sockets. */
 static bool is_worth_it(const struct sendq_batch *batch)
 {
     unsigned count = 0;
@@ -908,7 +913,7 @@ static bool is_worth_it(const struct sendq_batch *batch)
     return false;
 }
 
-/* False, and for good, when it cannot be had. */
+/* False, permanently, if no ring can be created. */
 static bool ring_open(struct sendq_batch *batch)
 {
     if (!batch->ring) {
@@ -935,7 +940,7 @@ void sendq_batch_open_ring(struct sendq_batch *batch)
     }
 }
 
-/* The ring is of no use any more. Another one may be, next time. */
+/* The ring is unusable. The next flush may create another one. */
 static void ring_refused(struct sendq_batch *batch)
 {
     struct sendq_ring *ring = batch->ring;
@@ -946,7 +951,7 @@ static void ring_refused(struct sendq_batch *batch)
     }
 }
 
-/* Sends for the first of the dirty queues, which stay in the list. Returns their number. */
+/* Prepares sends for the first dirty queues, which stay in the list. Returns their number. */
 static unsigned sendq_batch_collect(struct sendq_batch *batch)
 {
     struct sendq_ring *ring = batch->ring;
@@ -958,13 +963,13 @@ static unsigned sendq_batch_collect(struct sendq_batch *batch)
             break;
         }
         if ((q->tls && !sendq_seal(q)) || !sendq_make(q, &q->pieces)) {
-            break; /* its turn comes: then it is told that it broke */
+            break; /* its own flush reports that it broke */
         }
         struct iovec *iov = &ring->pieces[pieces];
         unsigned used = sendq_gather(q->pieces, iov, room < SENDQ_PIECES ? room : SENDQ_PIECES,
                                      SENDQ_OFFER, &ring->offered[count]);
         if (used == 0) {
-            break; /* a source has no bytes yet: a plain flush says so */
+            break; /* the source has no bytes yet: a plain flush reports it */
         }
         ring->sends[count] = (struct uring_send){.fd = q->fd, .count = used, .iov = iov};
         ring->queues[count] = q;
@@ -974,7 +979,7 @@ static unsigned sendq_batch_collect(struct sendq_batch *batch)
     return count;
 }
 
-/* Moves what was sent from the dirty list to `done`. */
+/* Moves queues whose data was sent from the dirty list to `done`. */
 static void sendq_batch_take_results(struct sendq_batch *batch, unsigned count, struct list *done)
 {
     const struct sendq_ring *ring = batch->ring;
@@ -984,21 +989,22 @@ static void sendq_batch_take_results(struct sendq_batch *batch, unsigned count, 
             continue;
         }
         (void)sendq_answered(q, ring->sends[i].result, ring->offered[i]);
-        q->is_waiting = q->is_waiting || (!q->error && sendq_makes(q)); /* it had its turn */
+        /* the source had its turn */
+        q->is_waiting = q->is_waiting || (!q->error && sendq_makes(q));
         batch->sends++;
         list_remove(&q->dirty_link);
         list_append(done, &q->dirty_link);
     }
 }
 
-/* One at a time from the front: a callback may unlink any queue. */
+/* One at a time from the front: a callback can unlink any queue. */
 static void sendq_batch_notify(struct list *done)
 {
     while (!list_empty(done)) {
         struct sendq *q = list_entry(done->next, struct sendq, dirty_link);
         list_remove(&q->dirty_link);
         if (q->pending > 0 && !q->is_waiting) {
-            sendq_mark_dirty(q); /* filled again, or it held more than fits one send */
+            sendq_mark_dirty(q); /* filled again, or its data did not fit one send */
         } else if (q->flushed) {
             enum sendq_state state = q->error        ? SENDQ_BROKEN
                                      : q->is_waiting ? SENDQ_WAITING
@@ -1008,7 +1014,7 @@ static void sendq_batch_notify(struct list *done)
     }
 }
 
-/* False: go on with plain writes. */
+/* False: continue with plain writes. */
 static bool flush_by_ring(struct sendq_batch *batch)
 {
     struct list done;
@@ -1040,7 +1046,7 @@ void sendq_batch_flush(struct sendq_batch *batch)
             with_ring = flush_by_ring(batch);
             continue;
         }
-        /* One at a time from the front: a callback may unlink any queue and append any. */
+        /* One at a time from the front: a callback can unlink any queue and append any. */
         struct sendq *q = list_entry(batch->dirty.next, struct sendq, dirty_link);
         enum sendq_state state = sendq_flush(q);
         if (q->flushed) {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * What waits to be written to one socket, and the one place that writes to sockets.
+ * Send queues: the unsent output of one socket. Only this module writes to sockets.
  *
- * Small pieces are copied into one buffer; large ones (> SENDQ_LARGE) may be handed over. A sendq
- * never writes by itself: it is *dirty* until its batch is flushed at the end of the turn, with
- * everything it holds in as few writes as possible. What the kernel does not take stays, and the
- * owner is asked to wait for writability; until it flushes then, the batch leaves the queue alone.
- * A queue whose socket failed, or that ran out of memory, is *broken*: it forgets what it held and
- * refuses more.
+ * Small pieces are copied into one buffer; the caller can transfer ownership of large ones (>
+ * SENDQ_LARGE). A sendq never writes by itself: it is *dirty* until its batch is flushed at the end
+ * of the turn, which writes all its data in as few writes as possible. Bytes that the kernel does
+ * not take stay, and the owner must wait for writability; until the owner then flushes, the batch
+ * ignores the queue. A queue whose socket failed, or that ran out of memory, is *broken*: it drops
+ * its data and rejects more.
  *
- * A queue may have a TLS session: what is put in is then encrypted when it is flushed, all that
- * waits in as few records as possible, and travels as the rest.
- * Long answers are produced while they are sent: a source writes the next piece when the kernel has
- * taken the piece before it. So a long answer needs memory for one piece only.
+ * A queue can have a TLS session: the flush then encrypts its data in as few records as possible,
+ * and sends these. Long responses are produced while they are sent: a source writes the next piece
+ * when the kernel has taken the previous one. So a long response needs memory for only one piece.
  *
- * No write raises SIGPIPE, whatever the program has done about it.
+ * No write raises SIGPIPE, whatever the program's signal settings.
  *
  * Not thread-safe: one loop owns a batch and its queues.
  */
@@ -29,30 +28,30 @@
 
 #define SENDQ_LARGE 2048u
 
-/* Produces bytes while they are sent. */
+/* Produces bytes while they are being sent. */
 struct sendq_source {
-    /* Writes the next bytes to `room`, between 1 and `len` of them. On the thread of the queue.
-     * Returns their number; -EAGAIN if it does not have them yet, and calls sendq_source_ready when
-     * it does; or another negative errno, which breaks the queue. */
+    /* Writes the next bytes to `room`, between 1 and `len` of them. Called on the queue's thread.
+     * Returns their number; -EAGAIN if they are not available yet, and calls sendq_source_ready
+     * when they are; or another negative errno, which breaks the queue. */
     ssize_t (*make)(struct sendq_source *source, char *room, size_t len);
     void (*destroy)(struct sendq_source *source);
     size_t left;         /* bytes to produce; sendq counts them down */
-    size_t held;         /* bytes of memory until then */
-    struct sendq *queue; /* private: the one that it is in */
+    size_t held;         /* memory use until then */
+    struct sendq *queue; /* private: its queue */
 };
-/* The most bytes that a source produces at once, and for one socket in a turn. */
+/* Maximum bytes that a source produces at once, and for one socket in a turn. */
 #define SENDQ_MADE 65536u
 #define SENDQ_TURN (4u * SENDQ_MADE)
 
 /* One per loop. */
 struct sendq_batch {
     struct list dirty;
-    uint64_t bytes;         /* that the kernel took */
-    uint64_t writes;        /* system calls that wrote: each plain write, each call of a ring */
-    uint64_t sends;         /* how often a queue was written from */
+    uint64_t bytes;         /* taken by the kernel */
+    uint64_t writes;        /* system calls: each plain write, each call of a ring */
+    uint64_t sends;         /* writes of single queues */
     uint64_t uring_batches; /* calls of a ring, each with many sends */
     /* private */
-    struct list spare; /* chunks to use again: at most spare_max, and no more than queues */
+    struct list spare; /* chunks to reuse: at most spare_max, and no more than queues */
     unsigned spare_count;
     unsigned spare_max;
     unsigned queue_count;
@@ -60,39 +59,39 @@ struct sendq_batch {
     struct sendq_ring *ring; /* NULL until needed */
 };
 void sendq_batch_init(struct sendq_batch *batch);
-/* Make the ring now instead of when it is first used; without one writes are plain. */
+/* Creates the ring now instead of on first use; without a ring, writes are plain. */
 void sendq_batch_open_ring(struct sendq_batch *batch);
-/* What it keeps for its queues. They may be deinitialised afterwards, as long as its own memory is
- * there. */
+/* Frees what it keeps for its queues. They may be deinitialised later, as long as the batch's own
+ * memory exists. */
 void sendq_batch_deinit(struct sendq_batch *batch);
 
-/* From now on a turn's writes to several sockets go out in one system call. Fails with a sentence
- * when io_uring is forbidden here. The ring is made when a flush first has use for it; should that
- * fail then, or the kernel refuse it again and again, writes stay plain ones. What arrives is the
- * same either way, except that a queue which the callback of another one closes may have been
- * written already in the same flush. */
+/* Sends a turn's writes to several sockets in one system call from now on. Fails with an error
+ * message if io_uring is forbidden. The ring is created when a flush first needs it; if that fails,
+ * or if the kernel rejects the ring repeatedly, writes stay plain. The output is the same either
+ * way, except that a queue closed by another queue's callback may already have been written in the
+ * same flush. */
 int sendq_batch_use_uring(struct sendq_batch *batch, struct tidings_error *err);
 
-/* Are several writes made in one system call, so that waiting for more of them pays? */
+/* Returns true if one system call makes several writes, so it pays to wait for more of them. */
 bool sendq_batch_gathers(const struct sendq_batch *batch);
 
 enum sendq_state {
-    SENDQ_EMPTY,   /* all written */
-    SENDQ_WAITING, /* the kernel is full, or a source had its turn: wait for writability, then
-                    * sendq_flush again; or a source does not have its bytes: see sendq_awaits_space
-                    */
-    SENDQ_BROKEN,  /* the socket failed: `error` says why */
+    SENDQ_EMPTY, /* all written */
+    /* the kernel is full, or a source had its turn: wait for writability, then call sendq_flush
+     * again; or a source has no bytes yet: see sendq_awaits_space */
+    SENDQ_WAITING,
+    SENDQ_BROKEN, /* the socket failed: `error` is the errno */
 };
 
 struct sendq;
-/* Told after each flush by the batch. May close the connection, may add to other queues. Whose `q`
- * is says list_entry: it is part of a connection. */
+/* Called by the batch after each flush. May close the connection, may add to other queues. Use
+ * list_entry to get the connection that contains `q`. */
 typedef void (*sendq_flushed_fn)(struct sendq *q, enum sendq_state state);
 
 struct sendq {
     struct list dirty_link;
     struct sendq_batch *batch;
-    struct sendq_piece *pieces; /* private: the first of a ring of them, or NULL */
+    struct sendq_piece *pieces; /* private: the first piece of the ring, or NULL */
     struct sendq_tls *tls;      /* private: NULL: plain */
     size_t pending;             /* bytes not yet taken by the kernel, including those of sources */
     uint64_t written;           /* bytes taken so far: progress, for the stall deadline */
@@ -101,40 +100,41 @@ struct sendq {
     bool is_socket;
     bool is_waiting : 1;      /* private: the last flush could not write everything … */
     bool awaits_source : 1;   /* private: … because a source does not have its bytes yet */
-    sendq_flushed_fn flushed; /* NULL: nobody is told */
+    sendq_flushed_fn flushed; /* NULL: no callback */
 };
 
-/* `fd` is a socket, or any descriptor (pipe, file): then it is written to only as far as poll(2)
- * says it will not block, PIPE_BUF bytes at a time. Its flags are neither relied on nor changed. */
+/* `fd` is a socket or any other descriptor (pipe, file). The latter is written only while poll(2)
+ * reports that it does not block, PIPE_BUF bytes at a time. Its flags are neither relied on nor
+ * changed. */
 void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed);
-/* Drops what is pending. A TLS session goes with it; when nothing was pending the other side is
- * told of the end first, as far as its socket takes it. */
+/* Drops pending data. Closes a TLS session; if nothing was pending, first sends a close alert, as
+ * far as the socket takes it. */
 void sendq_deinit(struct sendq *q);
-/* Give everything to `to`, which is not initialised: the descriptor, the TLS session, what waits
- * and its place in the batch. `from` is empty then, has no descriptor, and is still to be
+/* Moves everything to `to`, which is not initialised: the descriptor, the TLS session, pending data
+ * and the place in the batch. `from` is then empty, has no descriptor, and must still be
  * deinitialised. */
 void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed);
 
-/* From now on the kernel holds little for a reader that stops: a stream that stays open, unlike an
- * answer, may have thousands of them. */
+/* Limits the kernel's buffer for a stalled reader: there can be thousands of long-lived streams,
+ * unlike responses. */
 void sendq_limit_kernel(struct sendq *q);
 
-/* Encrypt from now on. Takes the session, also on failure. TIDINGS_E_NOMEM. The queue must be
- * empty; nothing may be put in before the handshake is done. */
+/* Encrypts from now on. Takes ownership of the session, even on failure. TIDINGS_E_NOMEM. The queue
+ * must be empty; nothing may be added before the handshake is done. */
 int sendq_use_tls(struct sendq *q, struct tls_session *session);
 struct tls_session *sendq_tls(const struct sendq *q); /* NULL: plain */
-/* The same, and the queue is a plain one from now on; what it had not encrypted is gone. */
+/* The same, and the queue becomes a plain one; data that was not encrypted is lost. */
 struct tls_session *sendq_detach_tls(struct sendq *q);
-/* Nothing more will be put in: tell the other side, and end the writing half of the socket. When
- * all has been written. */
+/* Ends the output: sends a close alert, and shuts down the writing half of the socket. Call it when
+ * all data has been written. */
 void sendq_end(struct sendq *q);
 
-/* These fail with TIDINGS_E_NOMEM, which breaks the queue, or when it is broken already. */
+/* These fail with TIDINGS_E_NOMEM, which breaks the queue, or if it is already broken. */
 int sendq_put(struct sendq *q, const void *bytes, size_t len); /* copies */
 int sendq_puts(struct sendq *q, struct tidings_str s);
 int sendq_take(struct sendq *q, char *memory,
-               size_t len); /* takes mem_alloc memory, also on failure */
-/* Takes the source, even on failure. */
+               size_t len); /* takes ownership of mem_alloc memory, even on failure */
+/* Takes ownership of the source, even on failure. */
 int sendq_put_source(struct sendq *q, struct sendq_source *source);
 /* The source has its next bytes. The queue is written at the end of the turn. */
 void sendq_source_ready(struct sendq_source *source);
@@ -144,16 +144,16 @@ static inline bool sendq_awaits_space(const struct sendq *q)
 {
     return q->pending > 0 && q->is_waiting && !q->awaits_source;
 }
-/* Why the queue broke. A source returns ESTALE if its content has changed. */
+/* The reason why the queue broke. A source returns ESTALE if its content has changed. */
 const char *sendq_reason(const struct sendq *q);
-/* Returns the bytes of memory that the queue holds, without those of its sources. */
+/* Returns the memory use of the queue, without that of its sources. */
 size_t sendq_held(const struct sendq *q, size_t *ret_by_sources);
-/* Room for exactly `len` bytes to be filled in by the caller before the next call; NULL on
- * failure. */
+/* Reserves exactly `len` bytes, which the caller fills before the next call; NULL on failure. */
 char *sendq_reserve(struct sendq *q, size_t len);
 
-enum sendq_state sendq_flush(struct sendq *q); /* now, without the callback */
-/* End of turn. Goes on until nothing is dirty, also for what the callbacks add. */
+enum sendq_state sendq_flush(struct sendq *q); /* immediately, without the callback */
+/* Call it at the end of a turn. Continues until no queue is dirty, including output that callbacks
+ * add. */
 void sendq_batch_flush(struct sendq_batch *batch);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * TLS sessions. OpenSSL reads from `wire`, which is what came from the socket, and writes to the
- * outlet; neither ever makes it wait in the middle of something, so of its many ways to say "try
- * again" only one is left: it needs more from the client.
+ * TLS sessions. OpenSSL reads from `wire`, the bytes received from the socket, and writes to the
+ * outlet. Neither ever blocks it in the middle of an operation, so of its many reasons to retry
+ * only one remains: it needs more input from the client.
  *
  * Invariant: when tls_open returns, `wire` is empty.
  */
@@ -28,16 +28,16 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* All that a client may send before the handshake is done; its certificates are the largest part.
- */
+/* Maximum bytes that a client may send before the handshake is done; its certificates are the
+ * largest part. */
 #define HANDSHAKE_MAX 65536u
 #define RECORD_HANDSHAKE 0x16
-#define PEER_MAX 63u /* bytes of a subject that is told as it is */
+#define PEER_MAX 63u /* longer subjects are hashed */
 
 struct tls_session {
     struct tls_context *context;
     SSL *ssl;
-    struct tidings_str wire; /* not yet taken by OpenSSL */
+    struct tidings_str wire; /* not yet read by OpenSSL */
     tls_outlet_fn outlet;
     void *user;
     const char *protocol;
@@ -48,7 +48,7 @@ struct tls_session {
     bool is_ready, has_failed, has_ended, has_said_end;
 };
 
-/* ---- the way of bytes ------------------------------------------------------------------------ */
+/* ---- BIO ------------------------------------------------------------------------------------- */
 
 static int wire_read(BIO *bio, char *out, int size)
 {
@@ -76,10 +76,10 @@ static long wire_ctrl(BIO *bio, int command, long number, void *pointer)
     (void)bio;
     (void)number;
     (void)pointer;
-    return command == BIO_CTRL_FLUSH; /* there is nothing to do for it */
+    return command == BIO_CTRL_FLUSH; /* a flush needs no action */
 }
 
-/* The way of bytes between OpenSSL and a session. NULL: out of memory. */
+/* The BIO between OpenSSL and a session. NULL: out of memory. */
 static BIO_METHOD *tls_wire_create(void)
 {
     BIO_METHOD *method = tls_api.BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tidings");
@@ -99,7 +99,8 @@ static struct tls_context *tls_context_of(SSL *ssl)
     return s->context;
 }
 
-/* Of a callback's SSL object: the context its session began with, and what is spoken inside. */
+/* For an SSL object in a callback: the context its session began with, and its application
+ * protocol. */
 static const char *tls_protocol_of(SSL *ssl)
 {
     struct tls_session *s = tls_api.SSL_get_ex_data(ssl, 0);
@@ -183,9 +184,9 @@ static ssize_t tls_failed(struct tls_session *s, const char *reason, int errnum)
     return -errnum;
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- peer identity --------------------------------------------------------------------------- */
 
-/* Who has no subject, or one that is too long to be told, is told by a hash. */
+/* A hash is the name if there is no subject, or if it is too long. */
 static char *hashed_name(const unsigned char hash[SHA256_BYTES])
 {
     struct buf name;
@@ -201,7 +202,8 @@ static char *hashed_name(const unsigned char hash[SHA256_BYTES])
 static char *name_of_peer(X509 *certificate, struct tidings_str subject)
 {
     unsigned char hash[SHA256_BYTES];
-    if (subject.len == 0) { /* its names are elsewhere: the whole certificate is */
+    /* no subject: the names are in an extension, so hash the whole certificate */
+    if (subject.len == 0) {
         return tls_api.X509_digest(certificate, tls_api.EVP_sha256(), hash, NULL) == 1
                    ? hashed_name(hash)
                    : NULL;
@@ -216,7 +218,7 @@ static char *name_of_peer(X509 *certificate, struct tidings_str subject)
     return hashed_name(hash);
 }
 
-/* Unix time in ms from which a certificate is not good any more; 1 when it does not say so. */
+/* Unix time in ms at which a certificate expires; 1 if it has no valid date. */
 static int64_t tls_expiry_of(const X509 *certificate)
 {
     struct tm tm = {0};
@@ -227,7 +229,7 @@ static int64_t tls_expiry_of(const X509 *certificate)
     return seconds > 0 ? seconds * 1000 : 1;
 }
 
-/* Once the handshake is done. False: out of memory. */
+/* Call it once the handshake is done. False: out of memory. */
 static bool learn_peer(struct tls_session *s)
 {
     X509 *certificate = tls_api.SSL_get1_peer_certificate(s->ssl);
@@ -249,7 +251,7 @@ static bool learn_peer(struct tls_session *s)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* A client that speaks something else, or far too much. 0: go on. */
+/* Detects a client that does not speak TLS or sends far too much. 0: continue. */
 static ssize_t check_handshake(struct tls_session *s)
 {
     if (s->handshake_bytes == 0 && s->wire.ptr[0] != RECORD_HANDSHAKE) {
@@ -260,7 +262,7 @@ static ssize_t check_handshake(struct tls_session *s)
                                               : 0;
 }
 
-/* Everything that `wire` brings. */
+/* Decrypts everything in `wire`. */
 static ssize_t open_records(struct tls_session *s, char *out, size_t size, bool *ended)
 {
     size_t got = 0;
@@ -341,7 +343,7 @@ const char *tls_library(void)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Receiving from a socket, through a TLS session or without one.
+ * Receives from a socket, with or without a TLS session.
  */
 
 static ssize_t recv_plain(int fd, void *out, size_t size, bool *ended)
@@ -368,9 +370,9 @@ ssize_t tls_recv(struct tls_session *s, int fd, void *out, size_t size, bool *en
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Keys of session tickets. A ticket is the session's secret, kept by the client: who learns the key
- * of a ticket can read what was said with it in TLS 1.2. So a key serves for an hour, opens for
- * another, and is gone. OpenSSL's own keys would stay as long as the process.
+ * Keys of session tickets. A ticket is the session's secret, stored by the client: anyone with the
+ * ticket key can decrypt TLS 1.2 sessions. So a key encrypts tickets for an hour, decrypts for
+ * another, and is then deleted. OpenSSL's own keys would live as long as the process.
  *
  * The words are a seqlock of atomics: handshakes on all workers read, one of them writes once an
  * hour. The thread that makes `sequence` odd is the only writer until it is even again.
@@ -404,7 +406,8 @@ static void store_keys(struct tls_tickets *t, const struct tls_ticket_key keys[T
 int tls_tickets_init(struct tls_tickets *t, struct tidings_error *err)
 {
     struct tls_ticket_key keys[TLS_TICKET_KEYS];
-    if (random_bytes(keys, sizeof keys) < 0) { /* nobody knows the name of the second */
+    /* no client has a ticket with the name of the second */
+    if (random_bytes(keys, sizeof keys) < 0) {
         return tidings_fail(err, TIDINGS_E_IO, "there is no randomness for session tickets");
     }
     atomic_init(&t->sequence, 0);
@@ -425,11 +428,11 @@ static void tls_ticket_rotate(struct tls_tickets *t, uint64_t now)
     struct tls_ticket_key keys[TLS_TICKET_KEYS], fresh;
     unsigned sequence = atomic_load(&t->sequence);
     if (sequence % 2 == 1 || random_bytes(&fresh, sizeof fresh) < 0) {
-        return; /* another thread is at it; or we go on with what we have */
+        return; /* another thread rotates; or the current keys stay in use */
     }
     load_keys(t, keys);
     if (atomic_compare_exchange_strong(&t->sequence, &sequence, sequence + 1)) {
-        /* After two hours without a ticket the one in use is as old as the one before may be. */
+        /* After two hours without rotation, the current key is as old as a previous one may be. */
         bool is_stale = now - atomic_load(&t->born_ms) >= 2 * (uint64_t)ROTATE_MS;
         keys[1] = is_stale ? fresh : keys[0];
         keys[0] = fresh;
@@ -441,7 +444,7 @@ static void tls_ticket_rotate(struct tls_tickets *t, uint64_t now)
     explicit_bzero(&fresh, sizeof fresh);
 }
 
-/* Before any use: a server that was asked for no ticket for long must not open old ones. */
+/* Call it before any use: after a long time without tickets, a server must not accept old ones. */
 static void rotate_when_due(struct tls_tickets *t)
 {
     uint64_t now = clock_monotonic_ms();
@@ -476,7 +479,7 @@ int tls_tickets_find(struct tls_tickets *t, const unsigned char name[16],
     return found;
 }
 
-/* ---- OpenSSL asks ---------------------------------------------------------------------------- */
+/* ---- callbacks of OpenSSL -------------------------------------------------------------------- */
 
 static bool set_mac(EVP_MAC_CTX *mac, struct tls_ticket_key *key)
 {
@@ -490,7 +493,7 @@ static bool set_mac(EVP_MAC_CTX *mac, struct tls_ticket_key *key)
     return tls_api.EVP_MAC_CTX_set_params(mac, params) == 1;
 }
 
-/* 1: use it, 2: use it and give the client a new one, 0: go on without, -1: failure. */
+/* 1: use it, 2: use it and issue a new one, 0: continue without a ticket, -1: failure. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
                      EVP_MAC_CTX *mac, int encrypts)
 {
@@ -514,8 +517,8 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     return ok ? found : -1;
 }
 
-/* A session that is resumed is not asked for its certificate again: past the end of that one there
- * is a whole handshake, which refuses it. */
+/* A resumed session does not present its certificate again: after the certificate has expired, a
+ * full handshake is required, which rejects it. */
 static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
                                    size_t name_len, SSL_TICKET_STATUS status, void *user)
 {
@@ -535,7 +538,7 @@ static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigne
     return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
-/* Make `ssl` use those of the context that each session began with. */
+/* Makes `ssl` use the ticket keys of the context that each session began with. */
 static void tls_tickets_attach(SSL_CTX *ssl)
 {
     tls_api.SSL_CTX_set_session_ticket_cb(ssl, NULL, on_opened, NULL);
@@ -544,16 +547,15 @@ static void tls_tickets_attach(SSL_CTX *ssl)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * TLS contexts: certificates and keys read from files, checked and put together. Everything that
- * can be wrong with a certificate or key is found here, at start or reload, and said with the name
- * of its file.
+ * TLS contexts: reads certificates and keys from files, and validates them. Every error in a
+ * certificate or key is detected here, at start or reload, and reported with the name of its file.
  *
- * Several certificates are told apart by the name a client asks for (SNI), compared with the DNS
- * names in each, in the order they were given.
+ * The server name that a client requests (SNI) selects a certificate: it is compared with the DNS
+ * names in each, in the configured order.
  */
 
 #define FILE_MAX (1024 * 1024) /* bytes of a PEM file */
-#define NAMES_MAX 1000         /* names of one certificate that are looked at */
+#define NAMES_MAX 1000         /* maximum names used per certificate */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -564,7 +566,8 @@ static void tls_context_warn(const struct tls_options *o, const char *file, cons
     }
 }
 
-/* Looked at before OpenSSL does: it would hang on a pipe, and say little about the rest. */
+/* Checks the file before OpenSSL opens it: OpenSSL would hang on a pipe, and reports few details of
+ * other errors. */
 static int check_file(const char *path, const char *what, struct stat *st,
                       struct tidings_error *err)
 {
@@ -587,7 +590,7 @@ static int check_file(const char *path, const char *what, struct stat *st,
     return rc < 0 ? error_wrap(err, rc, "%s '%s'", what, path) : 0;
 }
 
-/* The same, and under which name OpenSSL can open it. */
+/* The same, and gets the path with which OpenSSL can open it. */
 static int tls_open_file(const char *path, const char *what, struct confined_file *file,
                          struct stat *st, struct tidings_error *err)
 {
@@ -624,7 +627,7 @@ static int load_certificate(SSL_CTX *ssl, const char *path, const struct tls_opt
     return 0;
 }
 
-/* Nobody is there to be asked: it is noted that the key wanted a passphrase. */
+/* There is no user to prompt: records that the key needs a passphrase. */
 static int refuse_passphrase(char *out, int size, int writes, void *user)
 {
     (void)out;
@@ -660,7 +663,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
                             "decrypt it with 'openssl pkey'",
                             path);
     }
-    /* The certificate is there already: a key that is not its own is refused at once. */
+    /* The certificate is already loaded: a key that does not match is rejected immediately. */
     if (!is_loaded && ERR_GET_LIB(tls_api.ERR_peek_last_error()) != ERR_LIB_X509) {
         return tidings_fail(err, TIDINGS_E_INVALID, "key '%s': no private key in it (%s)", path,
                             tls_api_reason());
@@ -696,7 +699,7 @@ static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tiding
         return tidings_fail(err, TIDINGS_E_INVALID, "client CA '%s': %s (PEM is expected)",
                             o->client_ca, tls_api_reason());
     }
-    tls_api.SSL_CTX_set_client_CA_list(ssl, names); /* takes them */
+    tls_api.SSL_CTX_set_client_CA_list(ssl, names); /* takes ownership */
     tls_api.SSL_CTX_set_verify(
         ssl,
         SSL_VERIFY_PEER |
@@ -707,8 +710,8 @@ static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tiding
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* A name as a Host has it, on the heap; NULL: of no interest (`failed` is left alone), or out of
- * memory. */
+/* A name in the form of a Host header, on the heap; NULL: not relevant (`failed` is unchanged), or
+ * out of memory. */
 static char *spell_name(const GENERAL_NAME *name, bool *failed)
 {
     char text[INET6_ADDRSTRLEN], host[INET6_ADDRSTRLEN + 3];
@@ -753,7 +756,7 @@ static int take_names(struct tls_host *host, struct tidings_error *err)
     return failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
 }
 
-/* "*.example.org" is for one label in front, and for nothing else. */
+/* "*.example.org" matches exactly one label before the domain. */
 static bool is_name_for(struct tidings_str pattern, struct tidings_str name)
 {
     if (!str_starts(pattern, STR("*."))) {
@@ -763,7 +766,7 @@ static bool is_name_for(struct tidings_str pattern, struct tidings_str name)
     return dot > 0 && str_eq_nocase(str_skip(pattern, 1), str_skip(name, (size_t)dot));
 }
 
-/* The certificate that is for this name; NULL: none. */
+/* Finds the certificate for this name; NULL: none. */
 static const struct tls_host *tls_context_find(const struct tls_context *c, struct tidings_str name)
 {
     for (size_t i = 0; i < c->host_count; i++) {
@@ -784,12 +787,12 @@ static int on_name(SSL *ssl, int *alert, void *user)
     const struct tls_host *host =
         name ? tls_context_find(tls_context_of(ssl), tidings_str(name)) : NULL;
     if (!host) {
-        return SSL_TLSEXT_ERR_NOACK; /* the first one, which it has already */
+        return SSL_TLSEXT_ERR_NOACK; /* keeps the first one, which is already set */
     }
     return tls_api.SSL_set_SSL_CTX(ssl, host->ssl) ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/* `offered` is a list of texts with a length byte before each; OpenSSL has checked it. */
+/* `offered` is a list of strings, each with a length byte before it; OpenSSL has checked it. */
 static int on_protocols(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
                         const unsigned char *offered, unsigned len, void *user)
 {
@@ -813,8 +816,8 @@ static int tls_context_set_up(SSL_CTX *ssl, const struct tls_options *o, struct 
     unsigned char id[SSL_MAX_SID_CTX_LENGTH];
     const long least = o->least == TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION;
     const uint64_t options = SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION;
-    /* A session that is resumed is not asked for its certificate again, so none is resumed in
-     * another context: its files may say otherwise. */
+    /* A resumed session does not present its certificate again, so no session is resumed in another
+     * context, whose files could differ. */
     if (random_bytes(id, sizeof id) < 0) {
         return tidings_fail(err, TIDINGS_E_IO, "there is no randomness for sessions");
     }

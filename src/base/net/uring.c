@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rings over liburing, whose shared library is loaded when the first ring is made: a program that
- * never writes to many sockets does not pay for it, and runs where it is not installed. Of the
- * headers only inline functions are used besides the three in `api`.
+ * Rings with liburing, whose shared library is loaded with the first ring: programs that never
+ * write to many sockets do not pay for it, and run where it is not installed. Apart from the three
+ * functions in `api`, only inline functions of its headers are used.
  *
  * Invariant: between calls of uring_send the submission queue is empty and every completion has
- * been taken, or the call has failed and the ring is only waiting to be destroyed.
+ * been read, or the call has failed and the ring can only be destroyed.
  */
 #include "base/net/uring.h"
 
@@ -34,12 +34,12 @@ static struct {
 struct uring {
     struct io_uring ring;
     unsigned max_sends;
-    struct msghdr messages[]; /* for the sends of several pieces */
+    struct msghdr messages[]; /* for sends with several pieces */
 };
 
 int uring_probe(struct tidings_error *err)
 {
-    /* No parameters: EFAULT is what a kernel says that would go on to read them. */
+    /* No parameters: a kernel that supports rings fails with EFAULT. */
     long rc = syscall(SYS_io_uring_setup, 1, NULL);
     if (rc >= 0) {
         (void)close((int)rc);
@@ -58,8 +58,8 @@ static void uring_load(void)
     library_open(&library, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
-/* The ring is for sending and for nothing else, whoever has it: what it does passes by lists of
- * system calls. It was made disabled; older kernels (before 5.10) do not know that. */
+/* Restricts the ring to sending, whoever gets its descriptor, because its operations bypass system
+ * call filters. It was created disabled; kernels before 5.10 do not support that. */
 static int restrict_ring(int fd)
 {
     struct io_uring_restriction only[] = {
@@ -75,9 +75,9 @@ static int restrict_ring(int fd)
 
 static int open_ring(struct uring *u, struct tidings_error *err)
 {
-    /* The first for Linux 5.19 and up: go on after a send that fails, and no interrupts to announce
-     * completions. The others for what is older. Not SINGLE_ISSUER: it gains nothing that can be
-     * measured, and a host that steps its loop from changing threads would lose the ring. */
+    /* The first for Linux 5.19 and later: continue after a failed send, and send no interrupts for
+     * completions. The others for older kernels. Not SINGLE_ISSUER: it has no measurable benefit,
+     * and a host that runs its loop on changing threads would lose the ring. */
     static const unsigned flags[] = {IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
                                          IORING_SETUP_R_DISABLED,
                                      IORING_SETUP_R_DISABLED, 0};
@@ -96,7 +96,7 @@ static int open_ring(struct uring *u, struct tidings_error *err)
     if (rc < 0) {
         return error_errno(err, -rc, "io_uring");
     }
-    if (!(params.features & IORING_FEAT_FAST_POLL)) { /* 5.7; the send operation came with 5.6 */
+    if (!(params.features & IORING_FEAT_FAST_POLL)) { /* since 5.7; the send operation since 5.6 */
         api.exit(&u->ring);
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "io_uring: Linux 5.7 or newer is needed");
     }
@@ -136,7 +136,7 @@ static void uring_prepare(struct uring *u, struct uring_send *sends, unsigned co
     for (unsigned i = 0; i < count; i++) {
         struct uring_send *send = &sends[i];
         struct io_uring_sqe *entry = io_uring_get_sqe(&u->ring);
-        /* iov_base is not const for the sake of readv; nobody writes to it here. */
+        /* iov_base is not const because readv writes to it; sending does not. */
         struct iovec *iov = (struct iovec *)(uintptr_t)send->iov;
         assert(entry && send->count > 0);
         if (send->count == 1) {
@@ -151,7 +151,7 @@ static void uring_prepare(struct uring *u, struct uring_send *sends, unsigned co
     }
 }
 
-/* Takes the completions that are there. Returns their number. */
+/* Reads the available completions. Returns their number. */
 static unsigned uring_take(struct uring *u, struct uring_send *sends)
 {
     unsigned head, taken = 0;
@@ -172,7 +172,7 @@ int uring_send(struct uring *u, struct uring_send *sends, unsigned count)
     assert(count > 0 && count <= u->max_sends);
     uring_prepare(u, sends, count);
     while (done < count && rc >= 0) {
-        /* The wait is over when the call has submitted all, see the header. */
+        /* The wait ends when the call has submitted all, see the header. */
         rc = api.submit_and_wait(&u->ring, count - done);
         calls++;
         submitted += rc > 0 ? (unsigned)rc : 0;
@@ -182,7 +182,8 @@ int uring_send(struct uring *u, struct uring_send *sends, unsigned count)
     if (done == count) {
         return calls;
     }
-    /* Begun, and its end is not known: written anew it could arrive twice. No kernel does this. */
+    /* Started with an unknown result: a second write could duplicate the data. No kernel does this.
+     */
     for (unsigned i = 0; i < submitted; i++) {
         sends[i].result = sends[i].result == URING_UNSENT ? -EIO : sends[i].result;
     }
