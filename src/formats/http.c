@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head of an HTTP/1.1 request (RFC 9112, RFC 9110), strictly, and the head of a response.
+ * HTTP/1.1 heads: strict parsing of request heads (RFC 9112, RFC 9110), and writing of response
+ * heads.
  *
- * Two passes. The first looks at each byte once, however the bytes dribble in: it refuses what no
- * head may hold (control characters, bare CR, bare LF, too many bytes) and finds the empty line.
- * Only then does the second cut lines and judge them. So the verdict depends on the bytes alone,
- * never on how the network cut them. Nothing is repaired: two readers that repair differently are
- * how requests are smuggled. Chunked bodies are read below; others the caller counts.
+ * Two passes. The first checks each byte once, however the bytes arrive: it rejects invalid bytes
+ * (control characters, bare CR, bare LF, too many bytes) and finds the empty line. Only then does
+ * the second split the lines and parse them. So the result depends only on the bytes, never on how
+ * the network split them. Nothing is repaired: parsers that repair differently enable request
+ * smuggling. Chunked bodies are decoded below; the caller counts the bytes of others.
  */
 #include "formats/http.h"
 
 #include "formats/http_fields.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The character table of HTTP. One row holds sixteen bytes; above 0x7F nothing is allowed anywhere
- * but in field values, which http_is_text judges.
+ * The character table of HTTP. One row has sixteen bytes; bytes above 0x7F are allowed only in
+ * field values, which http_is_text checks.
  */
 
 #define T HTTP_IS_TOKEN
@@ -41,7 +42,7 @@ const unsigned char http_chars[256] = {
 /* -------------------------------------------------------------------------------------------------
  * Chunked bodies (RFC 9112 §7.1), decoded in place, strictly: CRLF only, at most 16 hex digits, no
  * blank after the size but before ';', trailers that look like headers. Invariant: the writing
- * position never passes the reading one. Extensions and trailers are judged and thrown away.
+ * position never passes the reading one. Extensions and trailers are checked and discarded.
  *
  *                    ,------------------------------ CRLF -----------------------------.
  *                    v                                                                 |
@@ -56,7 +57,7 @@ const unsigned char http_chars[256] = {
 
 #define MAX_SIZE_DIGITS 16u
 #define MAX_LINE 256u      /* one extension or trailer line */
-#define MAX_TOGETHER 4096u /* all of them */
+#define MAX_TOGETHER 4096u /* all of them together */
 
 enum state {
     SIZE_FIRST,
@@ -90,12 +91,12 @@ static enum state add_digit(struct http_chunked *c, char digit)
 {
     c->left = c->left << 4 | http_chunked_hex_value(digit);
     c->line++;
-    /* The sum stays within an int64_t, so that whoever counts bodies cannot overflow. */
+    /* The sum fits an int64_t, so that callers that add up bodies cannot overflow. */
     bool fits = c->line <= MAX_SIZE_DIGITS && c->left <= (uint64_t)INT64_MAX - c->total;
     return fits ? SIZE : BAD;
 }
 
-/* One more byte that will be thrown away: the state to go on with. */
+/* Discards one more byte; returns the next state. */
 static enum state discard(struct http_chunked *c, enum state next)
 {
     c->line++;
@@ -198,7 +199,7 @@ enum http_chunked_result http_chunked_decode(struct http_chunked *c, char *bytes
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Dates of HTTP: a cursor over the text, and the calendar in days since 1970.
+ * HTTP dates: a cursor over the text, and the calendar in days since 1970.
  */
 
 #define DAY_S 86400
@@ -216,8 +217,8 @@ struct http_date {
     unsigned weekday; /* 0: Sunday */
 };
 
-/* Days since 1970-01-01 in the Gregorian calendar; years begin in March, so that a leap day is the
- * last of one. */
+/* Days since 1970-01-01 in the Gregorian calendar; years start in March, so that a leap day is the
+ * last day of its year. */
 static int64_t http_date_days(int64_t year, unsigned month, unsigned day)
 {
     year -= month <= 2;
@@ -249,7 +250,7 @@ static bool date_take_text(struct tidings_str *s, struct tidings_str text)
     return found;
 }
 
-/* Exactly so many digits. */
+/* Exactly this number of digits. */
 static bool take_digits(struct tidings_str *s, unsigned count, unsigned *ret)
 {
     unsigned n = 0;
@@ -282,7 +283,7 @@ static bool take_time(struct tidings_str *s, struct http_date *d)
            take_digits(s, 2, &d->second);
 }
 
-/* Its full name or the first three letters. */
+/* The full name or the first three letters. */
 static bool take_weekday(struct tidings_str *s, struct http_date *d, bool *ret_full)
 {
     for (unsigned i = 0; i < 7; i++) {
@@ -346,7 +347,7 @@ bool http_parse_date(struct tidings_str text, int64_t now, int64_t *ret)
     } else {
         good = good && !is_full && date_take_text(&s, STR(" ")) && take_asctime(&s, &d);
     }
-    /* A leap second is the one that follows. */
+    /* A leap second counts as the next second. */
     if (!good || s.len > 0 || d.day == 0 || d.day > 31 || d.hour > 23 || d.minute > 59 ||
         d.second > 60) {
         return false;
@@ -387,7 +388,7 @@ static int http_refuse(struct http_fault *fault, int status, const char *text)
     return -1;
 }
 
-/* Where the request line begins: after at most two empty lines (RFC 9112 §2.2). */
+/* The offset of the request line: after at most two empty lines (RFC 9112 §2.2). */
 static size_t skip_empty_lines(const char *bytes, size_t len)
 {
     size_t at = 0;
@@ -425,7 +426,7 @@ static int scan_head(const char *bytes, size_t len, size_t *scanned, size_t *end
             return http_refuse(fault, 400, "control character in the request head");
         }
         if (i + 1 == limit) {
-            break; /* the LF is yet to come */
+            break; /* the LF has not arrived */
         }
         if (bytes[i + 1] != '\n') {
             return http_refuse(fault, 400, "CR without LF in the request head");
@@ -443,7 +444,7 @@ static int scan_head(const char *bytes, size_t len, size_t *scanned, size_t *end
     return 0;
 }
 
-/* Cut the next line, known to end in CRLF. */
+/* Cuts the next line, known to end in CRLF. */
 static struct tidings_str cut_line(struct tidings_str *text)
 {
     size_t len = (size_t)((const char *)memchr(text->ptr, '\r', text->len) - text->ptr);
@@ -520,7 +521,7 @@ static size_t scheme_length(struct tidings_str target)
     return 0;
 }
 
-/* req->target into path, query and (absolute-form) host. RFC 9112 §3.2. */
+/* Splits req->target into path, query and (absolute-form) host. RFC 9112 §3.2. */
 static int parse_target(struct http_request *req, struct http_fault *fault)
 {
     struct tidings_str t = req->target;
@@ -633,13 +634,14 @@ static int check_host(struct http_request *req, struct http_fault *fault)
     if (count == 1 && !http_is_host(host)) {
         return http_refuse(fault, 400, "malformed Host header");
     }
-    if (!req->host.ptr) { /* the authority of an absolute target wins (RFC 9112 §3.2.2) */
+    /* the authority of an absolute target takes precedence (RFC 9112 §3.2.2) */
+    if (!req->host.ptr) {
         req->host = count == 1 ? host : STR_EMPTY;
     }
     return 0;
 }
 
-/* How long is the body? RFC 9112 §6, without any of its second chances. */
+/* Determines the body length (RFC 9112 §6), without its optional leniency. */
 static int check_content_length(struct http_request *req, struct http_fault *fault)
 {
     unsigned codings, lengths;
@@ -687,7 +689,7 @@ static int check_connection(struct http_request *req, struct http_fault *fault)
             if (!str_eq_nocase(h->value, STR("100-continue"))) {
                 return http_refuse(fault, 417, "the only expectation understood is '100-continue'");
             }
-            req->expect_continue = req->minor == 1; /* RFC 9110 §10.1.1: else ignored */
+            req->expect_continue = req->minor == 1; /* RFC 9110 §10.1.1: otherwise ignored */
         }
     }
     req->keep_alive = keep && !close;
@@ -832,7 +834,7 @@ int http_put_header(struct buf *out, const char *name, struct tidings_str value)
     struct tidings_str n = tidings_str(name);
     for (size_t i = 0; i < value.len; i++) {
         if (!http_is_text(value.ptr[i])) {
-            return TIDINGS_E_INVALID; /* a line break here would let a value write headers */
+            return TIDINGS_E_INVALID; /* a line break here would let a value inject headers */
         }
     }
     int rc = buf_reserve(out, n.len + value.len + 4); /* all or nothing */
@@ -846,7 +848,7 @@ int http_put_header(struct buf *out, const char *name, struct tidings_str value)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Judging If-Match, If-Unmodified-Since and If-Modified-Since.
+ * Evaluates If-Match, If-Unmodified-Since and If-Modified-Since.
  */
 
 static bool conditions_read_date(const struct http_request *req, const char *name, int64_t now_ms,
@@ -870,7 +872,7 @@ void http_conditions_read(struct http_conditions *c, const struct http_request *
         c->modified_since <= now_ms / 1000;
 }
 
-/* Strongly: RFC 9110 §8.8.3.2. */
+/* Strong comparison: RFC 9110 §8.8.3.2. */
 static bool etag_is_among(struct tidings_str list, struct tidings_str etag)
 {
     struct tidings_str one;

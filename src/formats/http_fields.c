@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fields of an HTTP request about conditions, parts and formats, read strictly and once; all costs
- * are linear in their length, but for the few media ranges that are kept in order.
+ * HTTP fields for conditions, ranges and formats, parsed strictly and in one pass; all costs are
+ * linear in their length, except for the few media ranges that are sorted.
  */
 #include "formats/http_fields.h"
 
@@ -9,8 +9,8 @@
 #include "formats/http.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finding bearer tokens in requests and writing challenges. Strictly: one field, one scheme, no
- * guesses. A proxy and a server that disagree on which of two tokens counts are a way in.
+ * Finds bearer tokens in requests and writes challenges. Strict: one field, one scheme, no guesses.
+ * If a proxy and a server disagree on which of two tokens counts, an attacker can exploit it.
  */
 
 #define BEARER_BLANK " \t"
@@ -43,7 +43,7 @@ enum bearer_result bearer_parse(struct tidings_str field, struct tidings_str *to
     bool is_bound = str_eq_nocase(scheme, STR("DPoP"));
     if (!is_bound && !str_eq_nocase(scheme, STR("Bearer"))) {
         *why = "the Authorization field is empty";
-        return scheme.len > 0 ? BEARER_NONE : BEARER_BAD; /* RFC 6750 §3.1: as good as none */
+        return scheme.len > 0 ? BEARER_NONE : BEARER_BAD; /* RFC 6750 §3.1: the same as no token */
     }
     rest = str_trim(rest, BEARER_BLANK);
     if (rest.len > BEARER_TOKEN_MAX) {
@@ -59,7 +59,7 @@ enum bearer_result bearer_parse(struct tidings_str field, struct tidings_str *to
     return is_bound ? BEARER_BOUND : BEARER_TOKEN;
 }
 
-/* The name as a careless reader would take it: percent-encoded or not. */
+/* The parameter name as a lenient parser would read it: percent-encoded or not. */
 static bool is_token_name(struct tidings_str name)
 {
     static const struct tidings_str wanted = {"access_token", 12};
@@ -152,7 +152,7 @@ static void bearer_skip_blanks(struct tidings_str *rest)
     }
 }
 
-/* The characters of a token that `rest` begins with, and the blanks around them, are cut off. */
+/* Cuts off the token at the start of `rest`, and the blanks around it. */
 static struct tidings_str cut_word(struct tidings_str *rest)
 {
     size_t n = 0;
@@ -209,7 +209,7 @@ bool bearer_read_scheme(struct tidings_str field, struct tidings_str scheme,
     while (rest.len > 0) {
         struct tidings_str word = cut_word(&rest);
         if (word.len == 0) {
-            rest = str_skip(rest, 1); /* a comma, or what nobody knows */
+            rest = str_skip(rest, 1); /* a comma, or unknown input */
         } else if (rest.len > 0 && rest.ptr[0] == '=') {
             rest = str_skip(rest, 1);
             struct tidings_str value = cut_value(&rest);
@@ -225,7 +225,7 @@ bool bearer_read_scheme(struct tidings_str field, struct tidings_str scheme,
     return is_wanted;
 }
 
-/* `quoted` without its backslashes, behind `before`; at most `max` bytes of it. */
+/* Appends `before` and then `quoted` without its backslashes, at most `max` bytes of it. */
 static void put_plain(struct buf *out, const char *before, struct tidings_str quoted, size_t max)
 {
     if (quoted.len > 0) {
@@ -244,7 +244,7 @@ int bearer_refused(long status, struct tidings_str field, struct tidings_error *
     struct buf text;
     buf_init(&text, 1024);
     if (bearer_read_challenge(field, &c)) {
-        /* Half a URL is worth nothing, so it comes first. */
+        /* A truncated URL is useless, so it comes first. */
         bool is_url = c.metadata.len <= 120 && (str_starts(c.metadata, STR("https://")) ||
                                                 str_starts(c.metadata, STR("http://")));
         put_plain(&text, "; see ", is_url ? c.metadata : STR_EMPTY, 120);
@@ -269,17 +269,17 @@ bool bearer_is_scope(struct tidings_str s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reads traceparent (W3C Trace Context §3.2) and tracestate (§3.3).
+ * Parses traceparent (W3C Trace Context §3.2) and tracestate (§3.3).
  */
 
 #define MEMBERS_MAX 32u
 
 static bool is_hex(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); /* upper case is not valid */
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); /* upper case is invalid */
 }
 
-/* `len` of them at the front, not all 0 unless that is fine. */
+/* Returns true if the first `len` characters are hex digits, not all 0 unless allowed. */
 static bool trace_has_hex(const char *at, size_t len, bool may_be_zero)
 {
     bool is_zero = true;
@@ -300,7 +300,7 @@ static bool parent_is_valid(struct tidings_str s)
     }
     bool is_zero = s.ptr[0] == '0' && s.ptr[1] == '0';
     if (s.len > TRACE_PARENT_LEN && (is_zero || s.ptr[TRACE_PARENT_LEN] != '-')) {
-        return false; /* only later versions may have more */
+        return false; /* only later versions can be longer */
     }
     return s.ptr[2] == '-' && trace_has_hex(s.ptr + 3, TRACE_ID_LEN, false) && s.ptr[35] == '-' &&
            trace_has_hex(s.ptr + 36, TRACE_SPAN_LEN, false) && s.ptr[52] == '-' &&
@@ -367,8 +367,8 @@ bool trace_read(struct tidings_str parent, struct tidings_str state, struct trac
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Finding the bytes that a range of bytes or lines means. Nothing here looks at more of the content
- * than it must: lines are found by memchr and memrchr.
+ * Finds the bytes of a range of bytes or lines. Reads no more of the content than necessary: memchr
+ * and memrchr find the lines.
  */
 
 int byte_range_check(const struct tidings_range *range, struct tidings_error *err)
@@ -449,7 +449,7 @@ static int find_lines(const struct tidings_range *range, struct tidings_str whol
     bool is_open = whole.len > 0 && whole.ptr[whole.len - 1] != '\n';
     if (range->last > 0) {
         int64_t lines = range->last;
-        /* The line feed of the last line ends it and begins none. */
+        /* The line feed of the last line ends it and starts no other. */
         struct tidings_str body = {whole.ptr, whole.len - (whole.len > 0 && !is_open)};
         *ret_from = byte_range_back_lines(body, &lines);
         *ret_to = whole.len;
@@ -632,7 +632,7 @@ bool http_is_media_type(struct tidings_str s)
            http_all_are(subtype, HTTP_IS_TOKEN);
 }
 
-/* "0.8" as 800; 1000 when there is none or it is malformed. */
+/* "0.8" as 800; 1000 if it is missing or malformed. */
 static unsigned weight_of(struct tidings_str parameters)
 {
     while (parameters.len > 0) {
@@ -658,13 +658,13 @@ static unsigned weight_of(struct tidings_str parameters)
     return 1000;
 }
 
-/* More is more specific: any < a type < a subtype. */
+/* Higher is more specific: any < a type < a subtype. */
 static unsigned precision_of(struct tidings_str range)
 {
     return str_eq(range, STR("*/*")) ? 0 : str_ends(range, STR("/*")) ? 1 : 2;
 }
 
-#define ACCEPT_MAX 32u /* looked at; a client that lists more means "anything" */
+#define ACCEPT_MAX 32u /* maximum used; a longer list means "anything" */
 
 size_t http_parse_accept(struct tidings_str value, struct tidings_str *ranges, size_t max)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading JSON values: types, members, elements, equality, and the references to a document.
+ * JSON values: types, members, elements, equality, and references to a document.
  */
 #include "formats/json.h"
 
@@ -17,10 +17,10 @@
 #include "formats/json_build.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Finding a member of a JSON object: one by one among a few, through a hash table among many.
+ * Finds a member of a JSON object: by a scan of a small object, through a hash table in a large
+ * one.
  *
- * Keys are hashed with a seed that is drawn once for the process, so that nobody can choose some
- * that collide.
+ * Keys are hashed with a seed drawn once per process, so that clients cannot choose colliding keys.
  */
 
 void value_free(struct value_document *d)
@@ -40,7 +40,7 @@ static uint64_t index_seed(void)
         if (random_bytes(&drawn, sizeof(drawn)) < 0) {
             drawn = clock_monotonic_ns() ^ (uint64_t)(uintptr_t)&seed << 20;
         }
-        /* Who comes second takes the first one's. */
+        /* The slower thread uses the seed of the faster one. */
         now = drawn | 1;
         uint64_t none = 0;
         if (!atomic_compare_exchange_strong(&seed, &none, now)) {
@@ -50,7 +50,7 @@ static uint64_t index_seed(void)
     return now;
 }
 
-/* The number of the member with the key, from 1; or 0, and the slot where it belongs in *ret. */
+/* The number of the member with the key, from 1; or 0, with the slot where it belongs in *ret. */
 static uint32_t value_probe(const struct value_index *index, const struct json *items,
                             struct tidings_str key, uint64_t hash, uint32_t *ret)
 {
@@ -175,7 +175,7 @@ int number_to_real(struct tidings_str number, double *ret)
         text[number.len] = '\0';
         errno = 0;
         *ret = strtod_l(text, NULL, c_locale);
-        /* ERANGE is also said of numbers too small: those are 0, or nearly. */
+        /* ERANGE also reports underflow: the result is then 0, or nearly. */
         rc = errno == ERANGE && fabs(*ret) > 1 ? TIDINGS_E_LIMIT : 0;
         *ret = rc == 0 ? *ret : *ret < 0 ? -DBL_MAX : DBL_MAX;
     }
@@ -189,10 +189,10 @@ int number_to_real(struct tidings_str number, double *ret)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Looking for a member in a text that could not be parsed: only quotes, brackets and colons count.
+ * Searches for a member in text that could not be parsed: only quotes, brackets and colons count.
  */
 
-/* Behind the string whose quote is at `at`; the end of the text if it has none. */
+/* The position after the string whose quote is at `at`; the end of the text if it is unclosed. */
 static size_t peek_string_end(struct tidings_str text, size_t at)
 {
     for (at++; at < text.len && text.ptr[at] != '"'; at++) {
@@ -266,7 +266,7 @@ static void jv_wipe(const struct json *v)
     size_t count = value_type(v) == JV_OBJECT  ? 2 * (size_t)v->len
                    : value_type(v) == JV_ARRAY ? v->len
                                                : 0;
-    for (size_t i = 0; i < count; i++) { /* as deep as what was parsed */
+    for (size_t i = 0; i < count; i++) { /* recursion is bounded by the parser's depth limit */
         jv_wipe(&v->items[i]);
     }
     if (value_type(v) == JV_STRING) {
@@ -413,7 +413,7 @@ void *jv_next(struct json *object, void *position, struct tidings_str *ret_key,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Walking a JSON pointer, token by token, without memory of its own.
+ * Walks a JSON pointer, token by token, without allocating memory.
  */
 
 #define TOKEN_MAX 1024u
@@ -472,14 +472,14 @@ struct json *jv_point(struct json *root, struct tidings_str pointer)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Merge patches of JSON values, applied and made. Both directions walk two objects side by side;
- * everything that is not an object, arrays included, is taken or left whole (RFC 7396 §2). The
- * result is a document of its own that shares nothing with what it was made from.
+ * Applies and creates merge patches of JSON values. Both directions walk two objects in parallel;
+ * everything that is not an object, including arrays, is replaced or kept as a whole (RFC 7396 §2).
+ * The result is a separate document that shares nothing with its inputs.
  */
 
 static bool merge_patch_apply(struct build *b, const struct json *target, const struct json *patch);
 
-/* The members of `target` that the patch leaves or changes. */
+/* The members of `target` that the patch keeps or changes. */
 static bool apply_to_members(struct build *b, const struct json *target, const struct json *patch)
 {
     bool ok = true;
@@ -523,7 +523,7 @@ struct json *merge_apply(struct json *target, struct json *patch)
     return build_finish(&b);
 }
 
-/* Is there a null that would be read as "remove" when `v` stands in a patch? */
+/* Returns true if `v` contains a null that a patch would interpret as "remove". */
 static bool has_null_member(const struct json *v)
 {
     for (struct json *m = value_first(v); m; m = value_next(v, m)) {

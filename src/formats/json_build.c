@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making JSON documents: their blocks, and the stack of what is not complete.
+ * Builds JSON documents: their blocks, and the stack of incomplete values.
  *
- * A container of many values does not copy them off the stack: it takes the stack's memory as a
- * block of the document, and the few values that wait below it move to a new one.
+ * A container with many values does not copy them from the stack: the stack's memory becomes a
+ * block of the document, and the few values below the container move to a new stack.
  */
 #include "formats/json_build.h"
 
@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 
-#define LARGE_STACK 4096u          /* values worth keeping where they are */
-#define BLOCK_BYTES_MIN 2048u      /* of the second and later blocks, doubling … */
+#define LARGE_STACK 4096u          /* minimum number of values to keep in place */
+#define BLOCK_BYTES_MIN 2048u      /* size of the second and later blocks, doubling … */
 #define BLOCK_BYTES_MAX (1u << 18) /* … up to here */
 
 static void build_fail(struct build *b)
@@ -89,7 +89,7 @@ struct json *build_finish(struct build *b)
     return &d->root;
 }
 
-/* In front of a stack of its own is room for the head of a block. */
+/* A separate stack reserves room for a block header at its start. */
 struct json *build_grow(struct build *b)
 {
     size_t cap = 2 * b->cap;
@@ -110,7 +110,7 @@ struct json *build_grow(struct build *b)
     return &b->stack[b->top++];
 }
 
-/* A block with room for so many bytes more than its head. */
+/* A block with room for this many bytes plus its header. */
 static struct value_block *new_block(struct build *b, size_t bytes)
 {
     struct value_block *block = b->document ? mem_alloc(sizeof(*block) + bytes) : NULL;
@@ -233,7 +233,7 @@ bool build_null(struct build *b)
     return v != NULL;
 }
 
-/* The first member with the key of member `i`, from 0. */
+/* The first member with the same key as member `i`, from 0. */
 static size_t first_like(const struct value_index *index, const struct json *items, size_t i)
 {
     struct tidings_str key = value_text(&items[2 * i]);
@@ -247,8 +247,8 @@ static size_t first_like(const struct value_index *index, const struct json *ite
     return at;
 }
 
-/* Of members with the same key one is left, with the last value. Returns how many are left; on
- * failure that is 0 and `b` has failed. */
+/* Merges members with the same key into one, with the last value. Returns the number of members
+ * left; on failure 0, and `b` has failed. */
 static size_t drop_repeated(struct build *b, struct json *items, size_t count)
 {
     struct value_index *index = count > VALUE_FEW ? value_index_create(items, count) : NULL;
@@ -261,7 +261,7 @@ static size_t drop_repeated(struct build *b, struct json *items, size_t count)
         size_t first = first_like(index, items, i);
         items[2 * first + 1] = items[2 * i + 1];
         if (first < i) {
-            items[2 * i].tag = JV_NULL; /* no key any more */
+            items[2 * i].tag = JV_NULL; /* no longer a key */
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -273,14 +273,14 @@ static size_t drop_repeated(struct build *b, struct json *items, size_t count)
     }
     b->repeated += (unsigned)(count - left);
     if (left == count) {
-        b->open[b->depth - 1].index = index; /* it can stay */
+        b->open[b->depth - 1].index = index; /* keep it */
     } else {
         mem_free(index);
     }
     return left;
 }
 
-/* The stack becomes a block, whose values from `base` on stay where they are. */
+/* Turns the stack into a block, whose values from `base` on stay in place. */
 static struct json *keep_stack(struct build *b, size_t base)
 {
     struct json *memory = b->stack - 1;
@@ -347,7 +347,8 @@ bool build_end(struct build *b)
 
 static bool copy_value(struct build *b, struct json *to, const struct json *from);
 
-/* All items of a container side by side, which have their places before what is in them. */
+/* Copies the items of a container to contiguous places, which precede the contents of nested
+ * containers. */
 static bool copy_items(struct build *b, struct json *to, const struct json *from)
 {
     bool is_object = value_type(from) == JV_OBJECT;

@@ -2,12 +2,11 @@
  *
  * The JSON parser: one pass over the text, no recursion, into one block of values and strings.
  *
- * The values of containers that are open stand on the stack of formats/json_build.h. Strings are
- * copied, as they are read, to the end of the document's first block, which has room for the whole
- * text: so they need no further memory. Invariant: between two steps `at` is behind a complete
- * token.
+ * The values of open containers are on the stack of formats/json_build.h. Strings are copied, as
+ * they are read, to the end of the document's first block, which has room for the whole text: so
+ * they need no further memory. Invariant: between two steps `at` is after a complete token.
  *
- * Strings are looked at eight bytes at a time for what ends a plain run (quote, backslash, control
+ * Strings are searched eight bytes at a time for the end of a plain run (quote, backslash, control
  * character).
  */
 #include "formats/json_parse.h"
@@ -22,7 +21,7 @@
 #include "formats/json_build.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Blanking comments and trailing commas in JSON files, byte by byte, strings left alone.
+ * Replaces comments and trailing commas in JSON files by blanks, outside of strings.
  */
 
 unsigned json_blank_comments(char *text, size_t len)
@@ -101,21 +100,21 @@ const struct json *json_list_at(const struct json *v, size_t index)
 #define EACH_BYTE(c) (0x0101010101010101u * (uint64_t)(c))
 #define HIGH_BITS EACH_BYTE(0x80)
 #define FIRST_BLOCK 4096u
-#define TEXT_MAX ((size_t)1 << 30) /* lengths are counted in 32 bits */
+#define TEXT_MAX ((size_t)1 << 30) /* lengths have 32 bits */
 
 struct parser {
     const char *begin, *at, *end;
-    const char *key_start; /* of the member whose value comes next */
+    const char *key_start; /* key of the member whose value comes next */
     unsigned max_depth;
-    struct jv_mended *mended;        /* NULL: nothing is, what would have to be is refused */
-    bool is_object[BUILD_MAX_DEPTH]; /* of the containers that are open */
+    struct jv_mended *mended;        /* NULL: repairs nothing, rejects instead */
+    bool is_object[BUILD_MAX_DEPTH]; /* of the open containers */
     int failed;                      /* the code, with … */
     const char *why;
     const char *where;
     struct build b;
 };
 
-/* ---- failing --------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static bool parse_refuse(struct parser *p, const char *where, const char *why)
 {
@@ -130,7 +129,7 @@ static bool refuse_end(struct parser *p)
     return parse_refuse(p, p->end > p->begin ? p->end - 1 : p->begin, "the text ends too early");
 }
 
-/* Something else was expected at p->at. */
+/* Rejects the input at p->at. */
 static bool refuse_here(struct parser *p, const char *why)
 {
     if (p->at == p->end) {
@@ -152,7 +151,7 @@ static bool refuse_depth(struct parser *p, const char *where)
     return false;
 }
 
-/* The sentence; lines and columns are counted only now, in characters. */
+/* Writes the error message; only now computes lines and columns, in characters. */
 static int explain(const struct parser *p, struct tidings_error *err)
 {
     size_t line = 1, column = 1;
@@ -176,9 +175,9 @@ static int explain(const struct parser *p, struct tidings_error *err)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Copy from `s` up to the first byte that a string does not hold as it is, or `end`; returns where
- * that is. The high bits of *ret_bits are set if there are bytes of more than seven bits before it.
- * Up to eight bytes more may be written, as far as there are as many to read. */
+/* Copies from `s` up to the first byte that needs special handling in a string, or `end`; returns
+ * its position. The high bits of *ret_bits are set if a byte before it has more than seven bits.
+ * Can write up to eight bytes more, if as many can be read. */
 static inline const char *copy_plain(char *out, const char *s, const char *end, uint64_t *ret_bits)
 {
     uint64_t bits = 0;
@@ -188,7 +187,7 @@ static inline const char *copy_plain(char *out, const char *s, const char *end, 
         memcpy(out, &word, sizeof word);
         uint64_t quote = word ^ EACH_BYTE('"');
         uint64_t slash = word ^ EACH_BYTE('\\');
-        /* A borrow can only come from a byte that shows by itself: zero is always right. */
+        /* A borrow can only come from a byte that matches itself: zero is always correct. */
         uint64_t odd =
             word | (word - EACH_BYTE(' ')) | (quote - EACH_BYTE(1)) | (slash - EACH_BYTE(1));
         if ((odd & HIGH_BITS) == 0) {
@@ -197,7 +196,7 @@ static inline const char *copy_plain(char *out, const char *s, const char *end, 
         word = le64toh(word); /* so that the first byte is the lowest */
         quote = word ^ EACH_BYTE('"');
         slash = word ^ EACH_BYTE('\\');
-        /* The lowest bit that is set is right; a borrow may set others above it. */
+        /* The lowest set bit is correct; a borrow can set others above it. */
         uint64_t stop = (((word - EACH_BYTE(' ')) & ~word) | ((quote - EACH_BYTE(1)) & ~quote) |
                          ((slash - EACH_BYTE(1)) & ~slash)) &
                         HIGH_BITS;
@@ -217,7 +216,7 @@ static inline const char *copy_plain(char *out, const char *s, const char *end, 
 
 static bool refuse_utf8(struct parser *p, const char *start, const char *stop)
 {
-    /* Which character is it? */
+    /* Find the character. */
     while (start < stop) {
         unsigned char lead = (unsigned char)*start;
         size_t len = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0x80 ? 2 : 1;
@@ -229,7 +228,7 @@ static bool refuse_utf8(struct parser *p, const char *start, const char *stop)
     return parse_refuse(p, start, "not UTF-8");
 }
 
-/* From p->at to what ends a plain run, which is not consumed; to *out, which is moved on. */
+/* Copies from p->at to the end of a plain run, without consuming the end; advances *out. */
 static bool read_run(struct parser *p, char **out)
 {
     uint64_t bits;
@@ -250,7 +249,7 @@ static bool read_run(struct parser *p, char **out)
     return true;
 }
 
-/* The four digits of a \u escape that stands at `s`, or -1. */
+/* The four digits of a \u escape at `s`, or -1. */
 static int32_t unicode_unit(const char *s, const char *end)
 {
     if (end - s < 6 || s[0] != '\\' || s[1] != 'u') {
@@ -293,7 +292,7 @@ static char *put_character(char *out, uint32_t c)
     return out;
 }
 
-/* RFC 8259 §7: beyond U+FFFF a character is a pair of escapes; half a pair is none. */
+/* RFC 8259 §7: a character beyond U+FFFF is a pair of escapes; half a pair is invalid. */
 static bool read_unicode(struct parser *p, char **out)
 {
     int32_t unit = unicode_unit(p->at, p->end);
@@ -338,7 +337,7 @@ static bool read_escape(struct parser *p, char **out)
     return true;
 }
 
-/* The inside of a string with escapes, or other than ASCII; the closing quote is not consumed. */
+/* Reads a string with escapes or non-ASCII characters, without consuming the closing quote. */
 static bool read_escaped(struct parser *p, char **out)
 {
     if (!read_run(p, out)) {
@@ -352,8 +351,8 @@ static bool read_escaped(struct parser *p, char **out)
     return true;
 }
 
-/* The string whose quote is at p->at becomes *ret. It is never longer than it was written, and the
- * closing quote leaves room for the byte that terminates it. */
+/* Reads the string whose quote is at p->at into *ret. It is never longer than its text, and the
+ * closing quote leaves room for the terminating byte. */
 static bool read_string(struct parser *p, struct json *ret)
 {
     uint64_t bits;
@@ -377,8 +376,8 @@ static bool read_string(struct parser *p, struct json *ret)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* As it is written. What follows it, at least the end of the text, leaves room for the byte that
- * terminates it. */
+/* Keeps a number as written. The byte after it, at least the end of the text, leaves room for the
+ * terminating byte. */
 static void keep_number(struct parser *p, struct json *ret, struct tidings_str number)
 {
     memcpy(p->b.text, number.ptr, number.len);
@@ -449,7 +448,7 @@ static bool parse_token(struct parser *p, struct json *ret)
     return refuse_here(p, "invalid token");
 }
 
-/* Is the key of the value that was read last a new one? */
+/* Checks that the key of the last value is new. */
 static bool parse_check_key(struct parser *p)
 {
     bool is_member = p->b.depth > 0 && p->is_object[p->b.depth - 1];
@@ -459,7 +458,7 @@ static bool parse_check_key(struct parser *p)
                      : true;
 }
 
-/* A container, which is still empty, its bracket consumed. */
+/* Pushes an empty container after its bracket was consumed. */
 static bool read_bracket(struct parser *p, bool is_object)
 {
     unsigned depth = p->b.depth;
@@ -492,7 +491,7 @@ static bool read_scalar(struct parser *p)
     return ok && parse_check_key(p);
 }
 
-/* The key and the colon of a member of the innermost container, if that is an object. */
+/* Reads the key and the colon of a member if the innermost container is an object. */
 static bool read_key(struct parser *p)
 {
     if (!p->is_object[p->b.depth - 1]) {
@@ -509,7 +508,7 @@ static bool read_key(struct parser *p)
     if (!read_string(p, key)) {
         return false;
     }
-    /* Only an escape can have made it, and then the key is shorter than its text. */
+    /* Only an escape can produce it, and then the key is shorter than its text. */
     if (!p->mended && key->len + 2 < (size_t)(p->at - p->key_start) &&
         memchr(key->text, '\0', key->len)) {
         return parse_refuse(p, p->key_start, "U+0000 in an object key");
@@ -523,7 +522,7 @@ static bool read_key(struct parser *p)
     return true;
 }
 
-/* A container was opened: is something in it? If so p->at comes to stand at the value. */
+/* After the start of a container: if it is not empty, p->at moves to its first value. */
 static bool parse_enter(struct parser *p, bool is_object, bool *ret_has_value)
 {
     parse_skip_blanks(p);
@@ -531,7 +530,7 @@ static bool parse_enter(struct parser *p, bool is_object, bool *ret_has_value)
     return *ret_has_value ? read_key(p) : true;
 }
 
-/* A value is complete: go on to the next one, closing what ends here. */
+/* After a complete value: moves to the next one, and closes containers that end here. */
 static bool parse_leave(struct parser *p)
 {
     while (p->b.depth > 0) {
@@ -578,7 +577,7 @@ static bool parse_all(struct parser *p)
     return p->at == p->end ? true : refuse_here(p, "more text after the value");
 }
 
-/* How many values to make room for: most messages have no more for their length. */
+/* The number of values to reserve: enough for most messages of that length. */
 static size_t first_values(size_t len)
 {
     return 4 + (len < FIRST_BLOCK ? len / 11 : FIRST_BLOCK / 11);

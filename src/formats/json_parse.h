@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON as people write it into files: comments and trailing commas are turned into blanks, so that
- * lines and columns stay where they were; and a string may stand for an array of one.
+ * JSON in hand-written files: comments and trailing commas are replaced by blanks, which preserves
+ * lines and columns, and a string may replace an array of one string.
  */
 #ifndef FORMATS_JSON_PARSE_H
 #define FORMATS_JSON_PARSE_H
@@ -10,12 +10,13 @@
 
 #include "formats/json.h"
 
-/* Comments, // to the end of the line and in the form of C. The line of an unclosed one, or 0. */
+/* Comments: // to the end of the line, and C block comments. Returns the line of an unclosed one,
+ * or 0. */
 unsigned json_blank_comments(char *text, size_t len);
-/* Commas with nothing but blanks between them and the end of an object or array. */
+/* Commas that only blanks separate from the end of an object or array. */
 void json_blank_commas(char *text, size_t len);
 
-/* Is it an array, or a string that stands for an array of it? */
+/* Returns true for an array, or for a string as an array of one. */
 bool json_is_list(const struct json *v);
 size_t json_list_count(const struct json *v);
 const struct json *json_list_at(const struct json *v, size_t index);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The JSON writer. Invariant: whatever is written between balanced begin and end is one valid JSON
- * text, because strings are repaired to UTF-8 and numbers that JSON cannot say become null.
+ * The JSON writer. Invariant: the output between balanced begin and end is one valid JSON text,
+ * because strings are repaired to UTF-8 and numbers without a JSON form become null.
  *
- * Most strings need no escaping, so the first thing asked is how long that is true, eight bytes at
- * a time; such a string costs one reservation and one memcpy. Nothing is indented or sorted.
+ * Most strings need no escaping, so the longest such prefix is searched first, eight bytes at a
+ * time; a string without escapes costs one reservation and one memcpy. Nothing is indented or
+ * sorted.
  */
 #include "formats/json_write.h"
 
@@ -17,7 +18,7 @@
 #include "base/encode.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Indenting compact JSON text, byte by byte, without parsing it.
+ * Indents compact JSON text, byte by byte, without parsing it.
  */
 
 static void put_line(struct buf *out, size_t level)
@@ -28,7 +29,7 @@ static void put_line(struct buf *out, size_t level)
     }
 }
 
-/* The length of the string that begins at `at`, with its quotes. */
+/* The length of the string at `at`, including its quotes. */
 static size_t string_len(struct tidings_str text, size_t at)
 {
     size_t end = at + 1;
@@ -75,7 +76,7 @@ int json_pretty(struct buf *out, struct tidings_str text)
 
 #define EACH_BYTE(n) (UINT64_C(0x0101010101010101) * (n))
 
-/* 0: as it is; 1: \u00xx; 2: the start of a multi-byte character; else the letter after '\'. */
+/* 0: unchanged; 1: \u00xx; 2: the start of a multi-byte character; else the letter after '\'. */
 /* clang-format off */
 #define EIGHT(n) [(n)] = 2, 2, 2, 2, 2, 2, 2, 2
 static const unsigned char escapes[256] = {
@@ -89,17 +90,17 @@ static const unsigned char escapes[256] = {
 #undef EIGHT
 /* clang-format on */
 
-/* Are eight bytes as they are in JSON? */
+/* Returns true if eight bytes need no escape. */
 static bool is_plain_word(uint64_t v)
 {
-    /* A high bit appears where a byte is < 0x20, '"', '\' or >= 0x80. A borrow can only come from
-     * such a byte, so a zero result is always right. */
+    /* A high bit is set if a byte is < 0x20, '"', '\' or >= 0x80. A borrow can only come from such
+     * a byte, so a zero result is always correct. */
     uint64_t odd = v | (v - EACH_BYTE(0x20)) | ((v ^ EACH_BYTE('"')) - EACH_BYTE(1)) |
                    ((v ^ EACH_BYTE('\\')) - EACH_BYTE(1));
     return !(odd & EACH_BYTE(0x80));
 }
 
-/* The last bytes of a string of at least four, as a word: some of them twice. */
+/* The last bytes of a string of at least four, as a word; can overlap earlier bytes. */
 static uint64_t last_word(const char *p, size_t len)
 {
     uint32_t first, last;
@@ -113,7 +114,7 @@ static uint64_t last_word(const char *p, size_t len)
     return (uint64_t)first << 32 | last;
 }
 
-/* How many bytes from the start need neither escaping nor checking. */
+/* The length of the prefix that needs neither escaping nor checking. */
 static size_t plain_prefix(const char *p, size_t len)
 {
     size_t i = 0;
@@ -134,8 +135,8 @@ static size_t plain_prefix(const char *p, size_t len)
     return i;
 }
 
-/* The length of the well-formed UTF-8 character at `p` (its first byte is >= 0x80), or 0 when there
- * is none; *skip then gets the length of the ill-formed piece (Unicode: maximal subpart). */
+/* The length of the well-formed UTF-8 character at `p` (its first byte is >= 0x80), or 0 if it is
+ * ill-formed; *skip then gets the length of the ill-formed part (Unicode: maximal subpart). */
 static size_t utf8_length(const unsigned char *p, size_t len, size_t *skip)
 {
     unsigned char low = 0x80, high = 0xBF;
@@ -166,10 +167,10 @@ static size_t utf8_length(const unsigned char *p, size_t len, size_t *skip)
 
 static const char write_hex[] = "0123456789abcdef";
 
-/* The inside of a string whose first `i` bytes are known to be plain. */
+/* Writes a string's contents; its first `i` bytes are known to be plain. */
 static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
 {
-    size_t run = 0; /* start of what is not copied yet */
+    size_t run = 0; /* start of the bytes not copied yet */
     if (buf_reserve(b, s.len) < 0) {
         return;
     }
@@ -210,7 +211,7 @@ static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
     buf_put(b, s.ptr + run, s.len - run);
 }
 
-/* Returns how many bytes from the start of valid UTF-8 need no escape. */
+/* Returns the length of the prefix of valid UTF-8 that needs no escape. */
 static size_t unescaped_prefix(struct tidings_str s)
 {
     size_t i = 0;
@@ -256,7 +257,7 @@ size_t jw_escape_piece(struct tidings_str piece, size_t *used, char *room, size_
         unsigned char c = run < left ? (unsigned char)from[run] : 0;
         unsigned char kind = escapes[c];
         if (run == left || kind == 0 || kind == 2 || (kind == 1 ? 6u : 2u) > len - at) {
-            break; /* the end of either */
+            break; /* the end of the piece or of the room */
         }
         if (kind == 1) {
             memcpy(room + at, (char[]){'\\', 'u', '0', '0', write_hex[c >> 4], write_hex[c & 15]},
@@ -271,7 +272,7 @@ size_t jw_escape_piece(struct tidings_str piece, size_t *used, char *room, size_
     return at;
 }
 
-/* An optional comma, the quoted string, an optional colon. */
+/* Writes an optional comma, the quoted string, an optional colon. */
 static void write_put_quoted(struct buf *b, struct tidings_str s, bool comma, bool colon)
 {
     size_t plain = plain_prefix(s.ptr, s.len);
@@ -302,7 +303,7 @@ static void write_put_quoted(struct buf *b, struct tidings_str s, bool comma, bo
     b->len = (size_t)(p - b->ptr);
 }
 
-/* Does a comma go before what comes next? Notes that something comes. */
+/* Returns true if a comma must precede the next value; records that a value follows. */
 static bool take_comma(struct jw *w)
 {
     if (w->after_key) {
@@ -401,12 +402,13 @@ void jw_integer(struct jw *w, int64_t n)
     buf_puti(w->out, n);
 }
 
-/* The fewest digits that read back as the same double. printf obeys the host's locale, so whatever
- * it used as a decimal point is turned back into one; ".0" keeps a real a real when read again. */
+/* The shortest digits that read back as the same double. printf uses the host's locale, so its
+ * decimal point is replaced; ".0" keeps a real a real when it is read again. */
 static void put_real(struct buf *b, double n)
 {
     char text[40];
-    /* 15 digits always suffice to read back what 15 digits or fewer wrote, but for subnormals. */
+    /* 15 digits always suffice to read back what 15 digits or fewer wrote, except for subnormals.
+     */
     for (int digits = fabs(n) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, n);
         if (strtod(text, NULL) == n) {
@@ -425,7 +427,7 @@ static void put_real(struct buf *b, double n)
             clean[len++] = *p;
         } else if (*p != '+' && len > 0 && clean[len - 1] != '.') {
             is_real = true;
-            clean[len++] = '.'; /* also when the locale's point has several bytes */
+            clean[len++] = '.'; /* even if the locale's point has several bytes */
         }
     }
     if (!is_real) {
@@ -466,7 +468,7 @@ static void write_put_value(struct buf *b, const struct json *v);
 
 static void put_members(struct buf *b, const struct json *object)
 {
-    struct json *o = (struct json *)(uintptr_t)object; /* iterating does not change it */
+    struct json *o = (struct json *)(uintptr_t)object; /* iteration does not modify it */
     struct tidings_str key;
     struct json *value;
     bool comma = false;
@@ -492,7 +494,7 @@ static void put_elements(struct buf *b, const struct json *array)
 }
 
 /* Recursion is as deep as the value, and no parsed value is deeper than its max_depth. It does not
- * use the writer's level bits: a value of JSON_MAX_DEPTH levels may stand inside an envelope. */
+ * use the writer's level bits: a value of JSON_MAX_DEPTH levels can be inside an envelope. */
 static void write_put_value(struct buf *b, const struct json *v)
 {
     switch (jv_type(v)) {
@@ -571,7 +573,7 @@ int jw_quote(struct buf *out, struct tidings_str s)
     size_t before = out->len;
     write_put_quoted(out, s, false, false);
     if (out->failed && out->len > before) {
-        out->len = before; /* a string that does not fit is not left half-written */
+        out->len = before; /* no partial string remains if it does not fit */
         out->ptr[before] = '\0';
     }
     return out->failed;

@@ -2,7 +2,7 @@
  *
  * Glob matching as a set of states: a state is a position in the pattern, the set is a bit field,
  * and each character of the text moves every state at once. No backtracking, hence time at most
- * text × pattern and no allocation. Most pairs differ early and leave after a few steps, because
+ * text × pattern and no allocation. Most pairs differ early and end after a few steps, because
  * literals keep the set small.
  *
  * Below that, the definition of every kind of pattern, matched one at a time; the match index
@@ -18,18 +18,18 @@
 #include "formats/uri_template.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The tokens a glob is made of, and the characters it is compared with; shared by the files that
- * check, match and plan globs.
+ * The tokens of a glob, and the characters it is compared with; shared by the files that check,
+ * match and plan globs.
  *
  * In a path a character is a UTF-8 sequence, or one byte where the text is not UTF-8. In a
- * canonical URI it is one byte, or one percent-encoded byte (`%XX`), whose value is its own: a
- * literal `%2A` is not a literal `*`. In a class only the byte counts: `[*]` has both.
+ * canonical URI it is one byte, or one percent-encoded byte (`%XX`), which is a different value: a
+ * literal `%2A` is not a literal `*`. In a class only the byte counts: `[*]` matches both.
  */
 
 enum glob_mode {
-    GLOB_PATH,  /* UTF-8, `?` is one character */
-    GLOB_URI,   /* canonical URI, `?` is itself */
-    GLOB_URI_Q, /* canonical URI, `?` is one character */
+    GLOB_PATH,  /* UTF-8, `?` matches one character */
+    GLOB_URI,   /* canonical URI, `?` is literal */
+    GLOB_URI_Q, /* canonical URI, `?` matches one character */
 };
 
 enum glob_token_kind { GLOB_LITERAL, GLOB_ANY_ONE, GLOB_CLASS, GLOB_STAR, GLOB_STAR_STAR };
@@ -40,19 +40,19 @@ struct glob_token {
     uint32_t value; /* literal: the character */
 };
 
-/* Bytes of the character of a canonical URI at `at`: a triplet is never cut. */
+/* The length of the character of a canonical URI at `at`: a triplet is never split. */
 static inline size_t glob_unit_length(struct tidings_str s, size_t at)
 {
     return s.ptr[at] == '%' && s.len - at >= 3 ? 3 : 1;
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Finding the literal text that a regex requires: one pass over its source, outermost level only.
- * Literal characters make a run; anything else ends it: classes, groups (skipped whole), dots,
- * anchors. A character that is quantified with a possible zero is taken back. Alternatives at the
- * outermost level, options, verbs, quoting and other rarities: nothing is certain.
+ * Finds the literal text that a regex requires: one pass over its source, outermost level only.
+ * Literal characters form a run; everything else ends it: classes, groups (skipped as a whole),
+ * dots, anchors. A character with a quantifier that allows zero is removed. With alternatives at
+ * the outermost level, options, verbs, quoting and other rare constructs, nothing is certain.
  *
- * Invariant: when in doubt, less. A run too many would lose matches.
+ * Invariant: in doubt, fewer runs. An additional run would lose matches.
  */
 
 struct reader {
@@ -60,7 +60,7 @@ struct reader {
     size_t at;
     bool certain;
     char *out;
-    size_t len, run; /* written; where the current run begins */
+    size_t len, run; /* bytes written; start of the current run */
 };
 
 static void end_run(struct reader *r)
@@ -84,8 +84,8 @@ static bool pattern_literals_is_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* The escape at r->at, inside a class or a group or not: moves behind it. Returns the literal it
- * stands for, '\0' when it is none. */
+/* Skips the escape at r->at, inside or outside of a class or a group. Returns its literal, '\0' if
+ * there is none. */
 static char skip_escape(struct reader *r)
 {
     char c = pattern_literals_peek(r, 1);
@@ -95,7 +95,7 @@ static char skip_escape(struct reader *r)
         return '\0';
     }
     if (pattern_literals_is_alnum(c)) {
-        /* Those that stand alone; others have arguments, or quote what follows. */
+        /* Complete escapes; others have arguments, or quote the following text. */
         r->certain = r->certain && strchr("dDwWsShHvVRbBAZznrtfae", c);
         return '\0';
     }
@@ -118,7 +118,7 @@ static bool skip_named_class(struct reader *r)
         r->at += n + 2;
         return true;
     }
-    r->certain = false; /* whether it is one takes more to say */
+    r->certain = false; /* undecided: treat as uncertain */
     return false;
 }
 
@@ -151,7 +151,7 @@ static void skip_group(struct reader *r)
             continue;
         }
         if (c == '(') {
-            /* Options reach past their group, verbs end it all. */
+            /* Options extend beyond their group, verbs end everything. */
             bool odd = pattern_literals_peek(r, 1) == '*' ||
                        (pattern_literals_peek(r, 1) == '?' && pattern_literals_peek(r, 2) != ':');
             r->certain = r->certain && !odd;
@@ -163,7 +163,7 @@ static void skip_group(struct reader *r)
     r->certain = r->certain && depth == 0;
 }
 
-/* A quantifier at r->at? Moves behind it; *ret_optional: it allows none. */
+/* If there is a quantifier at r->at, skips it; *ret_optional: it allows zero. */
 static bool skip_quantifier(struct reader *r, bool *ret_optional)
 {
     char c = pattern_literals_peek(r, 0);
@@ -175,7 +175,7 @@ static bool skip_quantifier(struct reader *r, bool *ret_optional)
             n++;
         }
         if (pattern_literals_peek(r, n++) != '}') {
-            r->certain = false; /* a literal brace, or something newer than this */
+            r->certain = false; /* a literal brace, or unknown newer syntax */
         }
     } else if (c != '*' && c != '?' && c != '+') {
         return false;
@@ -227,7 +227,7 @@ static void read_one(struct reader *r)
     case '+':
     case '?':
     case '{':
-        (void)skip_quantifier(r, &ignored); /* of what was no literal */
+        (void)skip_quantifier(r, &ignored); /* after something that is not a literal */
         break;
     default:
         r->at++;
@@ -253,7 +253,7 @@ size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES])
 {
     struct reader r = {.s = source, .at = 1, .out = out};
     r.certain = source.len <= REGEX_MAX_BYTES && str_starts(source, STR("^"));
-    bool is_prefix = true; /* the first run begins right after the anchor */
+    bool is_prefix = true; /* the first run starts directly after the anchor */
     while (r.certain && r.at < r.s.len) {
         read_one(&r);
         is_prefix = is_prefix && r.len > 0;
@@ -263,13 +263,13 @@ size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES])
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Reading globs, token by token, from any position; nothing is kept.
+ * Reads globs, token by token, from any position, without state.
  *
- * Invariant: a token ends where the next begins, and reading never goes past the pattern, whatever
- * its bytes. What is not well formed is read as literals; refusing it is the checker's job.
+ * Invariant: a token ends where the next one starts, and reading never exceeds the pattern,
+ * whatever its bytes. Malformed parts are read as literals; the checker rejects them.
  */
 
-/* An encoded byte of a URI, apart from the same byte written as it is. */
+/* An encoded byte of a URI, distinct from the same byte unencoded. */
 #define ENCODED 0x100u
 /* A byte of a path that is not UTF-8: outside Unicode, so that it equals only itself. */
 #define STRAY 0x110000u
@@ -320,7 +320,7 @@ static uint32_t glob_character(struct tidings_str s, size_t at, enum glob_mode m
     return mode == GLOB_PATH ? path_character(s, at, ret_len) : uri_character(s, at, ret_len);
 }
 
-/* Bytes of the negation mark at `at`. Canonical form encodes '^'. */
+/* Length of the negation mark at `at`. Canonical form encodes '^'. */
 static size_t negation_length(struct tidings_str p, size_t at, enum glob_mode mode)
 {
     if (at < p.len && (p.ptr[at] == '!' || p.ptr[at] == '^')) {
@@ -329,13 +329,13 @@ static size_t negation_length(struct tidings_str p, size_t at, enum glob_mode mo
     return mode != GLOB_PATH && str_starts(str_skip(p, at), STR("%5E")) ? 3 : 0;
 }
 
-/* Position after the ']' of the class at `at`, 0 when it is not closed. */
+/* Position after the ']' of the class at `at`, 0 if it is not closed. */
 static size_t class_end(struct tidings_str p, size_t at, enum glob_mode mode)
 {
     size_t i = at + 1;
     i += negation_length(p, i, mode);
     if (i < p.len && p.ptr[i] == ']') {
-        i++; /* first: a member */
+        i++; /* in the first position: a member */
     }
     while (i < p.len && p.ptr[i] != ']') {
         if (p.ptr[i] == '/' && mode != GLOB_PATH) {
@@ -346,14 +346,14 @@ static size_t class_end(struct tidings_str p, size_t at, enum glob_mode mode)
     return i < p.len ? i + 1 : 0;
 }
 
-/* The token at `at`. A '[' that is never closed is a literal; in a URI a '/' closes none. */
+/* The token at `at`. An unclosed '[' is a literal; in a URI, '/' ends the search for its ']'. */
 static struct glob_token glob_token_at(struct tidings_str p, size_t at, enum glob_mode mode)
 {
     struct glob_token t = {GLOB_LITERAL, at + 1, 0};
     size_t len;
     switch (p.ptr[at]) {
     case '*':
-        /* Behind another star: a double star that has begun to match, see the matcher. */
+        /* After another star: a double star that has started to match, see the matcher. */
         t.kind = at > 0 && p.ptr[at - 1] == '*' ? GLOB_STAR_STAR : GLOB_STAR;
         while (t.next < p.len && p.ptr[t.next] == '*') {
             t.kind = GLOB_STAR_STAR;
@@ -387,7 +387,7 @@ static uint32_t pattern_token_member(struct tidings_str text, size_t *at, enum g
     return mode == GLOB_PATH ? c : c & 0xffu;
 }
 
-/* One member or range of the class: from *at, which moves on; *low > *high runs backwards. */
+/* Reads one member or range of the class and advances *at; *low > *high: a backwards range. */
 static void class_range(struct tidings_str text, size_t *at, enum glob_mode mode, uint32_t *low,
                         uint32_t *high)
 {
@@ -398,7 +398,7 @@ static void class_range(struct tidings_str text, size_t *at, enum glob_mode mode
     }
 }
 
-/* Does the class that lies in `text` (with its brackets, whatever bytes these are) have `c`? */
+/* Returns true if the class in `text` (including brackets, any bytes between) contains `c`. */
 static bool glob_class_has(struct tidings_str text, uint32_t c, enum glob_mode mode)
 {
     text.len--; /* the closing bracket */
@@ -413,7 +413,7 @@ static bool glob_class_has(struct tidings_str text, uint32_t c, enum glob_mode m
     return found != negated;
 }
 
-/* Position in `text` behind a range that runs backwards, 0 when none does. */
+/* Position in `text` after a backwards range, 0 if there is none. */
 static size_t glob_class_backwards(struct tidings_str text, enum glob_mode mode)
 {
     text.len--;
@@ -428,11 +428,11 @@ static size_t glob_class_backwards(struct tidings_str text, enum glob_mode mode)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Matching one segment of a URI with one of a pattern. A wildcard takes as little as it can; on a
- * mismatch the last one takes one character more. Going back to an earlier one is never needed:
- * what it could take besides, the last one can take as well, because all wildcards of a part refuse
- * the same characters (or the literal between them holds the one they differ in). All moves are by
- * whole characters.
+ * Matches one segment of a URI against one of a pattern. A wildcard first takes as little as it
+ * can; on a mismatch the last one takes one more character. Backtracking to an earlier one is never
+ * needed: the last one can take the same additional characters, because all wildcards of a part
+ * exclude the same characters (or the literal between them contains the one they differ in). All
+ * moves are by whole characters.
  */
 
 static bool is_repeated(char mark)
@@ -440,7 +440,7 @@ static bool is_repeated(char mark)
     return mark == SEGMENT_STAR || mark == SEGMENT_VALUE || mark == SEGMENT_PARAMETER;
 }
 
-/* Can the wildcard take the character at `at`? */
+/* Returns true if the wildcard can take the character at `at`. */
 static bool can_take(char mark, struct tidings_str s, size_t at)
 {
     if (at == s.len) {
@@ -456,7 +456,7 @@ static bool can_take(char mark, struct tidings_str s, size_t at)
     }
 }
 
-/* The token at *p that takes exactly one character or byte, at *at: both move on. */
+/* If the token at *p takes exactly one character or byte, at *at: advances both. */
 static bool take_one(struct tidings_str part, size_t *p, struct tidings_str s, size_t *at)
 {
     if (*at == s.len) {
@@ -486,7 +486,7 @@ static bool take_one(struct tidings_str part, size_t *p, struct tidings_str s, s
 bool segment_matches(struct tidings_str part, struct tidings_str segment)
 {
     size_t p = 0, at = 0;
-    size_t last = SIZE_MAX, last_end = 0; /* the last repeated wildcard, and where it ends now */
+    size_t last = SIZE_MAX, last_end = 0; /* the last repeated wildcard, and its current end */
     while (p < part.len || at < segment.len) {
         if (p < part.len && is_repeated(part.ptr[p])) {
             bool some = part.ptr[p] != SEGMENT_STAR;
@@ -569,8 +569,8 @@ static void states_add(struct states *s, size_t at)
     s->bits[at / 64] |= 1ull << (at % 64);
 }
 
-/* Add what is reached without consuming anything. Such moves only go forward, so that one ascending
- * pass sees them all. */
+/* Adds states reachable without consuming anything. Such moves only go forward, so one ascending
+ * pass finds them all. */
 static void close_over(struct states *s, const struct glob *g)
 {
     struct tidings_str p = g->text;
@@ -592,7 +592,7 @@ static void close_over(struct states *s, const struct glob *g)
     }
 }
 
-/* Move the state at `at` over the character `c`. */
+/* Moves the state at `at` over the character `c`. */
 static void pattern_step(struct states *to, const struct glob *g, size_t at, uint32_t c)
 {
     struct glob_token t = glob_token_at(g->text, at, g->mode);
@@ -613,7 +613,7 @@ static void pattern_step(struct states *to, const struct glob *g, size_t at, uin
         }
         break;
     case GLOB_STAR_STAR:
-        /* Stay, on the last star: only a double star that has matched nothing may vanish. */
+        /* Stay on the last star: only a double star that has matched nothing may be dropped. */
         states_add(to, t.next - 1);
         break;
     }
@@ -622,7 +622,7 @@ static void pattern_step(struct states *to, const struct glob *g, size_t at, uin
     }
 }
 
-/* Move every state over the character; false when there was none left to move. */
+/* Moves every state over the character; false if none is left. */
 static bool step_all(const struct states *now, struct states *then, const struct glob *g,
                      uint32_t c)
 {
@@ -666,8 +666,8 @@ static bool matches(struct tidings_str pattern, struct tidings_str text, enum gl
     if (pattern.len > GLOB_MAX_BYTES) {
         return false;
     }
-    /* Equal bytes up to the first wildcard need no states. The cut is made after a slash, so that
-     * "at the start of a segment" means the same on both sides of it. */
+    /* Equal bytes up to the first wildcard need no states. The cut is after a slash, so that "at
+     * the start of a segment" means the same on both sides of it. */
     size_t same = 0, cut = 0;
     while (same < pattern.len && !strchr("*?[", pattern.ptr[same])) {
         if (same == text.len || pattern.ptr[same] != text.ptr[same]) {
@@ -845,10 +845,10 @@ struct tidings_str pattern_prefix(enum pattern_kind kind, struct tidings_str tex
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Whether two patterns can match the same URI. Both are walked a segment at a time: segments that
- * differ before anything in them is wild keep the patterns apart, and so does a different number of
- * segments. A wildcard that crosses '/' ends the walk with a yes. The answer no is always right;
- * yes may be wrong where wildcards of both patterns meet within one segment.
+ * Overlap: whether two patterns can match the same URI. Both are walked segment by segment: the
+ * patterns do not overlap if literal parts of segments differ before their first wildcard, or if
+ * the numbers of segments differ. A wildcard that crosses '/' ends the walk with yes. The answer no
+ * is always correct; yes can be wrong if wildcards of both patterns meet within one segment.
  */
 
 struct segment {
@@ -875,7 +875,7 @@ static const char *wildcards_of(enum pattern_kind kind)
     return "";
 }
 
-/* "{name}" stays within a segment; an operator such as '+' or '/' need not. */
+/* "{name}" stays within a segment; an operator such as '+' or '/' can leave it. */
 static bool has_operator(struct tidings_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -925,7 +925,7 @@ static bool segments_meet(enum pattern_kind kind, const struct segment *a, const
                       : str_starts(a->text, tidings_strn(b->text.ptr, b->fixed));
 }
 
-/* Containers match what is below them as well. */
+/* Containers also match everything below them. */
 static bool covers_rest(enum pattern_kind kind, struct tidings_str rest, bool more)
 {
     return kind == PATTERN_CONTAINER && (!more || rest.len == 0);
@@ -950,25 +950,26 @@ bool pattern_meets(enum pattern_kind kind, struct tidings_str text, struct tidin
             return true;
         }
     }
-    /* "**" stands for no segment, too, with the slash before or behind it. */
+    /* "**" also matches no segment, together with the slash before or after it. */
     return more == others || (more && str_starts(text, STR("**")));
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Making plans of globs and templates for the index, in two passes. First the pattern becomes a
- * text of the same length at most, in which wildcards are single control characters: `*.log` and
- * `{name}.log` differ in one byte from then on. Then that text is cut at its slashes into steps.
+ * Creates plans of globs and templates for the index, in two passes. First the pattern is
+ * translated to a string of at most the same length, in which wildcards are single control
+ * characters: then `*.log` and `{name}.log` differ in one byte. Then that string is split at its
+ * slashes into steps.
  */
 
 /* ---- globs ----------------------------------------------------------------------------------- */
 
-/* `**` from `at` to `next`: a segment of its own? */
+/* Returns true if the `**` from `at` to `next` is a whole segment. */
 static bool is_whole_segment(struct tidings_str p, size_t at, size_t next)
 {
     return (at == 0 || p.ptr[at - 1] == '/') && (next == p.len || p.ptr[next] == '/');
 }
 
-/* Writes the marks; returns the length. Nothing behind a `**` inside a segment matters. */
+/* Writes the marks; returns the length. Text after a `**` inside a segment is ignored. */
 static size_t mark_glob(struct pattern_plan *plan, struct tidings_str p, enum glob_mode mode)
 {
     size_t len = 0;
@@ -1011,7 +1012,7 @@ struct template_reader {
     size_t at;
     bool in_query;
     bool exact;
-    size_t len; /* written */
+    size_t len; /* bytes written */
     size_t name_count;
     struct tidings_str names[TEMPLATE_MAX_VARIABLES];
 };
@@ -1021,8 +1022,8 @@ static bool is_name_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* A name that comes twice must have one value twice: more than a plan can say. False for what no
- * template may hold. */
+/* A repeated name must have the same value twice, which a plan cannot express. False for an invalid
+ * template. */
 static bool note_name(struct template_reader *r, struct tidings_str name)
 {
     for (size_t i = 0; i < r->name_count; i++) {
@@ -1035,7 +1036,7 @@ static bool note_name(struct template_reader *r, struct tidings_str name)
     return true;
 }
 
-/* One variable: a separator before it, then its mark. `r->at` moves behind its modifiers. */
+/* Writes one variable: a separator, then its mark. `r->at` moves after its modifiers. */
 static void mark_variable(struct template_reader *r, char *out, char separator)
 {
     size_t start = r->at;
@@ -1061,7 +1062,7 @@ static void mark_variable(struct template_reader *r, char *out, char separator)
     }
 }
 
-/* The expression at r->at. False when nothing behind it can be said. */
+/* Writes the expression at r->at. False if the rest after it is unknown. */
 static bool mark_expression(struct template_reader *r, char *out)
 {
     char op = '}';
@@ -1104,7 +1105,7 @@ static void mark_template(struct template_reader *r, char *out)
             }
             continue;
         }
-        /* Canonical form leaves these out, or keeps them where they mean nothing. */
+        /* Canonical form omits these, or keeps them where they have no meaning. */
         r->exact = r->exact && c > ' ' && !strchr("\"<>\\^`|}", c);
         r->in_query = r->in_query || c == '?';
         out[r->len++] = c;
@@ -1121,8 +1122,8 @@ static void add_step(struct pattern_plan *plan, enum plan_kind kind, const char 
         .kind = (uint8_t)kind, .segments = (uint8_t)segments, .text = tidings_strn(text, len)};
 }
 
-/* The literal segments from `start` to before the segment that holds the mark at `stop`; when there
- * is none, to the end. Returns where it stopped. */
+/* Adds the literal segments from `start` up to the segment that contains the mark at `stop`;
+ * without one, to the end. Returns where it stopped. */
 static size_t add_runs(struct pattern_plan *plan, size_t start, size_t stop, size_t len)
 {
     size_t segments = 0, from = start, last = start;
@@ -1138,7 +1139,7 @@ static size_t add_runs(struct pattern_plan *plan, size_t start, size_t stop, siz
         }
     }
     if (stop == len) {
-        /* One segment more: the one that no slash follows. */
+        /* One more segment: the one without a slash after it. */
         add_step(plan, PLAN_END, plan->text + from, len - from, segments + 1);
         return len;
     }
@@ -1148,7 +1149,7 @@ static size_t add_runs(struct pattern_plan *plan, size_t start, size_t stop, siz
     return last;
 }
 
-/* The segment with wildcards at `start`; returns where the next one begins, or `len` + 1. */
+/* Adds the segment with wildcards at `start`; returns the start of the next one, or `len` + 1. */
 static size_t plan_add_segment(struct pattern_plan *plan, size_t start, size_t len)
 {
     struct tidings_str ignored;
@@ -1160,7 +1161,7 @@ static size_t plan_add_segment(struct pattern_plan *plan, size_t start, size_t l
         return len + 1;
     }
     if (segment.ptr[0] == SEGMENT_LOOP) {
-        /* Two in a row mean no more than one. */
+        /* Two in a row are equivalent to one. */
         if (is_last || plan->count == 0 || plan->steps[plan->count - 1].kind != PLAN_LOOP) {
             add_step(plan, is_last ? PLAN_ALL : PLAN_LOOP, segment.ptr, 0, 0);
         }
@@ -1170,7 +1171,7 @@ static size_t plan_add_segment(struct pattern_plan *plan, size_t start, size_t l
     return start + segment.len + 1;
 }
 
-/* Cut the marked text of `len` bytes. */
+/* Splits the marked string of `len` bytes. */
 static int pattern_plan_cut(struct pattern_plan *plan, size_t len, struct tidings_error *err)
 {
     plan->count = 0;
@@ -1201,7 +1202,7 @@ static int pattern_plan_cut(struct pattern_plan *plan, size_t len, struct tiding
     return 0;
 }
 
-/* Marks are control characters: there must be no others. */
+/* Marks are control characters: the text must not contain others. */
 static int check_bytes(struct tidings_str text, const char *what, struct tidings_error *err)
 {
     if (text.len == 0 || text.len > URI_MAX) {

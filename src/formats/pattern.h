@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Patterns: globs over paths and URIs, and the definition of what each kind of pattern matches.
+ * Patterns: globs over paths and URIs, and the definition of matching for each kind of pattern.
  *
- * A glob: `*` within a segment (maybe nothing), `**` across segments, `?` one character, `[a-z]`,
- * `[!a-z]`, `[^a-z]`. Only `**` ever matches '/'. `**` that is a whole segment also stands for no
- * segment at all, and vanishes together with the slash that follows it. Linear time whatever the
- * pattern. There is no escape character; `[*]` is a literal star.
+ * A glob: `*` within a segment (possibly empty), `**` across segments, `?` one character, `[a-z]`,
+ * `[!a-z]`, `[^a-z]`. Only `**` ever matches '/'. `**` as a whole segment also matches no segment
+ * at all, together with the slash that follows it. Linear time for all patterns. There is no escape
+ * character; `[*]` is a literal star.
  *
  * Over a path, a character is a UTF-8 sequence, or a single byte where the text is not UTF-8. Over
  * a canonical URI (the whole text, its query included) it is a byte or one percent-encoded byte:
  * `%20` is one character for `?` and classes, and so is each byte of an encoded UTF-8 sequence.
- * Literals are compared as they stand (`%2A` is not `*`), members of classes by their byte (`[*]`
- * has both).
+ * Literals are compared without decoding (`%2A` is not `*`), members of classes by their byte
+ * (`[*]` matches both).
  */
 #ifndef FORMATS_PATTERN_H
 #define FORMATS_PATTERN_H
@@ -25,82 +25,82 @@
 #define GLOB_MAX_BYTES 4096u
 #define GLOB_MAX_WILDCARDS 64u
 
-/* Does the whole of `path` match? A pattern without '/' is compared with the last segment only
- * (like .gitignore); a leading '/' anchors at the root. A pattern that ends in '/' is for
+/* Returns true if the whole of `path` matches. A pattern without '/' is compared only with the last
+ * segment (as in .gitignore); a leading '/' anchors at the root. A pattern that ends in '/' is for
  * directories: `path` must then end in '/' as well. */
 bool glob_matches_path(struct tidings_str pattern, struct tidings_str path);
-/* The plain form: the whole of `text` against `pattern`, `*` stopping at '/', `**` not. A pattern
+/* The plain form: the whole of `text` against `pattern`; `*` stops at '/', `**` does not. A pattern
  * longer than GLOB_MAX_BYTES matches nothing. */
 bool glob_matches(struct tidings_str pattern, struct tidings_str text);
 /* The same over a canonical URI; `?` is a wildcard only with `question`. */
 bool glob_matches_uri(struct tidings_str pattern, struct tidings_str uri, bool question);
-/* Empty patterns, unclosed brackets, ranges that run backwards, more than GLOB_MAX_WILDCARDS
- * wildcards and more than GLOB_MAX_BYTES bytes are refused (TIDINGS_E_INVALID). In a URI a class
- * must close before the next '/'. */
+/* Rejects empty patterns, unclosed brackets, backwards ranges, more than GLOB_MAX_WILDCARDS
+ * wildcards and more than GLOB_MAX_BYTES bytes (TIDINGS_E_INVALID). In a URI a class must be closed
+ * before the next '/'. */
 int glob_check(struct tidings_str pattern, struct tidings_error *err);
 int glob_check_uri(struct tidings_str pattern, bool question, struct tidings_error *err);
 
-/* What a subscription may be. */
+/* The kinds of subscriptions. */
 enum pattern_kind {
     PATTERN_LITERAL,   /* this URI */
     PATTERN_CONTAINER, /* everything below, and itself */
-    PATTERN_GLOB,      /* `?` is itself */
-    PATTERN_GLOB_Q,    /* `?` is one character */
+    PATTERN_GLOB,      /* `?` is literal */
+    PATTERN_GLOB_Q,    /* `?` matches one character */
     PATTERN_TEMPLATE,  /* RFC 6570, in reverse: see template_match */
     PATTERN_REGEX,     /* found anywhere: see formats/regex.h */
 };
 
-/* Does `text` (a canonical URI, a canonical pattern or the source of a regex) match the canonical
- * `uri`? For a question asked once: templates and regexes are compiled each time. What is not well
- * formed matches nothing; so do URIs longer than URI_MAX.
+/* Returns true if `text` (a canonical URI, a canonical pattern or the source of a regex) matches
+ * the canonical `uri`. For a single comparison: templates and regexes are compiled each time.
+ * Malformed patterns match nothing, nor do URIs longer than URI_MAX match.
  *
- * A container "x:///a/" matches "x:///a/" and what is below it; a container "x:///a" (a resource
- * that has children and a name without slash) matches "x:///a", "x:///a/" and what is below. A
+ * A container "x:///a/" matches "x:///a/" and everything below it; a container "x:///a" (a resource
+ * that has children and a name without slash) matches "x:///a", "x:///a/" and everything below. A
  * query is not part of the path: "x:///a/?q" is below "x:///a/", and nothing is below "x:///a?q".
- * "x:/" does not hold "x://h": an authority is another root. */
+ * "x:/" does not contain "x://h": an authority is another root. */
 bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri);
 
 /* Returns the prefix of every URI that it matches: the text before the first wildcard. */
 struct tidings_str pattern_prefix(enum pattern_kind kind, struct tidings_str text);
 
-/* Both can match one URI; "x:///a/{+rest}" stands for a prefix. No is
- * certain, yes is not: "a*" and "{b}c" meet here. A regex is not looked into: yes. */
+/* Returns true if both can match one URI; "x:///a/{+rest}" represents a prefix. False is certain,
+ * true is not: "a*" and "{b}c" overlap here. A regex is not analyzed: true. */
 bool pattern_meets(enum pattern_kind kind, struct tidings_str text,
                    struct tidings_str uri_template);
 
-/* Where the first slash of a path may be: after "scheme:", or at the second slash of "scheme://".
- */
+/* The earliest position of the first slash of a path: after "scheme:", or at the second slash of
+ * "scheme://". */
 size_t pattern_first_slash(struct tidings_str uri);
 
 /* -------------------------------------------------------------------------------------------------
- * The literal text that every text holds in which a regex is found. An index looks for that first
- * and runs the regex only where it is.
+ * Required literals of a regex: text that every match contains. An index searches for it first, and
+ * runs the regex only on texts that contain it.
  */
 
 #define REGEX_MAX_BYTES 1024u /* of the source of a regex for URIs */
 
-/* Writes runs of bytes, each ended by a NUL; every text in which `source` is found holds every one
- * of them. Returns the bytes written: 0 when nothing is certain, which is also the answer to any
- * construct this does not know. `source` must compile. */
+/* Writes runs of bytes, each NUL-terminated; every text that `source` matches contains each of
+ * them. Returns the bytes written: 0 if nothing is certain, including for any unknown construct.
+ * `source` must compile. */
 size_t regex_literals(struct tidings_str source, char out[2 * REGEX_MAX_BYTES]);
-/* Writes the literal that every text begins with in which `source` is found, without a NUL. Returns
- * its length: 0 if `source` is not anchored at the start, or the beginning is not certain. */
+/* Writes the literal prefix of every text that `source` matches, without a NUL. Returns its length:
+ * 0 if `source` is not anchored at the start, or if the prefix is not certain. */
 size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES]);
 
 /* -------------------------------------------------------------------------------------------------
- * A *part*: one segment of a pattern that holds wildcards, as a string of bytes in which wildcards
- * are control characters, which no canonical URI contains. Every other byte stands for itself.
+ * A *part*: one segment of a pattern with wildcards, as a string of bytes in which wildcards are
+ * control characters, which no canonical URI contains. Every other byte is literal.
  */
 
 enum {
-    SEGMENT_STAR = 1,      /* any characters, maybe none */
+    SEGMENT_STAR = 1,      /* any characters, possibly none */
     SEGMENT_VALUE = 2,     /* one or more characters, no '?' */
     SEGMENT_PARAMETER = 3, /* one or more characters, no '?' and no '&' */
     SEGMENT_ANY = 4,       /* one character */
     SEGMENT_CLASS = 5,     /* one character of the class up to SEGMENT_CLASS_END */
     SEGMENT_CLASS_END = 6,
     SEGMENT_LOOP = 7, /* in a plan only: any number of segments */
-    SEGMENT_REST = 8, /* in a plan only: whatever follows */
+    SEGMENT_REST = 8, /* only in a plan: any number of segments */
     SEGMENT_MAX_MARK = 8,
 };
 
@@ -109,21 +109,21 @@ static inline bool segment_is_mark(char c)
     return c > 0 && c <= SEGMENT_MAX_MARK;
 }
 
-/* Does the whole of `segment`, a piece of a canonical URI without '/', match? At most
+/* Returns true if the whole of `segment`, a part of a canonical URI without '/', matches. At most
  * part × segment steps. */
 bool segment_matches(struct tidings_str part, struct tidings_str segment);
-/* Bytes of the literal a part begins with, and of the one it ends with. */
+/* Lengths of the literal at the start of a part, and of the one at its end. */
 size_t segment_head(struct tidings_str part);
 size_t segment_tail(struct tidings_str part);
-/* The longest literal between two wildcards; empty when there is none. */
+/* The longest literal between two wildcards; empty if there is none. */
 struct tidings_str segment_inner(struct tidings_str part);
 
 /* -------------------------------------------------------------------------------------------------
- * A plan: a glob or a template as steps from segment to segment, for an index over many.
+ * A plan: a glob or a template as steps from segment to segment, for an index of many patterns.
  *
- * Steps follow one another from the start of the URI: `a/b/` (a run of literal segments), one
- * segment with wildcards (a *part*), any number of segments; and one that ends it. The plan of a
- * pattern matches at least what the pattern matches; when it is exact, nothing else.
+ * Steps follow each other from the start of the URI: `a/b/` (a run of literal segments), one
+ * segment with wildcards (a *part*), any number of segments; the last step ends the plan. The plan
+ * of a pattern matches at least everything the pattern matches; if it is exact, nothing else.
  */
 
 #define PLAN_MAX_RUN 32u       /* segments of one run; longer ones become several */
@@ -133,9 +133,9 @@ struct tidings_str segment_inner(struct tidings_str part);
 #define PLAN_MAX_STEPS (2 * GLOB_MAX_WILDCARDS + 2 + URI_MAX / PLAN_MAX_RUN)
 
 enum plan_kind {
-    PLAN_RUN,     /* `text`: `segments` literal segments, each with the slash behind it */
-    PLAN_SEGMENT, /* `text`: a segment with wildcards (see above), a slash behind it */
-    PLAN_LOOP,    /* any number of segments, each with a slash behind it */
+    PLAN_RUN,     /* `text`: `segments` literal segments, each with its trailing slash */
+    PLAN_SEGMENT, /* `text`: a segment with wildcards (see above), and a slash */
+    PLAN_LOOP,    /* any number of segments, each with its trailing slash */
     /* These end the plan. */
     PLAN_END,         /* `text`: `segments` literal segments, then the end */
     PLAN_SEGMENT_END, /* `text`: a segment with wildcards, then the end */
@@ -156,11 +156,12 @@ struct pattern_plan {
     char text[URI_MAX];
 };
 
-/* Refuses what glob_check_uri refuses, and what a plan cannot hold (TIDINGS_E_INVALID). */
+/* Rejects patterns that glob_check_uri rejects, and those that do not fit a plan
+ * (TIDINGS_E_INVALID). */
 int plan_glob(struct pattern_plan *plan, struct tidings_str pattern, bool question,
               struct tidings_error *err);
-/* Of a canonical template. Not exact when there is any doubt, also about whether it is well formed:
- * the caller then asks template_create. */
+/* For a canonical template. Not exact if there is any doubt, even about its validity: the caller
+ * then uses template_create. */
 int plan_template(struct pattern_plan *plan, struct tidings_str text, struct tidings_error *err);
 
 #endif
