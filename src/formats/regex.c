@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiling a regex: from its tree to a program of ops. The result is one block of memory: the
- * struct, then ops, lookarounds, rows, and of characters the intervals.
+ * Regexes: compilation from the tree to a program of ops, and search. A regex is one block of
+ * memory: the struct, then ops, lookarounds, rows, and the intervals of characters.
  *
- * Every visit to the tree is counted, since nested repetitions of nothing would take for ever and
- * leave no ops behind.
+ * Every visit to the tree is counted, because nested repetitions of nothing would never end without
+ * producing ops.
  */
 #include "formats/regex.h"
 
@@ -15,7 +15,7 @@
 #include "formats/regex_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Sets of characters while a regex is parsed: ranges in an arena, in any order until finished.
+ * Sets of characters during parsing: ranges in an arena, in any order until finished.
  */
 
 bool regex_set_add(struct arena *a, struct regex_set *set, uint32_t first, uint32_t last)
@@ -179,7 +179,7 @@ bool regex_set_posix(struct arena *a, struct regex_set *set, struct tidings_str 
 
 int regex_arena_failed(const struct arena *a, struct tidings_error *err)
 {
-    /* Whatever is asked for is at most a few times as large as what is there. */
+    /* The arena rarely needs a large allocation, so it is full only if little is left. */
     return a->used > a->max / 8 ? tidings_fail(err, TIDINGS_E_LIMIT, TOO_LARGE)
                                 : tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
 }
@@ -205,7 +205,7 @@ static uint16_t regex_put(struct emitter *e, enum regex_code code, size_t to)
 
 static void emit_alternatives(struct emitter *e, struct regex_tree *t, bool backwards)
 {
-    uint16_t ends = UINT16_MAX; /* jumps to the end, each with the one before it in `to` */
+    uint16_t ends = UINT16_MAX; /* jumps to the end, each with the previous one in `to` */
     for (struct regex_tree *child = t->first; child && !e->is_full; child = child->next) {
         uint16_t split = child->next ? regex_put(e, CODE_SPLIT, 0) : 0;
         emit(e, child, backwards);
@@ -251,8 +251,8 @@ static void emit_repeat(struct emitter *e, struct regex_tree *t, bool backwards)
     }
 }
 
-/* Its program lies where it is first met, and is jumped over. What it says does not depend on the
- * direction it is asked in, so one is enough. */
+/* Its program is at its first use, and is skipped by a jump. It does not depend on the search
+ * direction, so one is enough. */
 static void emit_lookaround(struct emitter *e, struct regex_tree *t)
 {
     if (t->set == 0) {
@@ -317,7 +317,7 @@ static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
 struct interval {
     uint32_t start;
     uint8_t column;
-    uint64_t mark; /* which sets it is in, in short */
+    uint64_t mark; /* the sets that contain it, as a hash */
 };
 
 struct columns {
@@ -345,7 +345,7 @@ static size_t find_interval(const struct columns *c, uint32_t start)
     return low;
 }
 
-/* Where any set begins or ends, of bytes. */
+/* Boundaries of all sets, for bytes. */
 static bool cut_bytes(struct arena *a, const struct regex_sets *sets, struct columns *c)
 {
     bool is_start[257] = {true};
@@ -367,7 +367,7 @@ static bool cut_bytes(struct arena *a, const struct regex_sets *sets, struct col
     return c->at != NULL;
 }
 
-/* … of characters. False: no room. */
+/* … for characters. False: no room. */
 static bool regex_cut(struct arena *a, const struct regex_sets *sets, struct columns *c)
 {
     size_t most = 1, n = 1;
@@ -393,8 +393,8 @@ static bool regex_cut(struct arena *a, const struct regex_sets *sets, struct col
     return true;
 }
 
-/* Two intervals that are in the same sets get the same mark. (That others do is as likely as any
- * 64-bit hash; it would concern the author of the regex alone.) */
+/* Two intervals that are in the same sets get the same mark. (Others share one only by a collision
+ * of 64-bit hashes; it would affect only the author of the regex.) */
 static bool mark(const struct regex_sets *sets, struct columns *c)
 {
     size_t work = 0;
@@ -449,7 +449,7 @@ static void fill_rows(const struct regex_sets *sets, const struct columns *c, ui
     }
 }
 
-/* Whatever is found begins with the sets of one byte that the program begins with. */
+/* Every match starts with the sets of one byte at the start of the program. */
 static void find_prefix(struct regex *r, const struct regex_sets *sets)
 {
     size_t at = r->ops[0].code == CODE_BEGIN;
@@ -463,7 +463,7 @@ static void find_prefix(struct regex *r, const struct regex_sets *sets)
     }
 }
 
-/* ---- putting it together --------------------------------------------------------------------- */
+/* ---- assembly -------------------------------------------------------------------------------- */
 
 static struct regex *assemble(const struct emitter *e, const struct regex_sets *sets,
                               const struct columns *c, enum regex_units units)
@@ -476,7 +476,7 @@ static struct regex *assemble(const struct emitter *e, const struct regex_sets *
     if (!r) {
         return NULL;
     }
-    /* In the order of what they must be aligned for. */
+    /* In the order of their alignment. */
     uint32_t *starts = (uint32_t *)(r + 1);
     struct regex_op *ops = (struct regex_op *)(starts + n_intervals);
     struct regex_lookaround *lookarounds = (struct regex_lookaround *)(ops + e->n_ops);
@@ -512,7 +512,7 @@ static struct regex *assemble(const struct emitter *e, const struct regex_sets *
     return r;
 }
 
-/* In steps: ops are written, ranges collected, sorted and compared. */
+/* The cost in steps: ops are written; ranges are collected, sorted and compared. */
 static uint64_t cost_of(const struct emitter *e, const struct regex_sets *sets)
 {
     uint64_t ranges = 0;
@@ -593,12 +593,12 @@ size_t regex_bytes(const struct regex *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Searching a text for a regex: all paths through the program at once, one character after the
- * other (Thompson's simulation). Each op is tried at most once at each position of the text,
- * however many paths lead to it.
+ * Searches a text for a regex: all paths through the program at once, one character after the other
+ * (Thompson's simulation). Each op is tried at most once at each position of the text, however many
+ * paths lead to it.
  */
 
-/* What finding the column of a character beyond ASCII costs. */
+/* The cost of finding the column of a non-ASCII character. */
 #define WIDE_STEPS 4u
 
 static void regex_front_clear(struct regex_front *f);
@@ -621,7 +621,7 @@ static void regex_front_clear(struct regex_front *f)
     f->is_end_refused = false;
 }
 
-/* Does the assertion at `at` hold at this position of the text? */
+/* Returns true if the assertion at `at` holds at this position of the text. */
 static bool regex_search_holds(struct regex_front *f, uint16_t at)
 {
     const struct regex_op *op = &f->r->ops[at];
@@ -653,11 +653,11 @@ static bool regex_search_holds(struct regex_front *f, uint16_t at)
     return false;
 }
 
-/* And whatever it leads to */
+/* And all ops it leads to. */
 static void regex_front_add(struct regex_front *f, uint16_t at)
 {
     const struct regex_op *ops = f->r->ops;
-    size_t waiting = 0; /* never more than there are splits */
+    size_t waiting = 0; /* never more than the number of splits */
     for (;;) {
         bool goes_on = f->seen[at] != f->now;
         f->spent++;
@@ -705,9 +705,9 @@ struct walk {
     const struct regex *r;
     struct tidings_str text;
     uint64_t *steps;
-    uint16_t *holds_at; /* at every position a bit for each lookaround; NULL: there are none */
+    uint16_t *holds_at; /* a bit for each lookaround at every position; NULL: none */
     struct regex_front front;
-    uint16_t before[REGEX_MAX_OPS]; /* the list of the position before */
+    uint16_t before[REGEX_MAX_OPS]; /* the list of the previous position */
 };
 
 static bool is_word_at(struct tidings_str text, size_t at)
@@ -730,7 +730,7 @@ static void note_context(struct walk *w, size_t at)
     }
 }
 
-/* From `at` one character on, or back: its column. */
+/* Moves one character forward or back from `at`; returns its column. */
 static uint8_t regex_search_step(struct walk *w, size_t *at, bool backwards)
 {
     const struct regex *r = w->r;
@@ -745,7 +745,7 @@ static uint8_t regex_search_step(struct walk *w, size_t *at, bool backwards)
         }
     }
     uint32_t c = regex_decode(w->text, here, &len);
-    if (backwards && here + len != *at) { /* no UTF-8 */
+    if (backwards && here + len != *at) { /* invalid UTF-8 */
         here = *at - 1;
         c = (unsigned char)w->text.ptr[here];
     }
@@ -754,8 +754,8 @@ static uint8_t regex_search_step(struct walk *w, size_t *at, bool backwards)
     return regex_column(r, c);
 }
 
-/* Run the program at `start`, which may begin anywhere. With `lookaround` >= 0 note at every
- * position whether that one holds there; without, stop where the regex is first found. */
+/* Runs the program at `start`, which can match anywhere. With `lookaround` >= 0, records at every
+ * position whether that one holds there; otherwise stops at the first match. */
 static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool backwards,
                                            int lookaround)
 {
@@ -824,7 +824,7 @@ enum regex_result regex_search(const struct regex *r, struct regex_table *table,
     if (table && regex_table_search(table, r, text, steps, &result)) {
         return result;
     }
-    if (r->prefix_len > 0 && r->is_plain) { /* most regexes need not be walked at all */
+    if (r->prefix_len > 0 && r->is_plain) { /* for most regexes, most texts need no walk */
         uint64_t cost = text.len / 8 + 1;
         if (cost > *steps) {
             *steps = 0;
@@ -844,26 +844,25 @@ enum regex_result regex_search(const struct regex *r, struct regex_table *table,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The table in which searches for a regex keep what they have found out: a *state* is a list of
- * ops of the program, and the table says which state a character of a column leads to from each.
- * States are made when a search first needs them; when there is no room for another, the search
- * goes on without a table.
+ * The table in which searches for a regex cache their results: a *state* is a list of ops of the
+ * program, and the table has the next state for each state and column. States are created when a
+ * search first needs them; when there is no room for another, the search continues without a table.
  *
- * Only for plain programs: what is found at a position of the text depends on nothing but the
- * characters before it, and on whether the text ends there.
+ * Only for plain programs: a match at a position of the text depends only on the characters before
+ * it, and on whether the text ends there.
  */
 
 #define MAX_STATES 240u
-#define MAX_POSITIONS 64u /* of one state */
+#define MAX_POSITIONS 64u /* per state */
 #define POSITIONS_PER_STATE 6u
 #define MAX_COLUMNS 128u
 
-/* What is in a cell; from CELL_STATE on, where the cells of a state begin, so that a character
- * costs an addition and a look. */
+/* The contents of a cell; values from CELL_STATE on are the start of a state's cells, so that a
+ * character costs an addition and a lookup. */
 enum {
     CELL_UNKNOWN,
     CELL_FOUND,
-    CELL_DEAD, /* whatever follows, it is not found */
+    CELL_DEAD, /* no match, whatever follows */
     CELL_STATE,
 };
 
@@ -876,8 +875,8 @@ struct regex_table {
     size_t bytes, n_columns;
     size_t n_states, max_states, n_positions, max_positions;
     bool is_full;
-    bool has_begin;  /* the first state is one of the beginning of a text */
-    uint16_t begin;  /* the cell a text begins at */
+    bool has_begin;  /* the first state is one of the start of a text */
+    uint16_t begin;  /* the cell at the start of a text */
     uint16_t *cells; /* state * n_columns + column */
     struct state *states;
     uint16_t *positions;
@@ -925,7 +924,7 @@ size_t regex_table_bytes(const struct regex_table *table)
     return table ? table->bytes : 0;
 }
 
-/* In ascending order: the same positions are the same state, however they were reached. */
+/* In ascending order, so that the same positions are the same state, however they were reached. */
 static void sort(uint16_t *list, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -938,7 +937,7 @@ static void sort(uint16_t *list, size_t count)
     }
 }
 
-/* Would it be found if the text ended here? */
+/* Returns true if it would match if the text ended here. */
 static bool is_found_at_end(struct regex_front *f, const uint16_t *positions, size_t count,
                             bool is_begin)
 {
@@ -954,7 +953,7 @@ static bool is_found_at_end(struct regex_front *f, const uint16_t *positions, si
     return f->is_found;
 }
 
-/* The cell for the positions in f->list; CELL_UNKNOWN: there is no room. */
+/* The cell for the positions in f->list; CELL_UNKNOWN: no room. */
 static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is_begin)
 {
     size_t count = f->count;
@@ -969,7 +968,7 @@ static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is
         return CELL_UNKNOWN;
     }
     sort(f->list, count);
-    /* A state of the beginning is the first, and no other. */
+    /* Only the first state belongs to the start of a text. */
     for (size_t i = is_begin ? t->n_states : t->has_begin; i < t->n_states; i++) {
         f->spent++;
         if (t->states[i].count == count &&
@@ -998,14 +997,15 @@ static void open_end(struct regex_front *f, bool is_begin)
     f->is_end_open = true;
 }
 
-/* The first state, or what is known at once; with a prefix that is behind it. */
+/* The first state, or a result known immediately; with a prefix, the state after it. */
 static uint16_t regex_table_begin(struct regex_table *t, struct regex_front *f)
 {
     const struct regex *r = f->r;
     open_end(f, true);
     regex_front_add(f, 0);
     for (size_t i = 0; i < r->prefix_len; i++) {
-        uint16_t before[sizeof(r->prefix) + 2]; /* a prefix has no other way but on, or anew */
+        /* within a prefix, a search either continues or restarts */
+        uint16_t before[sizeof(r->prefix) + 2];
         size_t count = f->count;
         const uint8_t *cell = r->rows + r->columns[(unsigned char)r->prefix[i]];
         memcpy(before, f->list, count * sizeof(*before));
@@ -1021,7 +1021,7 @@ static uint16_t regex_table_begin(struct regex_table *t, struct regex_front *f)
     return find_state(t, f, r->prefix_len == 0);
 }
 
-/* Where a character of the column leads from a state. */
+/* The next state from a state with a character of the column. */
 static uint16_t regex_table_follow(struct regex_table *t, struct regex_front *f, size_t from,
                                    uint8_t column)
 {
@@ -1041,7 +1041,7 @@ static uint16_t regex_table_follow(struct regex_table *t, struct regex_front *f,
     return cell;
 }
 
-/* Apart, because a front is large. */
+/* A separate function, because a front is large. */
 static uint16_t work_out(struct regex_table *t, const struct regex *r, int from, uint8_t column,
                          uint64_t *spent)
 {
@@ -1056,7 +1056,7 @@ static uint16_t work_out(struct regex_table *t, const struct regex *r, int from,
     return cell;
 }
 
-/* The column of a character beyond ASCII; *at moves behind it. */
+/* The column of a non-ASCII character; moves *at after it. */
 static uint8_t next_column(const struct regex *r, struct tidings_str text, size_t *at,
                            uint64_t *spent)
 {
@@ -1067,7 +1067,7 @@ static uint8_t next_column(const struct regex *r, struct tidings_str text, size_
     return regex_column(r, c);
 }
 
-/* As far as the table knows the way without asking, from *at on; the cell that stops it. */
+/* Follows known states from *at on; returns the cell that stops it. */
 static inline uint16_t regex_table_run(const struct regex_table *t, const uint8_t columns[256],
                                        struct tidings_str text, size_t *at, uint16_t cell,
                                        unsigned char limit)
@@ -1077,7 +1077,8 @@ static inline uint16_t regex_table_run(const struct regex_table *t, const uint8_
     const unsigned char *end = (const unsigned char *)text.ptr + text.len;
     while (cell >= CELL_STATE && p < end && *p <= limit) {
         uint16_t next = cells[cell + columns[*p++]];
-        /* Staying in a state is guessed right, so characters do not wait for one another. */
+        /* The branch predictor expects the same state, so characters do not wait for one another.
+         */
         while (next == cell && p < end && *p <= limit) {
             next = cells[cell + columns[*p++]];
         }
@@ -1091,7 +1092,7 @@ static inline uint16_t regex_table_run(const struct regex_table *t, const uint8_
     return cell;
 }
 
-/* False: the table cannot say, for it is full. */
+/* False: no result, because the table is full. */
 static bool regex_table_search(struct regex_table *t, const struct regex *r,
                                struct tidings_str text, uint64_t *steps, enum regex_result *ret)
 {

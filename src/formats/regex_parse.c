@@ -6,13 +6,13 @@
 #include "formats/regex_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The parser of regexes: its state, and how it reads escapes and classes.
+ * The parser of regexes: its state, and parsing of escapes and classes.
  */
 
 enum regex_flag {
     FLAG_I, /* letters in both cases */
-    FLAG_S, /* `.` is \n, too */
-    FLAG_M, /* `^` and `$` at lines */
+    FLAG_S, /* `.` matches \n, too */
+    FLAG_M, /* `^` and `$` match at lines */
     FLAG_COUNT,
 };
 
@@ -21,12 +21,12 @@ struct regex_parser {
     struct tidings_str source;
     size_t at;
     enum regex_units units;
-    uint32_t last; /* character there is */
+    uint32_t last; /* last character of the set of all */
     bool has_flag[FLAG_COUNT];
     bool is_quoting;
     unsigned depth;
     struct regex_sets *sets;
-    int code; /* < 0: it is refused, and said why */
+    int code; /* < 0: rejected, with an error */
     struct tidings_error *err;
 };
 
@@ -39,11 +39,11 @@ enum regex_escape {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define QUOTED_MAX 80u /* bytes of a source in a sentence */
+#define QUOTED_MAX 80u /* bytes of a source in an error message */
 
 static struct regex_tree *parse_alternatives(struct regex_parser *p);
 
-/* As much of the source as a sentence quotes, cut between characters. */
+/* The length of the quoted part of the source, truncated between characters. */
 static int quoted_len(struct tidings_str source)
 {
     size_t len = source.len > QUOTED_MAX ? QUOTED_MAX : source.len;
@@ -63,7 +63,7 @@ static int regex_refuse(struct regex_parser *p, size_t at, const char *reason)
     return p->code;
 }
 
-/* Unless something was wrong before. */
+/* Unless there is an earlier error. */
 static int regex_refuse_size(struct regex_parser *p)
 {
     if (p->code == 0) {
@@ -100,7 +100,7 @@ static bool is_same_set(const struct regex_set *a, const struct regex_set *b)
            (a->count == 0 || memcmp(a->at, b->at, a->count * sizeof(*a->at)) == 0);
 }
 
-/* A leaf for the set, which is kept once. */
+/* A leaf for the set; equal sets are stored once. */
 static struct regex_tree *make_set(struct regex_parser *p, struct regex_set *set)
 {
     struct regex_sets *all = p->sets;
@@ -148,14 +148,14 @@ static struct regex_tree *make_character(struct regex_parser *p, uint32_t c)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* `(?i-s)`: for the rest of the group; `(?i-s:`: for the group that begins. */
+/* `(?i-s)`: for the rest of the group; `(?i-s:`: for the new group. */
 static void read_flags(struct regex_parser *p)
 {
     bool on = true;
     for (; p->at < p->source.len && p->source.ptr[p->at] != ')' && p->source.ptr[p->at] != ':';
          p->at++) {
         char c = p->source.ptr[p->at];
-        const char *known = "ismJUn"; /* of the last three nothing depends here */
+        const char *known = "ismJUn"; /* the last three have no effect here */
         const char *flag = c ? strchr(known, c) : NULL;
         if (c == '-') {
             on = false;
@@ -181,7 +181,7 @@ static void skip_name(struct regex_parser *p, char end)
     p->at++;
 }
 
-/* Behind `(?`. Returns the tree of the group without its contents (LOOK, else SEQUENCE). */
+/* After `(?`. Returns the tree of the group without its contents (LOOK, else SEQUENCE). */
 static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_closed)
 {
     static const struct {
@@ -227,7 +227,7 @@ static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_clos
     return regex_parse_make(p, REGEX_SEQUENCE);
 }
 
-/* Behind the parenthesis. */
+/* After the parenthesis. */
 static struct regex_tree *parse_group(struct regex_parser *p)
 {
     size_t opened = p->at - 1;
@@ -245,7 +245,7 @@ static struct regex_tree *parse_group(struct regex_parser *p)
     } else {
         group = regex_parse_make(p, REGEX_SEQUENCE);
     }
-    if (p->code < 0 || is_closed) { /* flags for what follows, or a comment */
+    if (p->code < 0 || is_closed) { /* flags for the rest, or a comment */
         return group;
     }
     if (++p->depth > REGEX_MAX_DEPTH) {
@@ -279,7 +279,7 @@ static bool regex_parse_read_number(struct regex_parser *p, uint32_t *ret)
     return p->at > start;
 }
 
-/* `{2}`, `{2,}`, `{2,5}`; anything else stays where it is: literal. */
+/* `{2}`, `{2,}`, `{2,5}`; everything else is not consumed and literal. */
 static bool read_counts(struct regex_parser *p, uint32_t *min, uint32_t *max)
 {
     size_t start = p->at++;
@@ -422,7 +422,7 @@ static struct regex_tree *parse_atom(struct regex_parser *p)
     return NULL;
 }
 
-/* `\Q` and `\E`: between them everything is itself. */
+/* `\Q` and `\E`: between them everything is literal. */
 static void skip_quotes(struct regex_parser *p)
 {
     for (;;) {
@@ -497,7 +497,7 @@ int regex_parse(struct arena *a, struct tidings_str source, enum regex_units uni
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Parsing the escapes (`\d`, `\p{L}`) and the classes (`[a-z]`) of a regex.
+ * Parses the escapes (`\d`, `\p{L}`) and the classes (`[a-z]`) of a regex.
  */
 
 static uint32_t regex_next(struct regex_parser *p)
@@ -522,7 +522,7 @@ static int regex_escape_hex_value(char c)
                                   : -1;
 }
 
-/* Up to `most` digits of that base; how many there were. */
+/* Reads up to `most` digits of that base; returns their number. */
 static size_t read_digits(struct regex_parser *p, uint32_t base, size_t most, uint32_t *ret)
 {
     size_t n = 0;
@@ -535,7 +535,7 @@ static size_t read_digits(struct regex_parser *p, uint32_t base, size_t most, ui
     return n;
 }
 
-/* `{…}`: at the brace. */
+/* `{…}`, starting at the brace. */
 static uint32_t read_braced(struct regex_parser *p, uint32_t base)
 {
     uint32_t c;
@@ -547,7 +547,7 @@ static uint32_t read_braced(struct regex_parser *p, uint32_t base)
     return c;
 }
 
-/* \xHH, \x{H…}, \uHHHH, \u{H…}: behind the letter, of which one without digits is one. */
+/* \xHH, \x{H…}, \uHHHH, \u{H…}, starting after the letter, which is literal without digits. */
 static uint32_t read_hex(struct regex_parser *p, char letter)
 {
     size_t start = p->at, wanted = letter == 'u' ? 4 : 2;
@@ -582,11 +582,11 @@ static uint32_t checked(struct regex_parser *p, size_t at, uint32_t c)
     return c;
 }
 
-/* Steps that looking through the tables takes. */
+/* Cost in steps of a search through the tables. */
 #define COST_PROPERTY 1700u
 #define COST_PROPERTY_BYTES 250u
 
-/* \p{Name}, \pL, \P{^Name}: behind the letter. */
+/* \p{Name}, \pL, \P{^Name}, starting after the letter. */
 static void read_property(struct regex_parser *p, bool is_inverted, struct regex_set *set)
 {
     size_t start = p->at;
@@ -617,7 +617,7 @@ static void read_property(struct regex_parser *p, bool is_inverted, struct regex
     }
 }
 
-/* Escapes that are one character; false: not one of these. */
+/* Escapes of a single character; false: another escape. */
 static bool read_single(struct regex_parser *p, char letter, bool in_class, uint32_t *ret)
 {
     static const char letters[] = "tnrfae", meanings[] = "\t\n\r\f\a\033";
@@ -665,7 +665,7 @@ static bool read_assertion(char letter, enum regex_kind *ret)
     return false;
 }
 
-/* Behind the backslash, in a class or not. */
+/* After the backslash, inside or outside a class. */
 static enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class,
                                            struct regex_set *set, uint32_t *ret_character,
                                            enum regex_kind *ret_assertion)
@@ -709,7 +709,7 @@ static enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* `[:alpha:]` at p->at; false: it is none. */
+/* `[:alpha:]` at p->at; false: none. */
 static bool read_posix(struct regex_parser *p, struct regex_set *set)
 {
     struct tidings_str rest = str_skip(p->source, p->at);
@@ -739,7 +739,7 @@ static bool read_posix(struct regex_parser *p, struct regex_set *set)
     return true;
 }
 
-/* One element: a character (returned true), or a set that is added. */
+/* One element: a character (returns true), or a set that is added. */
 static bool read_element(struct regex_parser *p, struct regex_set *set, uint32_t *ret)
 {
     enum regex_kind ignored;
@@ -765,7 +765,7 @@ static void regex_escape_read_range(struct regex_parser *p, struct regex_set *se
     size_t dash = p->at;
     if (regex_escape_peek(p) == '-' && dash + 1 < p->source.len && p->source.ptr[dash + 1] != ']') {
         p->at++;
-        if (!read_element(p, set, &last)) { /* `[a-\d]`: the dash is itself */
+        if (!read_element(p, set, &last)) { /* `[a-\d]`: the dash is literal */
             last = first;
             if (!regex_set_add(p->arena, set, '-', '-')) {
                 regex_refuse_size(p);
@@ -779,13 +779,13 @@ static void regex_escape_read_range(struct regex_parser *p, struct regex_set *se
     }
 }
 
-/* Behind the bracket. */
+/* After the bracket. */
 static void regex_read_class(struct regex_parser *p, struct regex_set *set)
 {
     size_t opened = p->at - 1;
     bool is_inverted = regex_escape_peek(p) == '^';
     p->at += is_inverted;
-    /* A bracket at the beginning is one of the class, but for ECMA-262. */
+    /* A bracket in the first position is a member of the class, except in ECMA-262. */
     bool is_first = p->units == REGEX_BYTES;
     while (p->code == 0 && p->at < p->source.len && (is_first || regex_escape_peek(p) != ']')) {
         is_first = false;
@@ -795,7 +795,7 @@ static void regex_read_class(struct regex_parser *p, struct regex_set *set)
         regex_refuse(p, opened, "missing closing bracket");
     }
     p->at++;
-    /* Both cases before the inversion: [^a] has neither. */
+    /* Add both cases before inverting: [^a] excludes both. */
     if (p->has_flag[FLAG_I] && !regex_set_fold(p->arena, set)) {
         regex_refuse_size(p);
     }

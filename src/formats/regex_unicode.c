@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The general categories of Unicode 14: where each run of characters of one category begins. A
- * test compares every character with what PCRE2 says of it, which knows the same version.
+ * The general categories of Unicode 14: the start of each run of characters of one category. A test
+ * compares every character with PCRE2, which has the same Unicode version.
  */
 #include "formats/regex_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The scripts of Unicode 14: where each run of characters of one script begins. A test compares
- * them with those of PCRE2, which knows the same version.
+ * The scripts of Unicode 14: the start of each run of characters of one script. A test compares
+ * them with PCRE2, which has the same Unicode version.
  */
 
-/* The script of a run is an index into this. */
+/* Runs contain an index into this table. */
 static const struct {
     const char *code, *name;
 } scripts[] = {
@@ -374,7 +374,7 @@ static const uint32_t script_runs[] = {
 
 #define SCRIPT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* \p{Script=name}, by either of its names (regex_unicode.c). */
+/* \p{Script=name}, by either name of the script (regex_unicode.c). */
 static bool regex_set_script(struct arena *a, struct regex_set *set, struct tidings_str name,
                              uint32_t last, bool *ret_full)
 {
@@ -400,14 +400,14 @@ static bool regex_set_script(struct arena *a, struct regex_set *set, struct tidi
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The category of a run is an index into this. */
+/* Runs contain an index into this table. */
 static const char categories[][3] = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs",
 };
 
-/* As ECMA-262 lets them be spelled out; "L&" are letters with a case, a single letter all that
- * begin with it. */
+/* The long names of ECMA-262; "L&" means letters with case, a single letter all categories that
+ * start with it. */
 static const struct {
     const char *spelled, *code;
 } spellings[] = {
@@ -882,7 +882,7 @@ static struct tidings_str short_name(struct tidings_str name)
     return name;
 }
 
-/* A bit for each category that the name means; 0: none. */
+/* A bit for each category that the name includes; 0: none. */
 static uint32_t categories_of(struct tidings_str name)
 {
     uint32_t bits = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging JSON-RPC 2.0 envelopes. Every refusal names the member that is wrong. What the method,
- * the parameters or the result mean is none of its business.
+ * JSON-RPC 2.0 envelopes: validation. Every error names the invalid member. Methods, parameters and
+ * results are not interpreted.
  */
 #include "formats/rpc.h"
 
 #include "base/str.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Newline framing. Invariant between calls: bytes before `start` are spent, no LF lies between
- * `start` and `scanned`, so every byte is searched once. Spent bytes are dropped when the reader
- * runs dry, not line by line, so that many short lines in one read cost no moving.
+ * Newline framing. Invariant between calls: bytes before `start` were consumed, no LF is between
+ * `start` and `scanned`, so every byte is searched once. Consumed bytes are removed when the reader
+ * is empty, not line by line, so that many short lines in one read cost no moves.
  */
 
 void line_reader_init(struct line_reader *r, size_t max_line)
@@ -57,7 +57,7 @@ int line_reader_feed(struct line_reader *r, const char *bytes, size_t len)
     }
     int rc = buf_put(&r->in, bytes, len);
     if (rc < 0) {
-        r->in.failed = 0; /* nothing was taken: the caller may try again */
+        r->in.failed = 0; /* nothing was added: the caller can try again */
         return TIDINGS_E_NOMEM;
     }
     return 0;
@@ -98,7 +98,7 @@ enum line_result line_reader_next(struct line_reader *r, struct tidings_str *lin
         }
     }
     drop_spent(r);
-    /* One byte more may be the CR. */
+    /* One more byte can be the CR. */
     if (trim_cr(buf_str(&r->in)).len > r->max) {
         buf_deinit(&r->in);
         r->scanned = 0;
@@ -137,7 +137,7 @@ static int rpc_refuse(struct tidings_error *err, const char *why)
     return tidings_fail(err, TIDINGS_E_PARSE, "%s", why);
 }
 
-/* NULL, or what is wrong with this id. */
+/* NULL, or the error in this id. */
 static const char *check_id(const struct json *id)
 {
     if (jv_is(id, JV_INT)) {
@@ -197,7 +197,7 @@ int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *
     bool is_error = !is_call && jv_get(value, "error") != NULL;
     struct json *id = jv_get(value, "id");
     if (is_error && jv_is(id, JV_NULL)) {
-        id = NULL; /* JSON-RPC 2.0 §5: the other side could not tell which request failed */
+        id = NULL; /* JSON-RPC 2.0 §5: the peer could not read the id of the request */
     }
     const char *bad_id = id ? check_id(id) : NULL;
     if (!bad_id) {

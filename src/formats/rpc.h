@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON-RPC 2.0 envelopes: is a message a request, a notification or a response, and is it well
- * formed? What answers look like is in engine/protocol/dialect.h.
+ * JSON-RPC 2.0 envelopes: finds whether a message is a request, a notification or a response, and
+ * validates it. engine/protocol/dialect.h writes responses.
  */
 #ifndef FORMATS_RPC_H
 #define FORMATS_RPC_H
@@ -21,28 +21,29 @@ enum rpc_kind {
 struct rpc_message {
     enum rpc_kind kind;
     struct tidings_str method; /* request, notification */
-    struct json *id; /* request, response: a string or an integer; else NULL. Also NULL in an error
-                      * response to a request that could not be read (JSON-RPC 2.0 §5) */
+    /* request, response: a string or an integer; else NULL. Also NULL in an error response to an
+     * unreadable request (JSON-RPC 2.0 §5) */
+    struct json *id;
     struct json *params; /* object or NULL */
 };
 
-/* Judge one object. On failure (TIDINGS_E_PARSE: not JSON-RPC, -32600) `out->id` still holds the id
- * when one could be read, so that the error can be answered. `params` arrays are refused: MCP has
- * named parameters only. Unknown members are ignored. */
+/* Validates one object. On failure (TIDINGS_E_PARSE: not JSON-RPC, -32600), `out->id` is still set
+ * if it could be read, for the error response. `params` arrays are rejected: MCP has only named
+ * parameters. Unknown members are ignored. */
 int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *err);
 
 /* -------------------------------------------------------------------------------------------------
  * Newline framing (stdio, TCP): one message per line, LF; a CR before it is dropped; blank lines
- * (nothing but blanks) are skipped. A line longer than the maximum, its line end not counted, is
- * skipped to its end and reported once. What comes out does not depend on how the bytes were cut.
+ * (nothing but blanks) are skipped. A line longer than the maximum (without its line end) is
+ * skipped to its end and reported once. The result does not depend on how the bytes are split.
  *
- * A caller that asks for lines until LINE_MORE after each feed never makes the reader hold more
- * than the maximum and one feed.
+ * If the caller reads lines until LINE_MORE after each feed, the reader never holds more than the
+ * maximum and one feed.
  */
 
 struct line_reader {
     struct buf in;
-    size_t start;   /* of the first line not given yet */
+    size_t start;   /* start of the first line not yet returned */
     size_t scanned; /* no LF before this */
     size_t max;
     bool skipping;
@@ -51,7 +52,7 @@ struct line_reader {
 enum line_result {
     LINE_MORE = 0,
     LINE_READY = 1,
-    LINE_TOO_LONG = 2, /* one over-long line was passed over (or is being) */
+    LINE_TOO_LONG = 2, /* one over-long line was (or is being) skipped */
 };
 
 void line_reader_init(struct line_reader *r, size_t max_line);
@@ -62,7 +63,7 @@ int line_reader_feed(struct line_reader *r, const char *bytes, size_t len); /* T
 enum line_result line_reader_next(struct line_reader *r, struct tidings_str *line);
 /* At end of input: an unfinished last line counts as a line. */
 enum line_result line_reader_finish(struct line_reader *r, struct tidings_str *line);
-/* Between lines: forgetting it and beginning anew would change nothing. */
+/* Returns true between lines, when a new reader would be in the same state. */
 bool line_reader_is_idle(const struct line_reader *r);
 
 #endif

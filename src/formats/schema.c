@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiling a JSON Schema, in three passes: index the document, resolve its
- * references, which index what they lead to, forget what only compiling needs.
- * Judging begins in schema_eval.c.
+ * JSON Schema compilation in three passes: index the document; resolve its references, which index
+ * their targets; drop data needed only for compiling. Validation is in schema_eval.c.
  */
 #include "formats/schema.h"
 
@@ -14,8 +13,8 @@
 #include "formats/schema_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Where in a schema something is: JSON pointers (RFC 6901) in texts of a fixed size, and errors
- * that begin with one.
+ * Locations in a schema: JSON pointers (RFC 6901) in strings of fixed size, and errors that start
+ * with one.
  */
 
 void location_text_init(struct location_text *p, char *out, size_t size)
@@ -61,7 +60,7 @@ void location_text_put_token(struct location_text *p, struct tidings_str key)
 
 static void put_edges(struct location_text *p, const struct node *n)
 {
-    if (n->parent) { /* as deep as schemas may nest */
+    if (n->parent) { /* recursion is bounded by the nesting limit */
         put_edges(p, n->parent);
         location_text_put(p, n->edge);
     } else if (n->document->uri.len > 0) {
@@ -88,7 +87,7 @@ static int schema_refuse(const struct compiler *c, int code, const struct node *
     return tidings_fail(c->err, code, "schema%s%s: %s", location[0] ? " at " : "", location, text);
 }
 
-/* Compiling takes steps, too: these more. */
+/* Charges steps for compiling. */
 static int schema_charge(const struct compiler *c, const struct node *n, uint64_t steps)
 {
     c->s->cost += steps;
@@ -97,13 +96,13 @@ static int schema_charge(const struct compiler *c, const struct node *n, uint64_
                : schema_refuse(c, TIDINGS_E_LIMIT, n, NULL, "the schema takes too long to compile");
 }
 
-/* Fail with the location in front: "schema at /items/minLength: …". */
+/* Fails with the location as prefix: "schema at /items/minLength: …". */
 static int schema_no_memory(const struct compiler *c)
 {
     return tidings_fail(c->err, TIDINGS_E_NOMEM, "schema: out of memory");
 }
 
-/* "/keyword" or "/keyword/key" as a pointer; ptr NULL when out of memory. */
+/* "/keyword" or "/keyword/key" as a pointer; ptr NULL: out of memory. */
 static struct tidings_str schema_edge(struct arena *arena, const char *keyword,
                                       const struct tidings_str *key)
 {
@@ -122,8 +121,9 @@ static struct tidings_str schema_edge(struct arena *arena, const char *keyword,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The table of JSON Schema keywords: what each may hold, which vocabulary it belongs to, and who
- * judges it. A keyword that is not in the table is an annotation and is ignored, whatever it holds.
+ * The table of JSON Schema keywords: the values they allow, the vocabulary they belong to, and
+ * their check. A keyword that is not in the table is an annotation and is ignored, whatever its
+ * value.
  */
 
 #define ALWAYS SIZE_MAX
@@ -304,7 +304,7 @@ static bool keyword_fits(struct rule *rule, enum shape shape)
     return false;
 }
 
-/* The rule's own value: shape, bound, pattern; not its subschemas. */
+/* Reads the rule's own value: shape, bound, pattern; not its subschemas. */
 static int keyword_read(struct compiler *c, const struct node *n, struct rule *rule,
                         enum shape shape)
 {
@@ -314,8 +314,8 @@ static int keyword_read(struct compiler *c, const struct node *n, struct rule *r
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The standard metaschema of draft 2020-12 and its vocabularies, reduced to what they assert: no
- * titles, defaults or comments. Parsed only when a schema refers to them.
+ * The standard metaschema of draft 2020-12 and its vocabularies, reduced to their assertions: no
+ * titles, defaults or comments. Parsed only if a schema refers to them.
  */
 
 #define BASE "https://json-schema.org/draft/2020-12/"
@@ -404,8 +404,8 @@ static const char *schema_meta_text(struct tidings_str uri)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * References between schemas: RFC 3986 §5.2, and nothing more of URIs than that needs. Results are
- * compared byte by byte; no other normalization takes place (§6.2.1).
+ * References between schemas: RFC 3986 §5.2, with only as much of URIs as it needs. Results are
+ * compared byte by byte, without further normalization (§6.2.1).
  */
 
 struct parts {
@@ -465,7 +465,7 @@ static void remove_dots(char *path, size_t *len)
 {
     size_t in = 0, out = 0, end = *len;
     while (in < end) {
-        size_t stop = in + 1; /* the end of this segment, its leading slash included */
+        size_t stop = in + 1; /* the end of this segment, including its leading slash */
         while (stop < end && path[stop] != '/') {
             stop++;
         }
@@ -497,7 +497,7 @@ static struct tidings_str uri_put(char **at, struct tidings_str s)
     return tidings_strn(start, s.len);
 }
 
-/* §5.2.3, then the dots. */
+/* §5.2.3, then dot segments. */
 static void put_merged(char **at, const struct parts *base, struct tidings_str path)
 {
     char *start = *at;
@@ -522,8 +522,8 @@ static void uri_put_query(char **at, struct tidings_str query)
     }
 }
 
-/* schema.c: RFC 3986 §5.2. The target without its fragment, which *ret_fragment slices out of
- * `ref` (ptr NULL without one). TIDINGS_E_NOMEM. */
+/* schema.c: RFC 3986 §5.2. The target without its fragment; *ret_fragment is the fragment as a
+ * slice of `ref` (ptr NULL without one). TIDINGS_E_NOMEM. */
 static int schema_uri_resolve(struct arena *arena, struct tidings_str base, struct tidings_str ref,
                               struct tidings_str *ret, struct tidings_str *ret_fragment)
 {
@@ -540,7 +540,7 @@ static int schema_uri_resolve(struct arena *arena, struct tidings_str base, stru
     }
     char *at = start;
     if (r.scheme.ptr) {
-        uri_put(&at, target); /* an absolute one is a name; its dots are its own affair */
+        uri_put(&at, target); /* an absolute one is a name; its dots are kept */
         *ret = tidings_strn(start, (size_t)(at - start));
         return 0;
     }
@@ -575,7 +575,7 @@ static int uri_hex(char c)
                                   : -1;
 }
 
-/* Percent-decode a fragment. */
+/* Percent-decodes a fragment. */
 static int schema_uri_decode(struct arena *arena, struct tidings_str fragment,
                              struct tidings_str *ret)
 {
@@ -598,16 +598,16 @@ static int schema_uri_decode(struct arena *arena, struct tidings_str fragment,
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The documents that a JSON Schema may refer to, by URI: those given with the options, and the
- * standard ones that are built in. A document is indexed when a reference first leads to it, never
- * before. Nothing is fetched.
+ * The documents that a JSON Schema can refer to, by URI: those given with the options, and the
+ * built-in standard ones. A document is indexed when a reference first leads to it. Nothing is
+ * fetched.
  */
 
 #define DRAFT "https://json-schema.org/draft/2020-12/"
 
 static int schema_index(struct compiler *c, struct document *d, struct node **ret);
 
-/* The vocabularies of the metaschema a resource names. */
+/* The vocabularies of the metaschema that a resource names. */
 static int document_add(struct compiler *c, struct tidings_str uri, struct json *value,
                         struct node **ret)
 {
@@ -621,8 +621,8 @@ static int document_add(struct compiler *c, struct tidings_str uri, struct json 
     return schema_index(c, d, ret);
 }
 
-/* The value of a document that is not part of the schema yet, with a reference; NULL and 0 when
- * there is none. */
+/* The value of a document that is not part of the schema yet, with a reference; NULL and 0 if there
+ * is none. */
 static int read_document(struct compiler *c, struct tidings_str uri, struct json **ret)
 {
     const struct schema_options *o = c->options;
@@ -639,7 +639,8 @@ static int read_document(struct compiler *c, struct tidings_str uri, struct json
     return rc;
 }
 
-/* What is known under a URI (without fragment): indexed if it was not. NULL and 0 when unknown. */
+/* Finds the node of a URI (without fragment), and indexes its document if necessary. NULL and 0:
+ * unknown. */
 static int document_find(struct compiler *c, struct tidings_str uri, struct node **ret)
 {
     *ret = NULL;
@@ -726,7 +727,7 @@ static int document_vocabularies(struct compiler *c, const struct node *n, struc
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* More than any bounded schema needs, unless its names are made to be long. */
+/* More than any bounded schema needs, unless its names are extremely long. */
 #define ARENA_MAX ((size_t)64 << 20)
 
 static unsigned limit_or_default(unsigned value, unsigned otherwise)
@@ -796,12 +797,12 @@ void schema_destroy(struct json_schema *s)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Indexing a JSON Schema: every value of a document where a keyword expects a schema becomes a node
- * and gets its rules; $id opens a resource, anchors are noted. References are left
- * for the next pass.
+ * Indexes a JSON Schema: every value of a document where a keyword expects a schema becomes a node
+ * and gets its rules; $id opens a resource, anchors are recorded. References are resolved in the
+ * next pass.
  */
 
-/* Of all regexes of a schema together, compiled. */
+/* Total size of all compiled regexes of a schema. */
 #define REGEX_BYTES_MAX ((size_t)8 << 20)
 
 static int add_node(struct compiler *c, struct node *n, struct node **ret);
@@ -835,7 +836,7 @@ static int open_resource(struct compiler *c, struct node *n, struct tidings_str 
     return 0;
 }
 
-/* Which resource does the node belong to: its parent's, or one it opens? */
+/* Sets the resource of a node: its parent's, or a new one that it opens. */
 static int join_resource(struct compiler *c, struct node *n)
 {
     struct json *id = jv_get(n->value, "$id");
@@ -921,7 +922,7 @@ static int add_regex(struct compiler *c, const struct node *n, const char *keywo
                : schema_refuse(c, TIDINGS_E_LIMIT, n, keyword, "too many regexes, or too large");
 }
 
-/* One subschema of a rule. `key` is NULL when the keyword holds just one. */
+/* Adds one subschema of a rule. `key` is NULL if the keyword has only one. */
 static int add_branch(struct compiler *c, struct node *n, struct rule *rule,
                       const struct tidings_str *key, struct json *value)
 {
@@ -972,7 +973,7 @@ static int add_map(struct compiler *c, struct node *n, struct rule *rule, bool i
     return rc;
 }
 
-/* The subschemas of a rule and its regexes. */
+/* Adds the subschemas of a rule and its regexes. */
 static int index_add_parts(struct compiler *c, struct node *n, struct rule *rule, enum shape shape)
 {
     bool is_list = shape == SHAPE_SCHEMAS;
@@ -1045,7 +1046,7 @@ static int add_rules(struct compiler *c, struct node *n)
     return rc;
 }
 
-/* A node that knows its place and its value. */
+/* Adds a node whose location and value are set. */
 static int add_node(struct compiler *c, struct node *n, struct node **ret)
 {
     struct json_schema *s = c->s;
@@ -1081,7 +1082,7 @@ static int add_node(struct compiler *c, struct node *n, struct node **ret)
     return rc;
 }
 
-/* schema.c: nodes of a document, without what references lead to. */
+/* schema.c: indexes the nodes of a document, but not the targets of references. */
 static int schema_index(struct compiler *c, struct document *d, struct node **ret)
 {
     struct node *n = arena_alloc(&c->s->arena, sizeof(*n));
@@ -1093,7 +1094,7 @@ static int schema_index(struct compiler *c, struct document *d, struct node **re
     return add_node(c, n, ret);
 }
 
-/* A schema where no keyword expects one, at `edge` below `parent`. */
+/* Adds a schema where no keyword expects one, at `edge` below `parent`. */
 static int schema_index_below(struct compiler *c, struct node *parent, struct tidings_str edge,
                               struct json *value, struct node **ret)
 {
@@ -1107,9 +1108,9 @@ static int schema_index_below(struct compiler *c, struct node *parent, struct ti
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Resolving the $ref and $dynamicRef of a JSON Schema: a resource by URI, then a node in it by
- * pointer or anchor. After this every reference has its node, and no chain of bare $ref is endless.
- * Loops through other keywords are ended by the bounds of a judgement.
+ * Resolves the $ref and $dynamicRef of a JSON Schema: a resource by URI, then a node in it by
+ * pointer or anchor. Afterwards every reference has its node, and no chain of bare $ref is endless.
+ * The limits of a validation end loops through other keywords.
  */
 
 struct node *schema_anchor(const struct resource *r, struct tidings_str name, bool only_dynamic)
@@ -1122,13 +1123,13 @@ struct node *schema_anchor(const struct resource *r, struct tidings_str name, bo
     return NULL;
 }
 
-/* Is `edge` the beginning of `pointer`, by whole tokens? */
+/* Returns true if `edge` is a prefix of `pointer`, by whole tokens. */
 static bool leads(struct tidings_str edge, struct tidings_str pointer)
 {
     return str_starts(pointer, edge) && (pointer.len == edge.len || pointer.ptr[edge.len] == '/');
 }
 
-/* Follow `pointer` from schema to schema as far as that goes; *pointer is what remains. */
+/* Follows `pointer` from schema to schema as far as possible; *pointer is the rest. */
 static struct node *descend(struct node *n, struct tidings_str *pointer, uint64_t *steps)
 {
     struct node *best;
@@ -1148,7 +1149,7 @@ static struct node *descend(struct node *n, struct tidings_str *pointer, uint64_
     return n;
 }
 
-/* The token `pointer` begins with, unescaped into `out` (as long as the token). */
+/* The first token of `pointer`, unescaped into `out` (as long as the token). */
 static struct tidings_str next_token(struct tidings_str *pointer, char *out)
 {
     size_t len = 0, i = 1;
@@ -1175,7 +1176,7 @@ static struct json *ref_member(struct json *v, struct tidings_str token)
     return jv_is(v, JV_ARRAY) && str_to_u64(token, &index) ? jv_at(v, (size_t)index) : NULL;
 }
 
-/* A pointer may lead into a keyword that is not known: what is there becomes a schema. */
+/* A pointer can lead into an unknown keyword: the value there becomes a schema. */
 static int find_pointer(struct compiler *c, struct node *n, struct tidings_str pointer,
                         struct node **ret)
 {
@@ -1213,7 +1214,7 @@ static int ref_resolve(struct compiler *c, struct node *n, struct rule *rule)
         schema_uri_decode(&c->s->arena, fragment, &name) < 0) {
         return schema_no_memory(c);
     }
-    /* A resource without a name can only mean itself by an empty one. */
+    /* A resource without a name can refer to itself only by an empty reference. */
     int rc = schema_charge(c, n, 4 * (c->s->n_resources + n->resource->n_anchors));
     if (rc < 0) {
         return rc;
@@ -1273,7 +1274,7 @@ static int check_chain(struct compiler *c, const struct node *start)
 static int schema_resolve(struct compiler *c)
 {
     int rc = 0;
-    /* The list grows while it is walked: documents are indexed as references lead to them. */
+    /* The list grows during the loop: references can index further documents. */
     for (struct node *n = c->s->nodes; rc == 0 && n; n = n->next) {
         for (size_t i = 0; rc == 0 && i < n->n_rules; i++) {
             if (schema_keywords[n->rules[i].keyword].shape == SHAPE_REF) {

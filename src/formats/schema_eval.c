@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Validating a value by a compiled JSON Schema: a node's rules in order, the bounds, the report of
- * a failure, and the marks from which unevaluatedItems and unevaluatedProperties tell what is left.
+ * Validates a value by a compiled JSON Schema: a node's rules in order, the limits, the report of a
+ * failure, and the marks that unevaluatedItems and unevaluatedProperties use.
  *
- * Marks follow success: a schema that fails below a keyword that forgives (anyOf …) leaves none,
- * because it marked a copy; below others the failure discards everything anyway.
+ * Marks follow success: a schema that fails below a keyword that tolerates failures (anyOf …)
+ * leaves none, because it marked a copy; below other keywords the failure discards everything
+ * anyway.
  */
 #include "formats/schema_eval.h"
 
@@ -17,7 +18,7 @@
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Texts from this length on are worth a table. */
+/* From this length on, a table is faster. */
 #define TABLE_FROM 512u
 
 static size_t words(size_t count)
@@ -25,7 +26,7 @@ static size_t words(size_t count)
     return (count + 63) / 64;
 }
 
-/* False: out of memory */
+/* False: out of memory. */
 static bool marks_init(struct marks *m, size_t count)
 {
     *m = (struct marks){.count = count};
@@ -79,7 +80,7 @@ static void eval_put_path(struct location_text *p, const struct path *path)
     if (!path) {
         return;
     }
-    eval_put_path(p, path->up); /* as deep as a judgement may go */
+    eval_put_path(p, path->up); /* recursion is bounded by the nesting limit */
     if (path->key.ptr) {
         location_text_put_token(p, path->key);
     } else {
@@ -101,7 +102,7 @@ static void eval_report(struct eval *e, const struct at *at, const struct rule *
     location_text_put(&p, tidings_str(text));
 }
 
-/* Report, unless quiet, and return false. `rule` NULL: the node itself. */
+/* Reports a failure, unless quiet, and returns false. `rule` NULL: the node itself. */
 static bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt,
                       ...) TIDINGS_PRINTF(4, 5);
 static bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt,
@@ -119,7 +120,7 @@ static bool eval_fail(struct eval *e, const struct at *at, const struct rule *ru
     return false;
 }
 
-/* End the judgement. */
+/* Aborts the validation. */
 static bool eval_stop(struct eval *e, const struct at *at, const struct rule *rule,
                       const char *text)
 {
@@ -143,7 +144,7 @@ static bool eval_spend(struct eval *e, const struct at *at, const struct rule *r
     return true;
 }
 
-/* Is the regex found? Ends the judgement when that cannot be told. */
+/* Returns true if the regex matches. Aborts the validation if the result is unknown. */
 static bool eval_search(struct eval *e, const struct at *at, const struct rule *rule,
                         const struct regex *regex, struct tidings_str text)
 {
@@ -174,7 +175,7 @@ static bool run_rules(struct eval *e, const struct at *at)
     return ok;
 }
 
-/* A schema that asks what was evaluated sees only what it and its own subschemas did. */
+/* A schema with unevaluated… keywords sees only marks of itself and its own subschemas. */
 static bool run_marked(struct eval *e, const struct at *at)
 {
     size_t count =
@@ -222,7 +223,7 @@ static bool eval_run(struct eval *e, const struct at *outer)
     return ok;
 }
 
-/* Another schema for the same value; its marks go to `marks` (may be NULL). */
+/* Applies another schema to the same value; its marks go to `marks` (may be NULL). */
 static bool eval_here(struct eval *e, const struct at *at, const struct node *node,
                       struct marks *marks)
 {
@@ -232,7 +233,7 @@ static bool eval_here(struct eval *e, const struct at *at, const struct node *no
     return eval_run(e, &next);
 }
 
-/* A schema for an element or a member. */
+/* Applies a schema to an element or a member. */
 static bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index)
 {
     struct path path = {.up = at->path, .index = index};
@@ -240,7 +241,7 @@ static bool eval_element(struct eval *e, const struct at *at, const struct node 
     return eval_run(e, &next);
 }
 
-/* Its key, in front of its value */
+/* `member` is its key, which precedes its value. */
 static bool eval_member(struct eval *e, const struct at *at, const struct node *node,
                         struct json *member)
 {
@@ -249,7 +250,7 @@ static bool eval_member(struct eval *e, const struct at *at, const struct node *
     return eval_run(e, &next);
 }
 
-/* For the name of a member; failures are reported at the path of the object. */
+/* Applies a schema to the name of a member; failures are reported at the path of the object. */
 static bool eval_name(struct eval *e, const struct at *at, const struct node *node,
                       struct json *name)
 {
@@ -286,7 +287,7 @@ bool schema_validate(const struct json_schema *s, struct json *instance,
  * dependentSchemas.
  */
 
-/* Like eval_here, but a failure does not count: it is not reported and leaves no marks. */
+/* Like eval_here, but a failure is tolerated: it is not reported and leaves no marks. */
 static bool try_here(struct eval *e, const struct at *at, const struct node *node, bool keep_marks)
 {
     bool ok;
@@ -344,10 +345,10 @@ bool check_all_of(struct eval *e, const struct at *at, const struct rule *rule)
 bool check_any_of(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = false;
-    if (rule->n_branches == 1) { /* its own words are better than ours */
+    if (rule->n_branches == 1) { /* its own error is more specific */
         return check_all_of(e, at, rule);
     }
-    /* Who asks for marks needs those of every schema that fits. */
+    /* If marks are needed, every matching schema must be tried. */
     for (size_t i = 0; (!ok || at->marks) && !e->is_over && i < rule->n_branches; i++) {
         ok = try_here(e, at, rule->branches[i].node, true) || ok;
     }
@@ -403,8 +404,8 @@ bool check_dependent_schemas(struct eval *e, const struct at *at, const struct r
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The validation vocabulary: keywords that judge a value by itself. Each one concerns some types
- * and lets every other pass.
+ * The validation vocabulary: keywords that check a value by itself. Each applies to some types and
+ * accepts all others.
  */
 
 static const char *type_name(const struct json *v)
@@ -438,7 +439,7 @@ static bool assert_equal(struct eval *e, const struct at *at, const struct rule 
                          struct json *other)
 {
     bool equal = value_equal(at->instance, other, &e->steps);
-    return eval_spend(e, at, rule, 1) && equal; /* which ends it when none are left */
+    return eval_spend(e, at, rule, 1) && equal; /* which aborts if no steps are left */
 }
 
 bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
@@ -447,10 +448,10 @@ bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
            eval_fail(e, at, rule, "the value is not the expected one");
 }
 
-#define CHOICES_SHOWN 8u /* at most, of an enum */
-#define CHOICE_BYTES 32u /* of each */
+#define CHOICES_SHOWN 8u /* values of an enum that are shown */
+#define CHOICE_BYTES 32u /* of each value */
 
-/* A value as people write it, cut: 'a string', 3, true; "" for what is not shown. */
+/* A value in readable form, truncated: 'a string', 3, true; "" for types that are not shown. */
 static void put_choice(char out[CHOICE_BYTES + 8], const struct json *v)
 {
     out[0] = '\0';
@@ -473,12 +474,12 @@ static void put_choice(char out[CHOICE_BYTES + 8], const struct json *v)
     }
 }
 
-/* "'dor' is none of 'pressure', 'temperature', 'door'": schema and value may both be a stranger's,
- * so that only the first few are told, each cut. A long value is not repeated. */
+/* "'dor' is none of 'pressure', 'temperature', 'door'": schema and value can both be untrusted, so
+ * only the first few are shown, each truncated. A long value is not repeated. */
 static bool fail_enum(struct eval *e, const struct at *at, const struct rule *rule)
 {
     if (!e->error || e->quiet > 0 || e->is_over) {
-        return false; /* nobody will read it */
+        return false; /* the error is not reported */
     }
     char list[160] = "", one[CHOICE_BYTES + 8];
     size_t count = value_elements(rule->value), shown = 0, used = 0;
@@ -546,7 +547,7 @@ bool check_range(struct eval *e, const struct at *at, const struct rule *rule)
     return eval_fail(e, at, rule, "the number must be %s %.17g", relation, jv_real(rule->value));
 }
 
-/* `count` of something against a bound that is a least or a most. */
+/* Compares `count` with a bound that is a minimum or a maximum. */
 static bool check_count(struct eval *e, const struct at *at, const struct rule *rule, size_t count,
                         const char *of)
 {
@@ -564,7 +565,7 @@ bool check_length(struct eval *e, const struct at *at, const struct rule *rule)
     if (!jv_is(at->instance, JV_STRING)) {
         return true;
     }
-    /* A character is one to four bytes: most are not worth counting. */
+    /* A character has one to four bytes: counting is rarely necessary. */
     size_t bytes = jv_str(at->instance).len;
     bool is_max = rule->keyword == KW_MAX_LENGTH;
     if (is_max ? bytes <= rule->bound : bytes / 4 >= rule->bound) {
@@ -607,7 +608,7 @@ bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
                       STR_ARG(jv_str(rule->value))));
 }
 
-/* Are all the names there? */
+/* Returns true if all required names exist. */
 static bool assert_names(struct eval *e, const struct at *at, const struct rule *rule,
                          const struct json *names)
 {
@@ -653,7 +654,7 @@ static int by_hash(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Elements of the same hash lie side by side: compare each with those before it. */
+/* Elements with the same hash are adjacent: compares each with those before it. */
 static bool has_twins(struct eval *e, const struct json *array, const struct hashed *sorted,
                       size_t twin[2])
 {
@@ -700,7 +701,7 @@ bool check_unique_items(struct eval *e, const struct at *at, const struct rule *
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Keywords that apply schemas to what is inside a value: elements of arrays, members of objects.
+ * Keywords that apply schemas to parts of a value: elements of arrays, members of objects.
  */
 
 bool check_prefix_items(struct eval *e, const struct at *at, const struct rule *rule)
@@ -757,7 +758,7 @@ bool check_contains(struct eval *e, const struct at *at, const struct rule *rule
                                      found, max);
 }
 
-/* Of a schema that is just `false`, say which value is one too many. */
+/* For a schema that is just `false`, the error names the additional value. */
 static bool is_refusal(const struct rule *rule)
 {
     return jv_is(rule->branches[0].node->value, JV_FALSE);
@@ -795,7 +796,7 @@ static const struct branch *find_branch(const struct rule *rule, struct tidings_
     return NULL;
 }
 
-/* Going on to a member, and looking for its name. */
+/* Charges for moving to a member, and searching for its name. */
 static bool spend_member(struct eval *e, const struct at *at, const struct rule *rule,
                          struct json *member)
 {
@@ -849,7 +850,8 @@ static bool is_additional(struct eval *e, const struct at *at, const struct rule
     return true;
 }
 
-/* The i-th member, which nothing named: refused, or judged by the schema for such. */
+/* The i-th member, which no other keyword covers: rejected, or validated by the schema for
+ * additional members. */
 static bool check_leftover(struct eval *e, const struct at *at, const struct rule *rule,
                            struct json *member, size_t i)
 {

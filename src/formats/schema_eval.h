@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * Validating a value by a JSON Schema: what the checks of keywords are given. Private to
+ * Internal interface of JSON Schema validation for the checks of keywords. Private to
  * formats/schema*.c.
  *
- * One judgement has one struct eval, on its caller's stack and thread. It stops at the first
- * failure that counts; where a failure does not count (`anyOf`, `not`, `if`, `contains`) it is not
- * reported. Exceeding a limit is not a failure like others: it ends the whole judgement, whatever
- * is around.
+ * Each validation has one struct eval, on its caller's stack and thread. It stops at the first
+ * failure that counts; a tolerated failure (`anyOf`, `not`, `if`, `contains`) is not reported.
+ * Exceeding a limit is different from a failure: it aborts the whole validation, whatever keywords
+ * surround it.
  */
 #ifndef FORMATS_SCHEMA_EVAL_H
 #define FORMATS_SCHEMA_EVAL_H
 
 #include "formats/schema_internal.h"
 
-/* What things cost, measured by the steps of a regex (some 2 ns): lengths are paid for, too. */
+/* Costs in steps of a regex (about 2 ns): lengths are charged, too. */
 #define COST_SCHEMA 40u     /* applying one */
 #define COST_TRIVIAL 4u     /* … that is true or false */
-#define COST_MEMBER 24u     /* looking up a member or a name */
+#define COST_MEMBER 24u     /* finding a member or a name */
 #define COST_ELEMENT 60u    /* comparing and sorting one */
 #define COST_VALUE 12u      /* comparing or hashing one value */
 #define COST_MULTIPLE 6000u /* dividing numbers by their digits */
-#define COST_SEARCH 150u    /* beginning a search */
+#define COST_SEARCH 150u    /* starting a search */
 #define COST_FORMAT 16u     /* each byte of a format */
-#define COST_REGEX 100000u  /* compiling one, of the format */
+#define COST_REGEX 100000u  /* compiling a regex, for the format `regex` */
 #define COST_BYTES(len) ((len) / 4)
 
 struct eval {
@@ -30,22 +30,22 @@ struct eval {
     struct schema_error *error; /* may be NULL */
     unsigned quiet;             /* > 0: failures are not reported */
     unsigned depth;
-    uint64_t steps; /* left */
+    uint64_t steps; /* remaining */
     bool is_over;   /* a limit was exceeded */
 };
 
-/* Which elements or members (by position) were evaluated, for the unevaluated… keywords. */
+/* The elements or members (by position) that were evaluated, for the unevaluated… keywords. */
 struct marks {
     size_t count;
     uint64_t *bits;
     uint64_t few[4]; /* `bits` for most instances */
 };
 
-/* The way from the root of the instance, innermost first. */
+/* The path from the root of the instance, innermost first. */
 struct path {
     const struct path *up; /* NULL: the first step from the root */
     struct tidings_str key;
-    size_t index; /* when key.ptr is NULL */
+    size_t index; /* if key.ptr is NULL */
 };
 
 /* The dynamic scope: the resources entered, innermost first. */
@@ -54,13 +54,13 @@ struct scope {
     const struct resource *resource;
 };
 
-/* A schema meets a value. */
+/* The application of a schema to a value. */
 struct at {
     const struct node *node;
     struct json *instance;
     const struct path *path; /* NULL at the root */
     const struct scope *scope;
-    struct marks *marks; /* NULL: nobody asks */
+    struct marks *marks; /* NULL: not needed */
 };
 
 bool check_type(struct eval *e, const struct at *at, const struct rule *rule);

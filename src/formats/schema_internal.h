@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a compiled JSON Schema consists of. Private to formats/schema*.c.
+ * Internal structure of a compiled JSON Schema. Private to formats/schema*.c.
  *
- * A node is one subschema; it belongs to a resource (what an $id names) and holds a rule per
- * keyword, in the order they are judged. Nodes, rules and strings lie in one arena; only regexes
- * and references to documents are given back one by one.
+ * A node is one subschema; it belongs to a resource (the scope of an $id) and has a rule per
+ * keyword, in the order of evaluation. Nodes, rules and strings are in one arena; only regexes and
+ * references to documents are released individually.
  *
  *     document ── node ─┬─ rule "properties" ── branch "a" ── node …
  *                       └─ rule "$ref" ──────── branch ────── a node of any resource
@@ -18,7 +18,7 @@
 #include "formats/regex.h"
 #include "formats/schema.h"
 
-/* In the order in which the rules of a node are judged: cheap ones first, `unevaluated` last. */
+/* In the order of evaluation of a node's rules: cheap ones first, `unevaluated` last. */
 enum keyword {
     KW_TYPE,
     KW_CONST,
@@ -70,11 +70,11 @@ struct rule;
 struct eval;
 struct at;
 
-/* Does the instance obey the rule? */
+/* Returns true if the instance satisfies the rule. */
 typedef bool (*schema_check_fn)(struct eval *e, const struct at *at, const struct rule *rule);
 
 struct branch {
-    struct tidings_str key; /* of a map or list; else empty */
+    struct tidings_str key; /* in a map or list; else empty */
     struct node *node;
     struct regex *regex; /* patternProperties */
 };
@@ -86,12 +86,12 @@ struct rule {
     struct json *value;
     size_t n_branches;
     struct branch *branches;   /* those of `properties` are sorted by key */
-    uint64_t bound;            /* of keywords that are a count; of `type`, a set of bits */
+    uint64_t bound;            /* for keywords with a count; for `type`, a set of bits */
     struct regex *regex;       /* pattern */
-    struct tidings_str anchor; /* $dynamicRef: not empty when the scope decides */
+    struct tidings_str anchor; /* $dynamicRef: not empty if the dynamic scope decides */
 };
 
-/* What has to be given back of the regexes. */
+/* The regexes to release. */
 struct pattern {
     struct pattern *next;
     struct regex *regex;
@@ -104,14 +104,14 @@ struct anchor {
     bool is_dynamic;
 };
 
-/* Switched on and off by the $vocabulary of the metaschema. */
+/* Enabled and disabled by the $vocabulary of the metaschema. */
 struct vocabularies {
     bool applicator, unevaluated, validation, format_assertion;
 };
 
 struct resource {
     struct resource *next;
-    struct tidings_str uri; /* absolute unless nothing was; without fragment */
+    struct tidings_str uri; /* absolute if possible; without fragment */
     struct node *root;
     struct anchor *anchors;
     uint64_t n_anchors;
@@ -120,13 +120,13 @@ struct resource {
 
 struct document {
     struct document *next;
-    struct tidings_str uri; /* it was given under; empty for the schema itself */
+    struct tidings_str uri; /* its URI in the options; empty for the schema itself */
     struct json *value;     /* a reference */
     struct node *root;
 };
 
 struct node {
-    struct node *next;         /* of all nodes */
+    struct node *next;         /* list of all nodes */
     struct node *parent;       /* NULL at the root of a document */
     struct tidings_str edge;   /* pointer from the parent: "/items", "/properties/a~1b" */
     struct node *first_child;  /* schemas below */
@@ -147,9 +147,9 @@ struct json_schema {
     struct document *documents;
     struct resource *resources;
     struct pattern *patterns;
-    size_t regex_bytes;           /* of all of them */
-    uint64_t cost;                /* of compiling, so far */
-    struct schema_options limits; /* without zeros; documents only while compiling */
+    size_t regex_bytes;           /* total of all */
+    uint64_t cost;                /* of compilation, so far */
+    struct schema_options limits; /* without zeros; documents only during compilation */
     unsigned n_nodes;
     uint64_t n_resources;
 };
@@ -189,8 +189,7 @@ struct keyword_row {
 
 extern const struct keyword_row schema_keywords[KW_COUNT];
 
-/* schema.c: a JSON pointer that is written into a text of a fixed size, cut at a character
- * when that is full. */
+/* schema.c: a JSON pointer in a string of fixed size, truncated at a character if it is full. */
 struct location_text {
     char *out; /* always terminated */
     size_t size, len;
@@ -201,12 +200,12 @@ void location_text_init(struct location_text *p, char *out, size_t size);
 void location_text_put(struct location_text *p, struct tidings_str s);
 void location_text_put_token(struct location_text *p,
                              struct tidings_str key); /* "/key", ~ and / escaped */
-/* Where a keyword (NULL: the node) stands, as in struct schema_error.schema_path. */
+/* The location of a keyword (NULL: the node), as in struct schema_error.schema_path. */
 void schema_locate(const struct node *n, const char *keyword, char *out, size_t size);
 
 /* schema.c */
 
-/* schema.c: give every $ref and $dynamicRef its branch. */
+/* schema.c: sets the branch of every $ref and $dynamicRef. */
 struct node *schema_anchor(const struct resource *r, struct tidings_str name, bool only_dynamic);
 
 /* schema_value.c: numbers and equality. */
@@ -215,11 +214,11 @@ bool value_is_integer(const struct json *v);                   /* by value: 1.0 
 int value_compare(const struct json *a, const struct json *b); /* two numbers */
 bool value_is_multiple(const struct json *v, const struct json *of);
 size_t value_code_points(struct tidings_str utf8);
-/* Deep equality. Takes what it costs from *steps; false when they run out. */
+/* Deep equality. Subtracts its cost from *steps; false if they run out. */
 bool value_equal(struct json *a, struct json *b, uint64_t *steps);
 uint64_t value_hash(struct json *v, uint64_t *steps); /* equal values, equal hashes */
 
-/* schema_value.c: false when `text` is not of the format; true for an unknown one. */
+/* schema_value.c: false if `text` does not have the format; true for an unknown format. */
 bool schema_format_check(struct tidings_str format, struct tidings_str text);
 
 #endif

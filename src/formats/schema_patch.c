@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making the schema of merge patches from a full schema. Each subschema of the full schema that a
- * property's value may have becomes one entry of `$defs`, numbered as it is first met: that makes
- * recursive types finite.
+ * Patch schemas: generates the schema of merge patches from a full schema. Each subschema of the
+ * full schema for a property's value becomes one entry of `$defs`, numbered when it is first found:
+ * that makes recursive types finite.
  *
  *     {"if": {"type": "object"},
  *      "then": {"properties": {…}, "additionalProperties": false},
  *      "else": {"if": {"type": "null"},
  *               "else": {"$ref": "tidings:full#/properties/name", "items": {…}}}}
  *
- * Values in arrays have separate entries, which only say what nothing else says of them: that
- * objects hold no other properties. They have been judged by the full schema with their array.
+ * Values in arrays have separate entries, which check only that objects have no other properties.
+ * The full schema validates the rest together with the array.
  *
- * Invariant: `pointers` has the JSON pointer of each subschema that was met, in the order of their
- * numbers, and those in front of the one that is being written have their entry in `out`.
+ * Invariant: `pointers` has the JSON pointer of each subschema found so far, in the order of their
+ * numbers, and those before the current one have their entry in `out`.
  */
 #include "formats/schema_patch.h"
 
@@ -26,8 +26,7 @@
 #include "formats/json_write.h"
 
 /* -------------------------------------------------------------------------------------------------
- * What is known of a full schema while the schema of its merge patches is made. Private to
- * formats/schema_patch*.c.
+ * State of the generation of a patch schema. Private to formats/schema_patch*.c.
  */
 
 #define PATCH_MAX_POINTER 4096u
@@ -37,10 +36,10 @@ struct pointer_row {
     struct pointer_row *next;
     const char *at;
     unsigned number;
-    bool is_whole; /* of a value in an array: no patch, but a value that is replaced whole */
+    bool is_whole; /* a value in an array: replaced as a whole, not patched */
 };
 
-/* Schemas for one member, any of which will do. */
+/* Alternative schemas for one member. */
 struct choice {
     struct choice *next;
     unsigned number; /* of its pointer */
@@ -65,33 +64,33 @@ struct maker {
     struct buf out; /* the text of the patch schema */
     struct jw w;
     unsigned n_pointers, steps, depth;
-    bool is_whole;       /* references made now are for values in arrays */
-    unsigned subschemas; /* that were made */
+    bool is_whole;       /* references are now for values in arrays */
+    unsigned subschemas; /* number generated */
     int failed;
     struct tidings_error *err;
 };
 
-/* What the object or array at one JSON pointer may hold, gathered from all schemas that speak of
- * it. */
+/* The possible contents of the object or array at one JSON pointer, collected from all schemas that
+ * describe it. */
 struct members {
     struct arena arena;
     struct table named, patterns;
-    struct member others; /* what is not named */
-    struct table places;  /* of an array: of its first items, by number */
-    struct member items;  /* … and of all */
+    struct member others; /* members without a name */
+    struct table places;  /* for an array: its first items, by number */
+    struct member items;  /* … and all items */
     struct map seen;      /* pointers visited */
-    bool closed;          /* additionalProperties: false was said */
+    bool closed;          /* additionalProperties: false was found */
     bool never;           /* no object can be valid here */
 };
 
 /* -------------------------------------------------------------------------------------------------
- * What an object or array may hold at one JSON pointer of a schema, gathered from all schemas that
- * speak of it: its own keywords, and those of the parts and references that concern the same value.
+ * Collects the possible contents of an object or array at one JSON pointer of a schema: its own
+ * keywords, and those of the subschemas and references that apply to the same value.
  */
 
-#define MAX_STEPS 20000u /* some 10 ms */
+#define MAX_STEPS 20000u /* about 10 ms */
 #define ENTRY_SUBSCHEMAS 7u
-#define MAX_NESTING 384u /* what a schema may have by default */
+#define MAX_NESTING 384u /* the default limit of a schema */
 
 static int patch_no_memory(struct maker *m)
 {
@@ -103,7 +102,7 @@ static int patch_no_memory(struct maker *m)
 
 /* ---- JSON pointers --------------------------------------------------------------------------- */
 
-/* `at`/keyword[/token] as a JSON pointer; NULL: said. mem_free it. */
+/* `at`/keyword[/token] as a JSON pointer; NULL: the error is set. Free it with mem_free. */
 static char *pointer_below(struct maker *m, const char *at, const char *keyword,
                            struct tidings_str token)
 {
@@ -159,7 +158,7 @@ static struct json *look_up(const struct maker *m, struct tidings_str pointer)
     return v;
 }
 
-/* More than would be compiled are not made. */
+/* Fails beyond the number of subschemas that can be compiled. */
 static int count(struct maker *m, unsigned subschemas)
 {
     m->subschemas += subschemas;
@@ -194,7 +193,7 @@ static int patch_refer(struct maker *m, const char *at, unsigned *ret)
     return 0;
 }
 
-/* ---- gathering ------------------------------------------------------------------------------- */
+/* ---- collection ------------------------------------------------------------------------------ */
 
 static void table_init(struct table *t)
 {
@@ -203,7 +202,7 @@ static void table_init(struct table *t)
     map_init(&t->by_name);
 }
 
-/* The member called `name`, which is added when it is new. NULL: out of memory. */
+/* Finds or adds the member called `name`. NULL: out of memory. */
 static struct member *table_member(struct table *t, struct arena *arena, struct tidings_str name)
 {
     struct member *member = map_find(&t->by_name, name);
@@ -221,7 +220,7 @@ static struct member *table_member(struct table *t, struct arena *arena, struct 
     return member;
 }
 
-/* The schema at `at` is one for the member; `member` may be NULL: out of memory. */
+/* Adds the schema at `at` to the member; `member` may be NULL: out of memory. */
 static int add_choice(struct maker *m, struct members *into, struct member *member, const char *at)
 {
     struct choice *choice = arena_alloc(&into->arena, sizeof(*choice));
@@ -288,7 +287,7 @@ static int gather_places(struct maker *m, struct members *into, const char *at,
     return 0;
 }
 
-/* Schemas of array items. `contains` speaks of some of them. */
+/* Schemas of array items. `contains` applies to some of them. */
 static int gather_items(struct maker *m, struct members *into, const char *at, struct json *schema)
 {
     static const char *const keywords[] = {"items", "unevaluatedItems", "contains"};
@@ -308,7 +307,7 @@ static int gather_items(struct maker *m, struct members *into, const char *at, s
 
 static int members_gather(struct maker *m, struct members *into, const char *at, bool certain);
 
-/* Schemas about the same value: one (token.ptr NULL), or the one called `token` of several. */
+/* Schemas of the same value: one (token.ptr NULL), or the one called `token` of several. */
 static int gather_part(struct maker *m, struct members *into, const char *at, const char *keyword,
                        struct tidings_str token)
 {
@@ -391,8 +390,8 @@ static bool allows_object(const struct json *type)
     return allows;
 }
 
-/* What the schema at `at` says of the object, and all that it refers to. `certain`: every valid
- * value satisfies this schema, so that what it forbids is forbidden. */
+/* Collects the object's contents from the schema at `at` and its references. `certain`: every valid
+ * value satisfies this schema, so whatever it forbids is forbidden. */
 static int members_gather(struct maker *m, struct members *into, const char *at, bool certain)
 {
     if (++m->steps > MAX_STEPS || m->depth > MAX_NESTING) {
@@ -451,9 +450,9 @@ static void members_deinit(struct members *into)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-#define FULL "tidings:full" /* by this name the patch schema refers to the full one */
+#define FULL "tidings:full" /* the patch schema's name for the full schema */
 
-/* A reference into the full schema: the JSON pointer as the fragment of a URI. */
+/* Writes a reference into the full schema: the JSON pointer as the fragment of a URI. */
 static void put_full_reference(struct maker *m, const char *at)
 {
     struct buf uri;
@@ -487,7 +486,7 @@ static void put_references(struct jw *w, const struct choice *choices)
     }
 }
 
-/* Any of the schemas will do; `more` may be NULL. */
+/* Any of the schemas is accepted; `more` may be NULL. */
 static void patch_put_choices(struct jw *w, const struct choice *choices, const struct choice *more,
                               bool is_list)
 {
@@ -628,7 +627,7 @@ static int patch_put_schema(struct maker *m)
     jw_key(&m->w, STR("$defs"));
     jw_begin_object(&m->w);
     (void)patch_refer(m, "", &first);
-    /* The list grows while it is walked. */
+    /* The list grows during the loop. */
     for (const struct pointer_row *row = m->pointers; m->failed == 0 && row; row = row->next) {
         patch_put_entry(m, row);
     }

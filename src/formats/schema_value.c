@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Numbers and equality as JSON Schema means them: by mathematical value, whatever the spelling.
+ * Numbers and equality as in JSON Schema: by mathematical value, not by notation.
  *
- * A double stands for the shortest decimal that reads back as it (0.0001, not the binary fraction
- * next to it): that is what its author wrote, and it makes `multipleOf` exact.
+ * A double represents the shortest decimal that reads back as it (0.0001, not the nearest binary
+ * fraction): that is the number as written, and it makes `multipleOf` exact.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include "formats/schema_internal.h"
 
 /* -------------------------------------------------------------------------------------------------
- * The formats a schema may assert, in ASCII. Meaning beyond the grammar is checked where it is
- * cheap (days of a month); whether a name or an address exists is not. Of URIs only scheme,
- * characters and escapes are checked, of e-mail addresses those with a quoted local part are
- * refused, and names in Punycode are not decoded.
+ * The formats that a schema can assert, in ASCII. Meaning beyond the grammar is checked where it is
+ * cheap (days of a month); whether a name or an address exists is not. For URIs only scheme,
+ * characters and escapes are checked; e-mail addresses with a quoted local part are rejected, and
+ * names in Punycode are not decoded.
  */
 
 #define HEX "0123456789abcdefABCDEF"
@@ -98,7 +98,7 @@ static bool is_time(struct tidings_str s)
         away = (int)(away_hour * 60 + away_minute) * (s.ptr[at] == '-' ? -1 : 1);
         at += 6;
     }
-    /* A leap second comes at the end of a day of UTC. */
+    /* A leap second is at the end of a UTC day. */
     int utc = ((int)(hour * 60 + minute) - away + 2880) % 1440;
     return at == s.len && hour <= 23 && minute <= 59 && away_hour <= 23 && away_minute <= 59 &&
            (second <= 59 || (second == 60 && utc == 1439));
@@ -172,7 +172,7 @@ static bool is_email(struct tidings_str s)
     return true;
 }
 
-/* RFC 3986: its characters, whole escapes, one fragment. */
+/* RFC 3986: valid characters, complete escapes, one fragment. */
 static bool is_uri_reference(struct tidings_str s)
 {
     bool in_fragment = false;
@@ -276,7 +276,7 @@ static int order(bool is_less, bool is_more)
     return is_less ? -1 : is_more ? 1 : 0;
 }
 
-/* An integer and a double, without rounding the integer. */
+/* Compares an integer and a double, without rounding the integer. */
 static int compare_mixed(int64_t i, double d)
 {
     if (d >= TWO_63) {
@@ -335,14 +335,14 @@ static struct decimal decimal_of(const struct json *v)
             d.digits = d.digits * 10 + (uint64_t)(*p - '0');
             fraction += is_fraction;
         } else {
-            is_fraction = true; /* the decimal point, however the locale writes it */
+            is_fraction = true; /* the decimal point of any locale */
         }
     }
     d.exponent = (*p == 'e' ? (int)strtol(p + 1, NULL, 10) : 0) - fraction;
     return d;
 }
 
-/* 10^n modulo m; n is at most some 700, the span of a double. */
+/* 10^n modulo m; n is at most about 700, the range of a double. */
 static uint64_t power_mod(int n, uint64_t m)
 {
     wide r = 1 % m;
@@ -384,7 +384,7 @@ size_t value_code_points(struct tidings_str utf8)
     return n;
 }
 
-/* A value, and so many bytes. */
+/* Charges for a value of this many bytes. */
 static bool spend(uint64_t *steps, size_t len)
 {
     uint64_t cost = COST_VALUE + COST_BYTES(len);
@@ -447,7 +447,8 @@ static uint64_t value_hash_mix(uint64_t hash, uint64_t more)
 
 static uint64_t hash_number(const struct json *v)
 {
-    /* Integers beyond 2^53 may share a hash with a neighbour, never differ from an equal double. */
+    /* Integers beyond 2^53 can share a hash with a neighbour, but never differ from an equal
+     * double. */
     double d = jv_real(v) + 0.0;
     uint64_t bits = 0;
     if (d != 0) {
@@ -476,7 +477,7 @@ uint64_t value_hash(struct json *v, uint64_t *steps)
         return hash;
     }
     if (jv_is(v, JV_OBJECT)) {
-        /* A sum, because the order of members does not count. */
+        /* A sum, because the order of members is irrelevant. */
         for (struct json *i = value_first(v); i; i = value_next(v, i)) {
             struct tidings_str key = value_text(i);
             if (!spend(steps, key.len)) {

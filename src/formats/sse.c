@@ -2,9 +2,9 @@
  *
  * Server-sent events, as in the WHATWG HTML standard ("event stream interpretation").
  *
- * Lines ending in LF, CR or CRLF are gathered across feeds only when a feed ends inside one. Bytes
- * are not checked to be UTF-8: what they mean is judged where they are parsed. The events of a
- * stream are written by transport/http_response.c; here is only the one that begins a stream.
+ * Lines end in LF, CR or CRLF and are buffered only if a feed ends inside one. Bytes are not
+ * checked for UTF-8: the parser of the data does that. The events of a stream are written by
+ * transport/http_response.c; only the event that begins a stream is written here.
  */
 #include "formats/sse.h"
 
@@ -35,7 +35,7 @@ int sse_put_priming(struct buf *out, struct tidings_str id, int64_t retry_ms)
     return buf_puts(out, STR("data:\n\n"));
 }
 
-#define MAX_FIELD 64u /* room for a field name beside the largest value */
+#define MAX_FIELD 64u /* room for a field name next to the largest value */
 
 void sse_parser_init(struct sse_parser *p, size_t max_event)
 {
@@ -99,7 +99,7 @@ static int on_field(struct sse_parser *p, struct tidings_str name, struct tiding
     }
     if (str_eq(name, STR("id"))) {
         if (str_find(value, '\0') >= 0) {
-            return 0; /* the standard: ignore an id that holds U+0000 */
+            return 0; /* the standard: ignore an id that contains U+0000 */
         }
         p->has_id = true;
         return sse_replace(&p->id, value);
@@ -113,7 +113,7 @@ static int on_field(struct sse_parser *p, struct tidings_str name, struct tiding
 static int on_line(struct sse_parser *p, struct tidings_str line, sse_event_fn fn, void *user)
 {
     if (line.len > p->line.max) {
-        return p->line.failed = TIDINGS_E_LIMIT; /* however it was cut */
+        return p->line.failed = TIDINGS_E_LIMIT; /* however the input was split */
     }
     if (!p->started) {
         p->started = true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Canonical spelling of URIs in one pass: runs of bytes that are canonical already (most input) are
- * found with one table look-up per byte and copied whole; only the rest is looked at one by one.
+ * Canonical URIs, computed in one pass: runs of canonical bytes (most input) are found with one
+ * table lookup per byte and copied as a whole; only the rest is processed byte by byte.
  *
- * Invariant: what is written is a fixed point, canonical(canonical(x)) == canonical(x); on failure
- * `out` holds what it held before. Deliberately not done: resolving references, default ports,
- * IDNA, anything a scheme says about its own URIs.
+ * Invariant: the output is a fixed point, canonical(canonical(x)) == canonical(x); on failure `out`
+ * is unchanged. Deliberately not done: resolution of references, default ports, IDNA,
+ * scheme-specific rules.
  */
 #include "formats/uri.h"
 
@@ -23,12 +23,12 @@
 enum {
     IN_SCHEME = 1,   /* after the first letter */
     UNRESERVED = 2,  /* RFC 3986 2.3: never percent-encoded */
-    IN_HOST = 4,     /* stands raw in a canonical authority */
-    IN_PATH = 8,     /* stands raw in a canonical path segment */
-    IN_QUERY = 16,   /* stands raw in a canonical query */
-    IN_NAME = 32,    /* stays raw when a file name becomes a segment */
-    IN_BRACES = 64,  /* legal inside the braces of a pattern */
-    IN_PATTERN = 128 /* kept raw in patterns */
+    IN_HOST = 4,     /* unencoded in a canonical authority */
+    IN_PATH = 8,     /* unencoded in a canonical path segment */
+    IN_QUERY = 16,   /* unencoded in a canonical query */
+    IN_NAME = 32,    /* not encoded in a segment made from a file name */
+    IN_BRACES = 64,  /* valid inside the braces of a pattern */
+    IN_PATTERN = 128 /* not encoded in patterns */
 };
 
 #define DIGIT (IN_SCHEME | UNRESERVED | IN_HOST | IN_PATH | IN_QUERY | IN_NAME | IN_BRACES)
@@ -140,7 +140,7 @@ static int uri_put_encoded(struct buf *out, unsigned char byte)
     return buf_put(out, text, sizeof(text));
 }
 
-/* Forget what was appended since `mark`. */
+/* Removes everything appended since `mark`. */
 static void rewind_to(struct buf *out, size_t mark)
 {
     if (out->len > mark) {
@@ -212,8 +212,8 @@ static int put_triplet(struct canon *c, enum component where)
     return uri_put_encoded(c->out, (unsigned char)byte);
 }
 
-/* `{…}` of a pattern, as it stands: names of variables are compared by bytes. An operator may only
- * come first, so that no slash hides in here. */
+/* Copies `{…}` of a pattern unchanged: names of variables are compared by bytes. An operator is
+ * valid only in the first position, so no slash can hide in here. */
 static int put_braces(struct canon *c)
 {
     size_t end = c->pos + 1;
@@ -234,7 +234,7 @@ static int put_braces(struct canon *c)
     return 0;
 }
 
-/* A byte that is not canonical as it stands. */
+/* Handles a byte that is not canonical. */
 static int put_odd(struct canon *c, enum component where)
 {
     char ch = c->in.ptr[c->pos];
@@ -276,7 +276,7 @@ static int put_odd(struct canon *c, enum component where)
     return uri_put_encoded(c->out, (unsigned char)ch);
 }
 
-/* Copy a run of canonical bytes; false at the end of the input. */
+/* Copies a run of canonical bytes; false at the end of the input. */
 static bool put_run(struct canon *c, int set)
 {
     size_t start = c->pos;
@@ -301,7 +301,7 @@ static int check_port(struct canon *c, struct tidings_str port, size_t at)
                                      : uri_refuse(c, at, "port that is not a number up to 65535");
 }
 
-/* `text` is the canonical authority, which began at byte `at` of the input. */
+/* `text` is the canonical authority, which starts at byte `at` of the input. */
 static int check_authority(struct canon *c, struct tidings_str text, size_t at)
 {
     if (str_eq(text, STR(".")) || str_eq(text, STR(".."))) {
@@ -349,7 +349,7 @@ static int put_authority(struct canon *c)
             break;
         }
         if (c->pattern && *p == '{' && c->in.len - c->pos > 1 && p[1] && strchr("/?#", p[1])) {
-            break; /* what this expands to begins the path, the query or the fragment */
+            break; /* the expansion is the start of the path, the query or the fragment */
         }
         int rc = put_odd(c, AUTHORITY);
         if (rc < 0) {
@@ -424,7 +424,8 @@ static int put_canonical(struct tidings_str in, struct buf *out, bool pattern,
         return tidings_fail(err, TIDINGS_E_INVALID, "URI refused: %zu bytes, at most %u accepted",
                             in.len, URI_MAX);
     }
-    /* Room first: from here on a failed append can only come from encoding what was sent raw. */
+    /* Reserve room first: from here on an append can only fail when an unencoded byte is encoded.
+     */
     size_t mark = out->len;
     struct canon c = {.in = in, .out = out, .pattern = pattern, .err = err};
     int rc = buf_reserve(out, in.len);
@@ -571,7 +572,7 @@ bool uri_is_within(struct tidings_str uri, struct tidings_str prefix)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Making a URI that is written with an alias canonical, with the prefix that the alias stands for.
+ * Canonicalizes a URI that uses an alias, with the prefix of the alias.
  */
 
 const struct uri_alias *uri_alias_find(const struct uri_alias *aliases, size_t count,
@@ -620,7 +621,7 @@ int uri_alias_canonical(struct tidings_str in, bool is_pattern, uri_alias_fn fin
         in = buf_str(&whole);
         rc = whole.failed ? alias_fail(whole.failed, err) : 0;
     }
-    if (rc == 0 && canonical.len > 0 && !alias) { /* it stays as it is */
+    if (rc == 0 && canonical.len > 0 && !alias) { /* unchanged */
         rc = buf_puts(out, in) < 0 ? alias_fail(out->failed, err) : 0;
     } else if (rc == 0) {
         rc = put_canonical_form(in, is_pattern, out, err);
@@ -634,11 +635,11 @@ int uri_alias_canonical(struct tidings_str in, bool is_pattern, uri_alias_fn fin
 }
 
 /* -------------------------------------------------------------------------------------------------
- * The rules of skills. An entry comes from a stranger: what its URIs name must lie in the skill in
- * whichever spelling.
+ * The rules of skills. An entry is untrusted: its URIs must name files in the skill in every
+ * spelling.
  */
 
-#define SHOWN 80u /* bytes of a name in an error */
+#define SHOWN 80u /* bytes of a name in an error message */
 
 void skill_digest_of_hash(const unsigned char *hash, char out[SKILL_DIGEST_SIZE])
 {
@@ -732,8 +733,8 @@ static bool skill_is_digest(struct tidings_str digest)
     return ok;
 }
 
-/* The canonical form of the URI of something in a skill, NUL-terminated; NULL: it is none. Two
- * spellings of one file are the same there, and one that leads elsewhere is seen to. */
+/* The canonical form of a URI in a skill, NUL-terminated; NULL: invalid. Different spellings of one
+ * file become equal, and a URI outside of the skill is detected. */
 static char *skill_canonical(struct tidings_str uri)
 {
     struct buf canonical;
@@ -781,7 +782,7 @@ static int skill_check_file(const struct json *file, struct tidings_str root, in
     return 0;
 }
 
-/* Note that a file was named. */
+/* Records that a file was named. */
 static int skill_see(struct map *seen, struct tidings_str uri, struct tidings_error *err)
 {
     char *key = skill_canonical(uri);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * RFC 6570 templates: reading the text and keeping the result.
+ * URI templates (RFC 6570): parses the text and stores the result.
  *
- * The text is parsed twice: as written, which is what expansion needs, and in canonical spelling,
- * which is what matching compares. Both have the same expressions, because canonical form leaves
- * braces alone. Literals are held to the RFC's grammar, except that "'" is accepted.
+ * The text is parsed twice: as written, for expansion, and in canonical spelling, for matching.
+ * Both have the same expressions, because canonical form does not change braces. Literals must
+ * follow the RFC's grammar, except that "'" is accepted.
  */
 #include "formats/uri_template.h"
 
@@ -14,14 +14,13 @@
 #include "formats/uri.h"
 
 /* -------------------------------------------------------------------------------------------------
- * A compiled template, shared by the three files that make, expand and match it; nobody else
- * includes this.
+ * A compiled template, private to this file: creation, expansion and matching.
  *
  * `parts` is the text as written, for expansion. `steps` is the same template flattened for
- * matching, with literals in canonical spelling; there are none when no canonical URI can match.
+ * matching, with literals in canonical spelling; there are none if no canonical URI can match.
  */
 
-/* Each expression uses a variable at least; a literal may stand before and after each. */
+/* Each expression uses at least one variable; a literal can be before and after each. */
 #define TEMPLATE_MAX_PARTS (2 * TEMPLATE_MAX_VARIABLES + 1)
 /* A separator and a value per variable, literals between, an optional mark per expression. */
 #define TEMPLATE_MAX_STEPS (4 * TEMPLATE_MAX_VARIABLES + 1)
@@ -59,7 +58,7 @@ struct template_step {
     uint8_t kind;
     uint8_t spec;
     uint8_t count;
-    uint8_t stops; /* VALUE, NAMED: which characters a value cannot hold */
+    uint8_t stops; /* VALUE, NAMED: characters that end a value */
     char lead;
     struct tidings_str text;
 };
@@ -75,14 +74,14 @@ struct uri_template {
 };
 
 /* -------------------------------------------------------------------------------------------------
- * Matching a URI against a template in reverse.
+ * Matches a URI against a template in reverse.
  *
  * Two passes. Backwards: for each step and each position, can the rest of the steps match the rest
  * of the text? One bit each, computed from the row of the following step. Forwards: walk the steps,
  * each value ending at the first position from which the rest can match. So the first pass finds
- * whether it matches, the second with which values, and neither ever goes back: time is linear in
+ * whether the URI matches, the second with which values, and neither backtracks: time is linear in
  * the text for each step. Values are compared and kept in their encoded form and decoded at the
- * very end.
+ * end.
  */
 
 /* Characters that end a value. */
@@ -126,7 +125,7 @@ static struct template_step literal_step(struct tidings_str text)
     return (struct template_step){.kind = STEP_LITERAL, .text = text};
 }
 
-/* Values behind or between separators. */
+/* Values after or between separators. */
 static size_t flatten_values(const struct template_parse *parse, const struct template_part *part,
                              bool in_query, struct template_step *steps)
 {
@@ -157,7 +156,7 @@ static size_t flatten_values(const struct template_parse *parse, const struct te
     return n;
 }
 
-/* Flatten `parse` (of the canonical text) into at most TEMPLATE_MAX_STEPS; returns the number. */
+/* Flattens `parse` (of the canonical text) into at most TEMPLATE_MAX_STEPS; returns the number. */
 static size_t template_flatten(const struct template_parse *parse, struct template_step *steps)
 {
     size_t n = 0;
@@ -230,13 +229,14 @@ static bool is_stop(char c, uint8_t stops)
     }
 }
 
-/* Bytes of the unit at `at`: a whole triplet is never cut. */
+/* The length of the unit at `at`: a triplet is never split. */
 static size_t unit_length(struct tidings_str s, size_t at)
 {
     return s.ptr[at] == '%' && s.len - at >= 3 ? 3 : 1;
 }
 
-/* 1, or 0 for an encoded continuation byte (%80 to %BF): it belongs to the character before. */
+/* 1, or 0 for an encoded continuation byte (%80 to %BF), which belongs to the previous character.
+ */
 static size_t unit_weight(struct tidings_str s, size_t at)
 {
     return unit_length(s, at) == 3 && strchr("89AB", s.ptr[at + 1]) ? 0 : 1;
@@ -262,8 +262,8 @@ static bool literal_at(const struct matcher *m, size_t at, struct tidings_str li
            memcmp(m->text.ptr + at, literal.ptr, literal.len) == 0;
 }
 
-/* The ";name" or ";name=value" at `at`: where it ends, or `at` when there is none from whose end
- * the rest can match. An exploded one may be followed by itself. */
+/* The end of the ";name" or ";name=value" at `at`; `at` if there is none from whose end the rest
+ * can match. An exploded one can be repeated. */
 static size_t named_end(const struct matcher *m, size_t index, size_t at, struct tidings_str *value)
 {
     const struct template_step *step = &m->t->steps[index];
@@ -288,7 +288,7 @@ static size_t named_end(const struct matcher *m, size_t index, size_t at, struct
     }
 }
 
-/* Which spec of the group takes a parameter called `name`; -1: none, or it was there before. */
+/* The spec of the group for a parameter called `name`; -1: none, or already seen. */
 static int query_spec(const struct matcher *m, const struct template_step *step,
                       struct tidings_str name, uint32_t seen)
 {
@@ -301,8 +301,8 @@ static int query_spec(const struct matcher *m, const struct template_step *step,
     return -1;
 }
 
-/* The longest run of known parameters at `at`: where it ends (`at` when there is none). With
- * `captures` their values are kept. */
+/* The end of the longest run of known parameters at `at` (`at` if there is none). Stores their
+ * values in `captures` unless it is NULL. */
 static size_t query_end(const struct matcher *m, const struct template_step *step, size_t at,
                         struct capture *captures, size_t *ret_count)
 {
@@ -335,8 +335,8 @@ static size_t query_end(const struct matcher *m, const struct template_step *ste
     return end;
 }
 
-/* The row of a value step. `ends` remembers, for the next few positions, how many characters a
- * value beginning there has at least: SIZE_MAX for "cannot". */
+/* The row of a value step. `ends` caches, for the next few positions, the minimum number of
+ * characters of a value that starts there: SIZE_MAX for "impossible". */
 static void fill_value_row(struct matcher *m, size_t index)
 {
     const struct template_step *step = &m->t->steps[index];
@@ -398,8 +398,8 @@ static bool capture(struct matcher *m, uint8_t spec, struct tidings_str text)
     return true;
 }
 
-/* The second pass, by kind of step: `at` moves to where the step ends, which the first pass has
- * made sure exists. False only when there are more values than we keep. */
+/* The second pass, by kind of step: `at` moves to the end of the step, which exists after the first
+ * pass. False only if there are too many values to store. */
 static bool walk_value(struct matcher *m, size_t index, size_t *at)
 {
     size_t end = *at;
@@ -465,7 +465,8 @@ static bool template_match_walk(struct matcher *m)
     return ok;
 }
 
-/* Could `other`, another use of the same variable, have come from the value of `chosen`? */
+/* Returns true if `other`, another use of the same variable, can result from the value of `chosen`.
+ */
 static bool agrees(const struct matcher *m, const struct capture *chosen,
                    const struct capture *other)
 {
@@ -483,7 +484,7 @@ static bool agrees(const struct matcher *m, const struct capture *chosen,
     return str_starts(chosen->text, other->text) || str_starts(other->text, chosen->text);
 }
 
-/* The capture that tells the value of a variable: the first whole one, else the first prefix. */
+/* The capture with the value of a variable: the first complete one, else the first prefix. */
 static const struct capture *chosen_capture(const struct matcher *m, size_t variable)
 {
     const struct capture *found = NULL;
@@ -516,7 +517,7 @@ static bool is_consistent(const struct matcher *m)
     return true;
 }
 
-/* Decode the value of one variable: its capture, or all of the same exploded use. */
+/* Decodes the value of one variable: its capture, or all captures of the same exploded use. */
 static bool template_match_put_value(const struct matcher *m, const struct capture *chosen,
                                      struct arena *arena, struct tidings_str *ret)
 {
@@ -541,7 +542,7 @@ static bool template_match_put_value(const struct matcher *m, const struct captu
     return true;
 }
 
-/* Fill the bits and find the values; `m` is set up by the caller. */
+/* Fills the bits and finds the values; the caller has initialised `m`. */
 static bool template_match_run(struct matcher *m)
 {
     size_t steps = m->t->step_count;
@@ -557,7 +558,7 @@ static bool template_match_run(struct matcher *m)
 bool template_match(const struct uri_template *t, struct tidings_str uri, struct arena *arena,
                     struct template_match *ret)
 {
-    /* Most pairs part at the literal the template begins with. */
+    /* Most pairs differ in the literal prefix of the template. */
     if (t->step_count == 0 || uri.len > URI_MAX || uri.len == 0 ||
         (t->steps[0].kind == STEP_LITERAL && !str_starts(uri, t->steps[0].text))) {
         return false;
@@ -621,7 +622,7 @@ static char template_peek(const struct parser *p)
     return p->text.ptr[p->pos];
 }
 
-/* A percent-encoded triplet at the current position? */
+/* Returns true if there is a percent-encoded triplet at the current position. */
 static bool at_triplet(const struct parser *p)
 {
     const char *s = p->text.ptr + p->pos;
@@ -767,8 +768,9 @@ static int parse(struct tidings_str text, struct template_parse *ret, struct tid
     return rc;
 }
 
-/* The canonical spelling of `text` in `out`. A template may begin with a variable or a path, so
- * what has no scheme is tried behind a borrowed one. False: no canonical URI can ever match. */
+/* Writes the canonical spelling of `text` to `out`. A template can start with a variable or a path,
+ * so text without a scheme is tried with a temporary one. False: no canonical URI can ever match.
+ */
 static bool canonical_text(struct tidings_str text, struct buf *out)
 {
     if (uri_canonical_pattern(text, out, NULL) == 0) {
@@ -813,7 +815,8 @@ static struct uri_template *pack(const struct template_parse *parse,
     return t;
 }
 
-/* Steps of the canonical text, which *ret_canonical then owns. Not matchable: no steps. */
+/* Compiles the steps of the canonical text, which *ret_canonical then owns. Not matchable: no
+ * steps. */
 static int compile_match(struct tidings_str text, struct template_step *steps, size_t *ret_count,
                          char **ret_canonical)
 {
@@ -899,8 +902,8 @@ struct tidings_str template_variable(const struct uri_template *t, size_t index)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * RFC 6570 expansion: section 3 and the table of appendix A, all four levels. Knows nothing of
- * matching, and makes no claim that the result is a URI: canonical form is the caller's next step.
+ * RFC 6570 expansion: section 3 and the table of appendix A, all four levels. Independent of
+ * matching; the result may not be a URI, so the caller canonicalizes it next.
  */
 
 /* Appendix A. */
@@ -940,7 +943,7 @@ static bool template_expand_is_hex(char c)
     return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || (c >= '0' && c <= '9');
 }
 
-/* Bytes of the character at `at`: a triplet where those stay, else a UTF-8 sequence. */
+/* The length of the character at `at`: a triplet if these are kept, else a UTF-8 sequence. */
 static size_t character_length(struct tidings_str s, size_t at, bool triplets)
 {
     size_t left = s.len - at, len = 1;
@@ -975,7 +978,7 @@ static void template_expand_put_encoded(struct buf *out, struct tidings_str valu
     }
 }
 
-/* The first `max` characters (section 2.4.1: neither sequences nor triplets are cut). */
+/* The first `max` characters (section 2.4.1: neither sequences nor triplets are split). */
 static struct tidings_str template_expand_prefix_of(struct tidings_str value, size_t max,
                                                     bool triplets)
 {
@@ -994,7 +997,7 @@ static void put_named(struct buf *out, const struct expansion *op, struct tiding
     template_expand_put_encoded(out, value, op->reserved);
 }
 
-/* A list or pairs, exploded: every item by itself. */
+/* A list or pairs, exploded: each item is expanded separately. */
 static void put_exploded(struct buf *out, const struct expansion *op,
                          const struct template_spec *spec, const struct template_variable *v)
 {
@@ -1054,7 +1057,7 @@ static void put_variable(struct buf *out, const struct expansion *op,
     }
 }
 
-/* The variable, or NULL when it is undefined in the sense of section 2.3. */
+/* The variable, or NULL if it is undefined as in section 2.3. */
 static const struct template_variable *defined(const struct template_variable *variables,
                                                size_t count, struct tidings_str name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Takes URLs apart, by bytes: nothing is decoded, so nothing can mean two things.
+ * URLs: splits them into parts, byte by byte: nothing is decoded, so nothing is ambiguous.
  */
 #include "formats/url.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* -------------------------------------------------------------------------------------------------
- * Percent-encoding and its reverse.
+ * Percent-encoding and decoding.
  */
 
 void encoded_form_put_value(struct buf *out, struct tidings_str value)
@@ -90,13 +90,13 @@ int encoded_form_find(struct tidings_str form, const char *name, struct buf *out
 }
 
 /* -------------------------------------------------------------------------------------------------
- * What lies between the first ':' after "://" and the last '@' is taken for a password, wherever
- * the host may begin; parameters by their name, which libpq also understands percent-encoded.
+ * Text between the first ':' after "://" and the last '@' counts as a password, wherever the host
+ * starts; parameters count by their names, which libpq also accepts percent-encoded.
  */
 
 #define HIDDEN STR("***")
 
-/* Where `what` begins in `text`, in any case of letters; -1: nowhere. */
+/* The position of `what` in `text`, case-insensitive; -1: not found. */
 static ptrdiff_t url_find_word(struct tidings_str text, struct tidings_str what)
 {
     for (size_t i = 0; i + what.len <= text.len; i++) {
@@ -107,7 +107,7 @@ static ptrdiff_t url_find_word(struct tidings_str text, struct tidings_str what)
     return -1;
 }
 
-/* Of "name=value": is the value one that is not shown? */
+/* Returns true if the value of "name=value" must be hidden. */
 static bool url_is_secret(struct tidings_str parameter)
 {
     ptrdiff_t equals = str_find(parameter, '=');
@@ -115,7 +115,7 @@ static bool url_is_secret(struct tidings_str parameter)
     return url_find_word(name, STR("password")) >= 0 || str_find(name, '%') >= 0;
 }
 
-/* Parameters, each ended by '&' or a blank. */
+/* Writes parameters, each ended by '&' or a blank. */
 static void url_put_parameters(struct buf *out, struct tidings_str rest)
 {
     while (rest.len > 0) {
@@ -207,8 +207,8 @@ static bool url_read_authority(struct tidings_str authority, struct url *u)
     return url_is_host(u->host);
 }
 
-/* "." and "..", however they are written: whoever resolves them would be at another path than the
- * one that was compared. */
+/* "." and "..", in every encoding: resolving them would lead to another path than the one compared.
+ */
 static bool url_has_dots(struct tidings_str path)
 {
     while (path.len > 0) {
@@ -263,8 +263,7 @@ bool url_read(struct tidings_str text, struct url *ret)
     return true;
 }
 
-/* "127.0.0.1" and no other spelling: 127.evil.example is a name, and 127.1 means something to some.
- */
+/* "127.0.0.1" and no other spelling: 127.evil.example is a name, and some programs accept 127.1. */
 static bool url_read_quad(struct tidings_str host, unsigned char quad[4])
 {
     char text[INET_ADDRSTRLEN];
@@ -298,8 +297,8 @@ static bool url_is_local_six(struct tidings_str host)
            IN6_IS_ADDR_UNSPECIFIED(&six) || memcmp(&six, mapped, sizeof(mapped)) == 0;
 }
 
-/* Could anybody take it for this machine, in whatever spelling: [::ffff:127.0.0.1], 2130706433,
- * 0x7f.1, 0, x.localhost? */
+/* Returns true if some program could interpret the host as this machine, in any spelling:
+ * [::ffff:127.0.0.1], 2130706433, 0x7f.1, 0, x.localhost. */
 static bool url_may_be_here(const struct url *u)
 {
     struct tidings_str host = u->host;
@@ -318,7 +317,7 @@ static bool url_may_be_here(const struct url *u)
         last--;
     }
     struct tidings_str label = str_skip(host, last);
-    /* No domain is a number, so its last label does not begin with a digit. */
+    /* No domain is a number, so its last label does not start with a digit. */
     return label.len == 0 || (label.ptr[0] >= '0' && label.ptr[0] <= '9') ||
            str_eq_nocase(label, STR("localhost"));
 }
@@ -338,7 +337,7 @@ bool url_is_same_origin(const struct url *a, const struct url *b)
     return a->is_https == b->is_https && a->port == b->port && str_eq_nocase(a->host, b->host);
 }
 
-/* Without the slashes at its end. */
+/* The path without trailing slashes. */
 static struct tidings_str url_path_of(const struct url *u)
 {
     struct tidings_str path = u->path;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSocket: the handshake (RFC 6455 §4.2) and frames out (§5.2).
+ * WebSocket: the handshake (RFC 6455 §4.2) and outgoing frames (§5.2).
  */
 #include "formats/websocket.h"
 
@@ -20,11 +20,11 @@
 /* ---------------------------------------------------------------------------------------------- */
 
 #define KEY_BYTES 16u
-#define KEY_TEXT_BYTES 24u /* of those, in base64 */
+#define KEY_TEXT_BYTES 24u /* base64 of the key bytes */
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
-/* The field may come several times: then its lists count as one. */
+/* The field can be repeated: its lists then count as one. */
 static bool any_has(const struct http_request *req, struct tidings_str name, const char *token)
 {
     for (unsigned i = 0; i < req->header_count; i++) {
@@ -70,7 +70,7 @@ int ws_write_accept(struct tidings_str key, char out[WS_ACCEPT_BYTES])
     return rc;
 }
 
-/* Names of subprotocols are compared as they are, letter case included. */
+/* Names of subprotocols are case-sensitive. */
 static bool offers_ours(const struct http_request *req, bool *offers_any)
 {
     bool found = false;
@@ -128,7 +128,7 @@ int ws_check_handshake(const struct http_request *req, struct ws_handshake *ret,
     return 0;
 }
 
-/* ---- frames out ------------------------------------------------------------------------------ */
+/* ---- outgoing frames ------------------------------------------------------------------------- */
 
 size_t ws_header_len(uint64_t payload_len)
 {
@@ -166,8 +166,8 @@ size_t ws_write_close(char out[2 + WS_MAX_CONTROL], unsigned code, struct tiding
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Asking a server for WebSocket, and masked frames. The answer's head is read strictly where it
- * matters (status, Upgrade, Connection, Sec-WebSocket-Accept) and passed over elsewhere.
+ * The client's handshake, and masked frames. The response head is parsed strictly where it matters
+ * (status, Upgrade, Connection, Sec-WebSocket-Accept); the rest is ignored.
  */
 
 int ws_client_key(char out[WS_KEY_BYTES])
@@ -199,9 +199,9 @@ void ws_client_put_request(struct buf *out, const struct ws_client_request *r)
     buf_puts(out, STR("\r\n"));
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the response ---------------------------------------------------------------------------- */
 
-/* The length of the head, 0: it is not complete. */
+/* The length of the head, 0: incomplete. */
 static size_t head_len(struct tidings_str bytes)
 {
     for (size_t i = 3; i < bytes.len; i++) {
@@ -225,7 +225,7 @@ unsigned ws_client_status(struct tidings_str bytes)
     return (unsigned)status;
 }
 
-/* What the field of that name says first. */
+/* The value of the first field with that name. */
 static struct tidings_str field_of(struct tidings_str head, struct tidings_str wanted)
 {
     struct tidings_str value = STR_EMPTY;
@@ -347,17 +347,17 @@ int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str pay
 }
 
 /* -------------------------------------------------------------------------------------------------
- * WebSocket messages in, over wslay's reader of frames: it knows headers, lengths and masks; what
- * may follow what, and which sizes, codes and texts are right, is decided here; texts as they come,
- * so that one that cannot be UTF-8 any more ends at that byte (RFC 6455 §8.1). Its shared library
- * is loaded with the first reader: a server that nobody speaks WebSocket to does without it.
+ * Incoming WebSocket messages, on top of wslay's frame reader: wslay handles headers, lengths and
+ * masks; the order of frames, sizes, codes and text are checked here. Text is checked as it
+ * arrives, so that the first invalid UTF-8 byte ends the connection (RFC 6455 §8.1). The shared
+ * library is loaded with the first reader: servers without WebSocket clients do not need it.
  *
- * Invariant: `held` is how many of the bytes that wslay has taken belong to no frame that was seen
- * yet. Of its two ways in, the event interface keeps 8.8 KB for a connection and queues answers of
- * its own; this one keeps 4.3 KB, and nothing that could not be thrown away between two messages.
+ * Invariant: `held` is the number of bytes that wslay has read of a frame it has not reported yet.
+ * Of its two interfaces, the event interface needs 8.8 KB per connection and queues its own
+ * responses; this one needs 4.3 KB, and no state that could not be discarded between two messages.
  */
 
-#define WSLAY_BYTES 4096u                /* what wslay itself keeps, about */
+#define WSLAY_BYTES 4096u                /* approximate memory of wslay */
 #define HEADER_BYTES (WS_MAX_HEADER + 4) /* with a mask */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -371,20 +371,20 @@ static struct {
 
 struct ws_reader {
     wslay_frame_context_ptr frames;
-    const char *bytes; /* given, and not taken by wslay yet */
+    const char *bytes; /* input that wslay has not read yet */
     size_t len;
-    struct buf rest; /* where they lie when they were kept */
+    struct buf rest; /* its memory after ws_reader_keep */
     size_t held;
-    unsigned char tail[HEADER_BYTES]; /* the last bytes that wslay has taken */
+    unsigned char tail[HEADER_BYTES]; /* the last bytes that wslay has read */
     size_t max_message;
-    size_t mark;             /* bytes of the message that ws_reader_has_grown knows of */
-    bool is_client;          /* what comes is a server's */
+    size_t mark;             /* size of the message at the last ws_reader_has_grown */
+    bool is_client;          /* reads frames from a server */
     struct buf message;      /* its fragments so far … */
-    struct utf8_pieces utf8; /* … checked as they come */
+    struct utf8_pieces utf8; /* … checked as they arrive */
     uint64_t left;           /* of the frame being read */
-    bool in_frame;           /* its header was seen, its end was not */
-    bool in_message;         /* a fragment came, the last one did not */
-    bool was_given;          /* the message was handed out */
+    bool in_frame;           /* its header was read, its end was not */
+    bool in_message;         /* a fragment was read, the last one was not */
+    bool was_given;          /* the message was returned */
     enum ws_event outcome;   /* WS_CLOSE or WS_FAILED once there is nothing more to read */
     struct ws_message last;
     unsigned control_len;
@@ -422,7 +422,7 @@ static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
     struct ws_reader *r = user;
     size_t n = len < r->len ? len : r->len;
     if (n == 0) {
-        return -1; /* come again */
+        return -1; /* no more input */
     }
     memcpy(out, r->bytes, n);
     ws_reader_remember(r, r->bytes, n);
@@ -452,7 +452,7 @@ struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err
     }
     r->max_message = max_message;
     buf_init(&r->message, max_message);
-    buf_init(&r->rest, SIZE_MAX); /* of one feed, at most */
+    buf_init(&r->rest, SIZE_MAX); /* at most one feed */
     return r;
 }
 
@@ -540,8 +540,8 @@ static enum ws_event ws_reader_fail_utf8(struct ws_reader *r)
     return ws_reader_fail(r, WS_NOT_UTF8, "the message is not UTF-8");
 }
 
-/* Has a header come that announces more than is accepted? wslay tells of a frame when the first
- * byte of its payload is there; until then what it holds is this header. */
+/* Returns true if a header announces more than the limit. wslay reports a frame at the first byte
+ * of its payload; until then the bytes it holds are this header. */
 static bool announces_too_much(const struct ws_reader *r)
 {
     if (r->in_frame || r->held < 2 || r->held > HEADER_BYTES) {
@@ -562,7 +562,7 @@ static bool announces_too_much(const struct ws_reader *r)
     return len > r->max_message - r->message.len;
 }
 
-/* May this frame come here? WS_MORE: yes. */
+/* Checks whether this frame is valid here. WS_MORE: yes. */
 static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *f)
 {
     if ((f->mask != 0) == r->is_client) {
@@ -574,7 +574,7 @@ static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_i
         return ws_reader_fail(r, WS_PROTOCOL_ERROR,
                               "no extension was agreed on; reserved bits are 0");
     }
-    /* Lengths are minimal, wslay saw to it. */
+    /* wslay ensures minimal lengths. */
     r->held -= ws_header_len(f->payload_length) + (r->is_client ? 0 : 4);
     r->left = f->payload_length;
     r->in_frame = true;
@@ -604,7 +604,7 @@ static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_i
     return f->payload_length > r->max_message - r->message.len ? ws_reader_fail_size(r) : WS_MORE;
 }
 
-/* RFC 6455 §7.4 and the registry it founded: those that may be sent. */
+/* RFC 6455 §7.4 and its registry: codes that may be sent. */
 static bool is_code(unsigned code)
 {
     return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
@@ -628,7 +628,7 @@ static enum ws_event end_close(struct ws_reader *r)
     return ws_reader_finish(r, WS_CLOSE, code, reason);
 }
 
-/* A frame is complete; WS_MORE: and its message is not. */
+/* Handles a complete frame; WS_MORE: its message is not complete. */
 static enum ws_event end_frame(struct ws_reader *r, const struct wslay_frame_iocb *f,
                                struct ws_message *ret)
 {
@@ -658,7 +658,7 @@ static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_ioc
 {
     r->held -= f->data_length;
     r->left -= f->data_length;
-    if (f->opcode & 8u) { /* control: at most 125 bytes, wslay saw to it */
+    if (f->opcode & 8u) { /* control: wslay ensures at most 125 bytes */
         memcpy(r->control + r->control_len, f->data, f->data_length);
         r->control_len += (unsigned)f->data_length;
     } else if (!utf8_pieces_add(&r->utf8, tidings_strn((const char *)f->data, f->data_length))) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lines of YAML: block mappings and sequences, and where a value begins and ends. The parser
- * goes forward only; what it has read is written as JSON at once, and that is parsed at the end,
- * which also finds keys that come twice.
+ * YAML lines: block mappings and sequences, and the start and end of values. The parser moves only
+ * forward; it immediately writes what it has read as JSON, which is parsed at the end; that also
+ * detects duplicate keys.
  */
 #include "formats/yaml.h"
 
@@ -11,15 +11,15 @@
 #include "formats/json_write.h"
 
 /* -------------------------------------------------------------------------------------------------
- * Between the parts of the YAML parser: where it is, and what each part does there.
+ * Shared declarations of the YAML parser: its position, and the functions of each part.
  */
 
-/* Where the parser is. Offsets are into `text`; a line that was read to its end is behind `at`. */
+/* The position of the parser. Offsets are into `text`; a completely read line is before `at`. */
 struct yaml {
     struct tidings_str text;
-    size_t at;         /* where the next line to look at begins */
-    struct jw *w;      /* what was read so far, as JSON */
-    struct buf scalar; /* the text of the scalar at hand */
+    size_t at;         /* start of the next line */
+    struct jw *w;      /* the input read so far, as JSON */
+    struct buf scalar; /* text of the current scalar */
     unsigned depth;
     unsigned values;
     struct tidings_error *err;
@@ -40,8 +40,8 @@ static inline bool yaml_is_space(char c)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Scalars of YAML: quoted ones with their escapes and folded lines, block scalars, and what plain
- * ones mean by the core schema.
+ * YAML scalars: quoted ones with their escapes and folded lines, block scalars, and plain ones by
+ * the core schema.
  */
 
 /* ---- quoted ---------------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static void yaml_put_character(struct buf *out, uint32_t c)
 
 static int yaml_fail(struct yaml *y, size_t offset, const char *what);
 
-/* The escape whose '\\' is at `at`; *ret_end is behind it. */
+/* Reads the escape whose '\\' is at `at`; *ret_end is after it. */
 static int yaml_escape(struct yaml *y, size_t at, size_t *ret_end)
 {
     static const char names[] = "0abtnvfre \"/\\N_LP\t";
@@ -119,8 +119,8 @@ static size_t yaml_skip_blanks(const struct yaml *y, size_t from, size_t end);
 
 static size_t yaml_line_end(const struct yaml *y, size_t from, size_t *next);
 
-/* A line break inside quotes, at `at`: *ret_next is where the text goes on. One becomes a blank,
- * more of them one less. */
+/* Folds a line break inside quotes, at `at`: *ret_next is where the text continues. One line break
+ * becomes a blank; of several, one is dropped. */
 static int yaml_fold(struct yaml *y, size_t at, int indent, bool is_escaped, size_t *ret_next)
 {
     unsigned breaks = 0;
@@ -153,7 +153,7 @@ static int yaml_fold(struct yaml *y, size_t at, int indent, bool is_escaped, siz
     return yaml_fail(y, at, "a quote that does not end");
 }
 
-/* The blanks before a line break do not count, but for those that were escaped. */
+/* Removes blanks before a line break, except for escaped ones. */
 static void yaml_trim(struct yaml *y, size_t keep)
 {
     struct buf *s = &y->scalar;
@@ -163,8 +163,8 @@ static void yaml_trim(struct yaml *y, size_t keep)
     }
 }
 
-/* A quoted scalar that begins at `from`, into y->scalar; *ret_end is behind its quote. Lines that
- * it goes on in are indented by more than `indent`. */
+/* Reads a quoted scalar that starts at `from` into y->scalar; *ret_end is after its quote. Its
+ * further lines are indented by more than `indent`. */
 static int yaml_quoted(struct yaml *y, size_t from, int indent, size_t *ret_end)
 {
     char quote = y->text.ptr[from];
@@ -266,7 +266,7 @@ static size_t yaml_digits(struct tidings_str s, size_t at)
 /* The parts of a decimal number. */
 struct yaml_number {
     bool is_negative, is_integer;
-    struct tidings_str whole, fraction, exponent; /* the last with its sign */
+    struct tidings_str whole, fraction, exponent; /* the exponent with its sign */
 };
 
 static bool yaml_is_decimal(struct tidings_str s, struct yaml_number *n)
@@ -324,7 +324,7 @@ static bool yaml_is_based(struct tidings_str s, uint64_t *ret, bool *ret_fits)
     return true;
 }
 
-/* Does a plain scalar of this text mean a string? */
+/* Returns true if a plain scalar with this text is a string. */
 static bool yaml_is_string(struct tidings_str s)
 {
     struct yaml_number n;
@@ -335,7 +335,7 @@ static bool yaml_is_string(struct tidings_str s)
            !yaml_is_based(s, &value, &fits);
 }
 
-/* The same number as JSON writes it. */
+/* Writes the same number in JSON form. */
 static void yaml_put_number(struct yaml *y, const struct yaml_number *n)
 {
     struct tidings_str whole = n->whole;
@@ -361,7 +361,7 @@ static void yaml_put_number(struct yaml *y, const struct yaml_number *n)
     buf_deinit(&text);
 }
 
-/* The text of y->scalar, which stood plain in the line of `from`, as the value it means. */
+/* Writes the plain scalar in y->scalar, from the line of `from`, as a value. */
 static int yaml_put_plain(struct yaml *y, size_t from)
 {
     struct tidings_str s = buf_str(&y->scalar);
@@ -392,7 +392,7 @@ static int yaml_put_plain(struct yaml *y, size_t from)
 struct yaml_block_header {
     bool is_folded;
     char chomp;    /* '-', '+' or '\0' */
-    int explicit_; /* 0: as its first line is indented */
+    int explicit_; /* 0: the indentation of its first line */
 };
 
 static bool yaml_is_rest_empty(const struct yaml *y, size_t from, size_t end);
@@ -427,7 +427,7 @@ static int yaml_leading_spaces(const struct yaml *y, size_t begin, size_t end)
     return (int)(at - begin);
 }
 
-/* By how much the lines of the scalar are indented: as the first that is not blank. */
+/* Finds the indentation of the scalar: that of the first line that is not blank. */
 static int yaml_block_indent(struct yaml *y, int indent, int *ret)
 {
     int longest = 0;
@@ -454,7 +454,7 @@ static void yaml_put_breaks(struct yaml *y, unsigned count)
     }
 }
 
-/* One line of the scalar that is not empty, behind `pending` that were. */
+/* Adds one non-empty line of the scalar, after `pending` empty ones. */
 static void yaml_block_line(struct yaml *y, struct tidings_str text, unsigned pending,
                             bool is_folded, bool *was_indented)
 {
@@ -472,7 +472,7 @@ static void yaml_block_line(struct yaml *y, struct tidings_str text, unsigned pe
     buf_puts(&y->scalar, text);
 }
 
-/* A block scalar ("|", ">") whose sign is at `from`, in a node indented by `indent`. */
+/* Reads a block scalar ("|", ">") whose sign is at `from`, in a node indented by `indent`. */
 static int yaml_block_scalar(struct yaml *y, size_t from, int indent)
 {
     struct yaml_block_header h;
@@ -515,15 +515,15 @@ static int yaml_block_scalar(struct yaml *y, size_t from, int indent)
 
 #define JSON_MAX (YAML_MAX_BYTES * 8u)
 
-/* A line that has content. */
+/* A line with content. */
 struct yaml_line {
-    size_t begin, end; /* of its content: no indentation, no line break */
+    size_t begin, end; /* range of its content: no indentation, no line break */
     size_t next;
     int indent;
 };
 
-/* The line that begins at `from`: returns where it ends, without its line break; *next is where the
- * one after it begins. */
+/* Returns the end of the line that starts at `from`, without its line break; *next is the start of
+ * the next line. */
 static size_t yaml_line_end(const struct yaml *y, size_t from, size_t *next)
 {
     const char *feed =
@@ -533,7 +533,7 @@ static size_t yaml_line_end(const struct yaml *y, size_t from, size_t *next)
     return end > from && y->text.ptr[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* The number of the line that `offset` is in, for errors. */
+/* The number of the line that contains `offset`, for errors. */
 static unsigned yaml_line_number(const struct yaml *y, size_t offset)
 {
     unsigned line = 1;
@@ -543,7 +543,7 @@ static unsigned yaml_line_number(const struct yaml *y, size_t offset)
     return line;
 }
 
-/* The first at or behind `from` that is no blank. */
+/* The first non-blank position at or after `from`. */
 static size_t yaml_skip_blanks(const struct yaml *y, size_t from, size_t end)
 {
     while (from < end && yaml_is_blank(y->text.ptr[from])) {
@@ -552,20 +552,20 @@ static size_t yaml_skip_blanks(const struct yaml *y, size_t from, size_t end)
     return from;
 }
 
-/* Is there nothing but blanks and a comment from `from` (where a token ended) to `end`? */
+/* Returns true if there are only blanks and a comment from `from` (the end of a token) to `end`. */
 static bool yaml_is_rest_empty(const struct yaml *y, size_t from, size_t end)
 {
     size_t at = yaml_skip_blanks(y, from, end);
     return at == end || (at > from && y->text.ptr[at] == '#');
 }
 
-/* TIDINGS_E_PARSE about the line that `offset` is in. */
+/* TIDINGS_E_PARSE for the line that contains `offset`. */
 static int yaml_fail(struct yaml *y, size_t offset, const char *what)
 {
     return tidings_fail(y->err, TIDINGS_E_PARSE, "line %u: %s", yaml_line_number(y, offset), what);
 }
 
-/* One more value; too many are refused. */
+/* Counts one more value; too many are rejected. */
 static int yaml_count(struct yaml *y, size_t offset)
 {
     if (++y->values > YAML_MAX_VALUES) {
@@ -575,7 +575,7 @@ static int yaml_count(struct yaml *y, size_t offset)
     return 0;
 }
 
-/* The next line with content, which y->at stands at then. 1, 0 at the end, or a failure. */
+/* Finds the next line with content, and sets y->at to its start. 1, 0 at the end, or a failure. */
 static int yaml_peek(struct yaml *y, struct yaml_line *line)
 {
     while (y->at < y->text.len) {
@@ -608,7 +608,7 @@ static bool yaml_is_dash(const struct yaml *y, size_t at)
     return yaml_char(y, at) == '-' && yaml_is_space(yaml_char(y, at + 1));
 }
 
-/* Is there "key:" at `from`? *ret_colon is where its ':' is. */
+/* Returns true if "key:" is at `from`; *ret_colon is the position of its ':'. */
 static bool yaml_is_key(const struct yaml *y, size_t from, size_t end, size_t *ret_colon)
 {
     size_t at = from;
@@ -617,7 +617,8 @@ static bool yaml_is_key(const struct yaml *y, size_t from, size_t end, size_t *r
         for (at++; at < end && y->text.ptr[at] != quote; at++) {
             at += quote == '"' && y->text.ptr[at] == '\\';
         }
-        while (at < end && quote == '\'' && yaml_char(y, at + 1) == '\'') { /* '' is one of them */
+        /* skip an escaped quote ('') */
+        while (at < end && quote == '\'' && yaml_char(y, at + 1) == '\'') {
             for (at += 2; at < end && y->text.ptr[at] != quote; at++) {
             }
         }
@@ -641,9 +642,9 @@ static bool yaml_is_key(const struct yaml *y, size_t from, size_t end, size_t *r
     return false;
 }
 
-/* ---- values in a line ------------------------------------------------------------------------ */
+/* ---- inline values --------------------------------------------------------------------------- */
 
-/* What of a plain scalar stands from `from` on, up to a comment. */
+/* Reads the part of a plain scalar from `from` on, up to a comment. */
 static int yaml_plain_piece(struct yaml *y, size_t from, size_t end, bool *ret_comment)
 {
     size_t at = from;
@@ -662,7 +663,7 @@ static int yaml_plain_piece(struct yaml *y, size_t from, size_t end, bool *ret_c
     return buf_put(&y->scalar, y->text.ptr + from, at - from);
 }
 
-/* A plain scalar and the lines that it goes on in. y->at is behind its first line. */
+/* Reads a plain scalar and its further lines. y->at is after its first line. */
 static int yaml_plain(struct yaml *y, size_t from, size_t end, int indent)
 {
     bool has_comment = false;
@@ -674,7 +675,7 @@ static int yaml_plain(struct yaml *y, size_t from, size_t end, int indent)
         size_t before = y->at;
         rc = yaml_peek(y, &line);
         unsigned breaks = 0;
-        bool is_comment = false; /* one ends the scalar, too */
+        bool is_comment = false; /* a comment ends the scalar, too */
         for (size_t at = before, next; rc > 0 && at < y->at; at = next, breaks++) {
             size_t blank_end = yaml_line_end(y, at, &next);
             is_comment = is_comment || yaml_skip_blanks(y, at, blank_end) < blank_end;
@@ -694,8 +695,8 @@ static int yaml_plain(struct yaml *y, size_t from, size_t end, int indent)
 
 static int yaml_flow(struct yaml *y, size_t from, int indent, size_t *ret_end);
 
-/* The value that begins at `from` in the line that ends at `end`; y->at is behind that line. The
- * node it belongs to is indented by `indent`. */
+/* Reads the value that starts at `from` in the line that ends at `end`; y->at is after that line.
+ * Its node is indented by `indent`. */
 static int yaml_inline(struct yaml *y, size_t from, size_t end, int indent)
 {
     size_t behind = 0, next;
@@ -732,8 +733,8 @@ static int yaml_inline(struct yaml *y, size_t from, size_t end, int indent)
 
 static int yaml_block(struct yaml *y, size_t from, size_t end, int indent);
 
-/* A value on lines of its own, indented by more than `indent`; a sequence in a mapping may be
- * indented as its key is. None: null. */
+/* Reads a value on separate lines, indented by more than `indent`; a sequence in a mapping can have
+ * the indentation of its key. No value: null. */
 static int yaml_nested(struct yaml *y, int indent, bool in_mapping)
 {
     struct yaml_line line;
@@ -781,7 +782,7 @@ static int yaml_put_key(struct yaml *y, size_t from, size_t colon)
     return 0;
 }
 
-/* One "key: value" that begins at `from`. */
+/* Reads one "key: value" that starts at `from`. */
 static int yaml_pair(struct yaml *y, size_t from, size_t end, int indent)
 {
     size_t colon, next;
@@ -801,7 +802,7 @@ static int yaml_pair(struct yaml *y, size_t from, size_t end, int indent)
     return yaml_inline(y, yaml_skip_blanks(y, colon + 1, end), end, indent);
 }
 
-/* One "- value" that begins at `from`. */
+/* Reads one "- value" that starts at `from`. */
 static int yaml_item(struct yaml *y, size_t from, size_t end, int indent)
 {
     size_t colon, next;
@@ -825,7 +826,7 @@ static int yaml_item(struct yaml *y, size_t from, size_t end, int indent)
     return yaml_inline(y, begin, end, indent);
 }
 
-/* The mapping or sequence whose first entry begins at `from`, indented by `indent`. */
+/* Reads the mapping or sequence whose first entry starts at `from`, indented by `indent`. */
 static int yaml_block(struct yaml *y, size_t from, size_t end, int indent)
 {
     bool is_sequence = yaml_is_dash(y, from);
@@ -916,10 +917,10 @@ int yaml_parse(struct tidings_str text, struct json **ret_root, struct tidings_e
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Flow collections of YAML: [a, "b"] and {a: b}, over one line or several.
+ * Flow collections of YAML: [a, "b"] and {a: b}, on one line or several.
  */
 
-/* From `at` over blanks, line breaks and comments to the next token. */
+/* Skips blanks, line breaks and comments from `at` to the next token. */
 static int yaml_flow_skip(struct yaml *y, size_t at, int indent, size_t *ret)
 {
     size_t next, end = yaml_line_end(y, at, &next);
@@ -955,7 +956,7 @@ static bool yaml_flow_ends_plain(const struct yaml *y, size_t at)
            (c == ':' && (yaml_is_space(next) || strchr(",[]{}", next)));
 }
 
-/* A plain scalar inside brackets into y->scalar; it ends with its line. */
+/* Reads a plain scalar inside brackets into y->scalar; it ends with its line. */
 static int yaml_flow_plain(struct yaml *y, size_t from, size_t *ret_end)
 {
     size_t at = from;
@@ -975,7 +976,7 @@ static int yaml_flow_plain(struct yaml *y, size_t from, size_t *ret_end)
     return buf_put(&y->scalar, y->text.ptr + from, at - from);
 }
 
-/* The value at `from`: *ret_end is behind it. */
+/* Reads the value at `from`: *ret_end is after it. */
 static int yaml_flow_value(struct yaml *y, size_t from, int indent, size_t *ret_end)
 {
     char c = y->text.ptr[from];
@@ -997,7 +998,7 @@ static int yaml_flow_value(struct yaml *y, size_t from, int indent, size_t *ret_
     return rc < 0 ? rc : yaml_put_plain(y, from);
 }
 
-/* "key: value" at *at, which is moved behind it. */
+/* Reads "key: value" at *at, and moves *at after it. */
 static int yaml_flow_pair(struct yaml *y, size_t *at, int indent)
 {
     char first = y->text.ptr[*at];
@@ -1043,7 +1044,7 @@ static int yaml_flow_entries(struct yaml *y, size_t *at, int indent, bool is_map
     return rc;
 }
 
-/* A flow collection that begins at `from`; *ret_end is behind its bracket. */
+/* Reads a flow collection that starts at `from`; *ret_end is after its bracket. */
 static int yaml_flow(struct yaml *y, size_t from, int indent, size_t *ret_end)
 {
     bool is_mapping = y->text.ptr[from] == '{';
@@ -1069,10 +1070,10 @@ static int yaml_flow(struct yaml *y, size_t from, int indent, size_t *ret_end)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Finding front matter, and comparing two.
+ * Finds front matter, and compares two of them.
  */
 
-/* The next line of *rest, without its line break and blanks at its end. */
+/* Returns the next line of *rest, without its line break and trailing blanks. */
 static struct tidings_str front_matter_line(struct tidings_str *rest)
 {
     struct tidings_str line = str_cut(*rest, '\n', rest, NULL);
@@ -1087,8 +1088,7 @@ int front_matter_parse(struct tidings_str file, struct json **ret_root, struct t
     struct tidings_str rest = str_starts(file, STR("\xef\xbb\xbf")) ? str_skip(file, 3) : file;
     rest.len = rest.len < FRONT_MATTER_MAX ? rest.len : FRONT_MATTER_MAX;
     bool is_cut = file.len > FRONT_MATTER_MAX;
-    /* Its first line is a blank one to the parser, so that lines have the numbers they have in the
-     * file. */
+    /* The parser sees an empty first line, so that line numbers match the file. */
     const char *begin = memchr(rest.ptr, '\n', rest.len);
     if (!str_eq(front_matter_line(&rest), STR("---")) || !begin) {
         return tidings_fail(err, TIDINGS_E_PARSE,
