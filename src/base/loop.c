@@ -79,7 +79,7 @@ struct loop {
  */
 
 #define EVENTS_PER_TURN 256 /* the others stay ready: the kernel reports them first next time */
-#define LOOP_CHANGED 16 /* besides enum loop_event: EPOLLPRI, whose EPOLLERR is not an error */
+#define LOOP_CHANGED 16     /* besides enum loop_event: EPOLLPRI, whose EPOLLERR is not an error */
 
 /* The result of loop_poll_open. */
 struct opened_poll {

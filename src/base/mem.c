@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory: the table of allocation functions.
+ * Memory: the table of allocation functions; and the version.
  *
  * Invariant: a successful call never returns NULL, not even for size 0, so NULL always means
  * failure. The table is set before anything else runs, hence no lock. It deliberately keeps no

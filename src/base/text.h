@@ -10,7 +10,7 @@
 #include "base/str.h"
 
 /* Digits and a unit: none, k, m, g (1024 each) for bytes; ms, s, m, h for milliseconds, without a
- * unit seconds. False: invalid, or too large for 64 bits. */
+ * unit: seconds. False: invalid, or too large for 64 bits. */
 bool units_parse_size(struct tidings_str s, uint64_t *ret_bytes);
 bool units_parse_duration(struct tidings_str s, uint64_t *ret_ms);
 

@@ -296,7 +296,7 @@ static bool take_weekday(struct tidings_str *s, struct http_date *d, bool *ret_f
     return false;
 }
 
-/* What follows "Sun, ". */
+/* Reads the rest after "Sun, ". */
 static bool take_fixdate(struct tidings_str *s, struct http_date *d)
 {
     unsigned year = 0;
@@ -308,7 +308,7 @@ static bool take_fixdate(struct tidings_str *s, struct http_date *d)
     return good;
 }
 
-/* What follows "Sunday, ". */
+/* Reads the rest after "Sunday, ". */
 static bool take_rfc850(struct tidings_str *s, int64_t now, struct http_date *d)
 {
     unsigned year = 0;
@@ -323,7 +323,7 @@ static bool take_rfc850(struct tidings_str *s, int64_t now, struct http_date *d)
     return good;
 }
 
-/* What follows "Sun ". */
+/* Reads the rest after "Sun ". */
 static bool take_asctime(struct tidings_str *s, struct http_date *d)
 {
     unsigned year = 0;

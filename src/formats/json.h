@@ -109,7 +109,7 @@ struct json {
     union {
         int64_t whole;
         double real;
-        const char *text;                /* terminated; also of a number kept as written */
+        const char *text;                /* terminated; a number kept as written has it too */
         struct json *items;              /* elements, or the key and value of each member */
         const struct value_index *index; /* of the items after it */
     };

@@ -52,7 +52,7 @@ enum pattern_kind {
 
 /* Returns true if `text` (a canonical URI, a canonical pattern or the source of a regex) matches
  * the canonical `uri`. For a single comparison: templates and regexes are compiled each time.
- * Malformed patterns match nothing, nor do URIs longer than URI_MAX match.
+ * Malformed patterns match nothing. URIs longer than URI_MAX match no pattern.
  *
  * A container "x:///a/" matches "x:///a/" and everything below it; a container "x:///a" (a resource
  * that has children and a name without slash) matches "x:///a", "x:///a/" and everything below. A

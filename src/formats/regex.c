@@ -179,7 +179,8 @@ bool regex_set_posix(struct arena *a, struct regex_set *set, struct tidings_str 
 
 int regex_arena_failed(const struct arena *a, struct tidings_error *err)
 {
-    /* The arena rarely needs a large allocation, so it is full only if little is left. */
+    /* A single allocation is at most a few times as large as the memory in use, so a nearly empty
+     * arena means that there is no memory. */
     return a->used > a->max / 8 ? tidings_fail(err, TIDINGS_E_LIMIT, TOO_LARGE)
                                 : tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
 }
@@ -593,7 +594,7 @@ size_t regex_bytes(const struct regex *r)
 }
 
 /* -------------------------------------------------------------------------------------------------
- * Searches a text for a regex: all paths through the program at once, one character after the other
+ * Searches text for a regex: all paths through the program at once, one character after the other
  * (Thompson's simulation). Each op is tried at most once at each position of the text, however many
  * paths lead to it.
  */
@@ -824,7 +825,7 @@ enum regex_result regex_search(const struct regex *r, struct regex_table *table,
     if (table && regex_table_search(table, r, text, steps, &result)) {
         return result;
     }
-    if (r->prefix_len > 0 && r->is_plain) { /* for most regexes, most texts need no walk */
+    if (r->prefix_len > 0 && r->is_plain) { /* with most regexes, no walk is needed */
         uint64_t cost = text.len / 8 + 1;
         if (cost > *steps) {
             *steps = 0;
@@ -875,8 +876,8 @@ struct regex_table {
     size_t bytes, n_columns;
     size_t n_states, max_states, n_positions, max_positions;
     bool is_full;
-    bool has_begin;  /* the first state is one of the start of a text */
-    uint16_t begin;  /* the cell at the start of a text */
+    bool has_begin;  /* the first state is one of the start of the text */
+    uint16_t begin;  /* the cell at the start of the text */
     uint16_t *cells; /* state * n_columns + column */
     struct state *states;
     uint16_t *positions;
@@ -968,7 +969,7 @@ static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is
         return CELL_UNKNOWN;
     }
     sort(f->list, count);
-    /* Only the first state belongs to the start of a text. */
+    /* Only the first state belongs to the start of the text. */
     for (size_t i = is_begin ? t->n_states : t->has_begin; i < t->n_states; i++) {
         f->spent++;
         if (t->states[i].count == count &&

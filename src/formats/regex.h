@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Regexes: regular expressions that untrusted clients can write. A search finds whether one matches
- * anywhere in a text. Its time is at most proportional to the length of the text times the size of
- * the regex, because there is no backtracking. So no search has to be aborted, unless the caller
+ * anywhere in the text. Its time is at most proportional to the length of the text times the size
+ * of the regex, because there is no backtracking. So no search has to be aborted, unless the caller
  * limits its steps.
  *
  * Supported is the common syntax of PCRE2 and ECMA-262, except for features that need backtracking:

@@ -121,7 +121,7 @@ struct regex_lookaround {
 struct regex {
     enum regex_units units;
     bool is_plain;    /* its only assertions are BEGIN and END, so a table is possible */
-    bool is_anchored; /* matches only at the start of a text */
+    bool is_anchored; /* matches only at the start of the text */
     uint8_t prefix_len;
     char prefix[48]; /* every match starts with this, in ASCII */
     uint16_t n_ops;
@@ -192,7 +192,7 @@ static inline size_t regex_skip_prefix(const struct regex *r, struct tidings_str
     const char *p = text.ptr, *end = text.ptr + text.len;
     if (text.len > 256) {
         p = memmem(text.ptr, text.len, r->prefix, r->prefix_len);
-    } else { /* too short for memmem */
+    } else { /* memmem does not pay for short texts */
         while (p && (size_t)(end - p) >= r->prefix_len &&
                memcmp(p, r->prefix, r->prefix_len) != 0) {
             p = memchr(p + 1, r->prefix[0], (size_t)(end - p) - 1);

@@ -41,7 +41,7 @@ struct schema_options {
     unsigned max_subschemas;  /* total of all used documents */
     unsigned max_ref_chain;   /* $ref to a schema that is a $ref to … */
     unsigned max_regex_bytes; /* per pattern */
-    /* Per validation. A step takes about 2 ns: the cost of a regex at one position of a text
+    /* Per validation. A step takes about 2 ns: the cost of a regex at one position of a string
      * (formats/regex.h); everything else, including lengths, is charged in this unit
      * (formats/schema_eval.h). */
     uint64_t max_steps;

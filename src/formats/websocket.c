@@ -353,7 +353,7 @@ int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str pay
  * library is loaded with the first reader: servers without WebSocket clients do not need it.
  *
  * Invariant: `held` is the number of bytes that wslay has read of a frame it has not reported yet.
- * Of its two interfaces, the event interface needs 8.8 KB per connection and queues its own
+ * wslay has two interfaces: the event interface needs 8.8 KB per connection and queues its own
  * responses; this one needs 4.3 KB, and no state that could not be discarded between two messages.
  */
 

@@ -95,7 +95,7 @@ struct failures {
 /* Counts a failure. Returns the row if a log line is due, else NULL. */
 struct failure_row *failures_count(struct failures *f, const struct failure *failure,
                                    uint64_t now_ms);
-/* Records the newest failure. `address` is the client's. */
+/* Records the newest failure, with the client's address. */
 void failures_note(struct failures *f, const struct failure *failure, struct tidings_str address,
                    int64_t wall_ms);
 /* Writes the log line. */

@@ -96,7 +96,7 @@ bool jwks_is_same(const struct jwks *a, const struct jwks *b);
 enum jwks_result {
     JWKS_GOOD,
     JWKS_BAD,    /* there is a key, but the signature does not match */
-    JWKS_UNFIT,  /* there is a key with that name, but for another algorithm */
+    JWKS_UNFIT,  /* the key with that name is for another algorithm */
     JWKS_NO_KEY, /* no key with that name, or none for that algorithm */
 };
 

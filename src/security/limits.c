@@ -170,7 +170,7 @@ static bool share_is_operator(const struct share_taker *who)
     return who->is_operator || (who->principal && access_is_operator(who->principal));
 }
 
-/* `own` and `all`: what the account and all clients hold, including what is being taken. */
+/* `own` and `all`: amounts held by the account and by all clients, including the new amount. */
 static bool share_fits(const struct limit_counters *counters, uint64_t most,
                        const struct share_taker *who, uint64_t own, uint64_t all)
 {

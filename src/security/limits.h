@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Limits: the name, value, hit count and current use of every limit that a client can reach. The
- * whole server has one set of counters: all threads update it, and it is always maintained, whoever
- * may read it (tidings://self/limits).
+ * whole server has one set of counters. All threads update it, whatever the access rules of
+ * tidings://self/limits.
  *
  * A limit is named like its option; limits without an option are fixed. A refused client gets the
  * contents of a struct refusal: which limit, its value, and when to retry.

@@ -81,7 +81,7 @@ struct token_cache {
     struct counters *counters;
 };
 
-/* ---- what is known --------------------------------------------------------------------------- */
+/* ---- cached identities ----------------------------------------------------------------------- */
 
 static struct tidings_str token_cache_key_of(const struct identity *i)
 {

@@ -36,7 +36,7 @@ struct pending_token {
     struct mailbox *mailbox; /* of the cache's thread; a reference */
     /* Called on the cache's thread when the token has returned; the token is destroyed after it. */
     void (*on_return)(struct pending_token *p);
-    struct verdict verdict; /* what is needed; after an introspection, its result */
+    struct verdict verdict; /* needed data; after an introspection, its result */
     unsigned generation;    /* at the time of the request */
     /* Used by the thread. */
     struct list waiting;

@@ -103,7 +103,7 @@ struct auth_options {
     const char *introspection_credentials; /* file with one line CLIENT_ID:SECRET; NULL: none */
     /* PEM: CA certificates for those URLs; NULL: the system's */
     const char *ca;
-    uint32_t leeway_ms;  /* maximum clock difference; no default */
+    uint32_t leeway_ms;  /* maximum clock difference; 0 means 0, not a default */
     uint32_t refresh_ms; /* age at which keys are fetched again; 0: 10 minutes */
     /* … and when a token names an unknown key, but only three times, and once more for each
      * interval that passed. 0: 30 s. */

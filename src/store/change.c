@@ -160,7 +160,7 @@ static void write_given(struct jw *w, struct json *given, struct buf *type)
     }
 }
 
-/* The application's keys first; then each of ours that the application did not set. */
+/* The application's keys first; then our keys that the application did not set. */
 static void change_write_metadata(struct buf *out, const struct tidings_change *change,
                                   struct tidings_str number, struct buf *type, struct change *c)
 {

@@ -720,8 +720,8 @@ static void commit_thread_follow_before_wait(struct commit_thread *k)
         return;
     }
     commit_thread_follow_unwatch(k);
-    /* Unset, perhaps because a different descriptor has the same number: poll it before this wait.
-     */
+    /* -1 can mean a new descriptor, even with the same number: get it now, and poll it before this
+     * wait. */
     fd = fd >= 0 ? fd : k->shared->ops->descriptor(k->shared);
     k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     k->woken =

@@ -290,7 +290,7 @@ struct entities {
     struct map by_label;
     struct map newest;    /* name -> its newest version */
     bool has_added_types; /* by this batch */
-    /* when the next pass over all entities starts (store/entities.c) */
+    /* time of the next pass through all entities (store/entities.c) */
     int64_t aging_ms;
     char aged[ENTITY_ID_MAX + 1]; /* the last entity visited in the current pass; else empty */
     struct entity_holds holds;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * File mount state, in the same file as the entities and written in the same batches: the directory
- * trees; the subtrees that are known, and since when; and the announced changes of files, for
+ * trees; the known subtrees, with times; and the announced changes of files, for
  * resuming clients.
  *
  * `rows` are those of sqlite_store_open. Announcing a change of a file does not wait for the store:

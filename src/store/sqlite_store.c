@@ -901,7 +901,7 @@ static int sqlite_check_whole(struct sqlite_store *s, struct tidings_error *err)
 }
 
 /* Continues without the lost commits. Cursors of earlier runs can refer to a later state. The log
- * is truncated, because frames after the damage would be taken for another loss. */
+ * is truncated, because frames after the damage would look like another loss. */
 static int sqlite_store_accept(struct sqlite_store *s, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "DELETE FROM main.epochs", err);

@@ -103,7 +103,7 @@ static int curl_load(struct curl_api *api, struct tidings_error *err)
     return rc;
 }
 
-/* Also for a table that was never loaded (zeroed). */
+/* A table that was never loaded (zeroed) is fine. */
 static void curl_unload(struct curl_api *api)
 {
     if (api->global_cleanup) {

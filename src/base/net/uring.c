@@ -58,8 +58,9 @@ static void uring_load(void)
     library_open(&library, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
-/* Restricts the ring to sending, whoever gets its descriptor, because its operations bypass system
- * call filters. It was created disabled; kernels before 5.10 do not support that. */
+/* Restricts the ring to sending, even if another process gets its descriptor, because its
+ * operations bypass system call filters. It was created disabled; kernels before 5.10 do not
+ * support that. */
 static int restrict_ring(int fd)
 {
     struct io_uring_restriction only[] = {
