@@ -35,9 +35,7 @@
 
 #define SENDQ_PIECES 64        /* per send */
 #define SENDQ_OFFER (1u << 30) /* bytes per send, so that a result fits an int */
-#define SENDQ_SPARE_MAX                                                                            \
-    256u /* chunks kept by a batch: flushes handle this many queues at a time                      \
-          */
+#define SENDQ_SPARE_MAX 256u   /* chunks kept by a batch: flushes handle this many at a time */
 
 enum sendq_piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SOURCE };
 
