@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small files whose content is obeyed: settings, names of servers, secrets. Whoever can write such
- * a file can have the program do what it says, so it is looked at who that is before a byte is
- * read.
+ * Trusted small files: settings, server names, secrets. A user who can write such a file controls
+ * the program, so the library checks the permissions before it reads a byte.
  *
  * Since 0.1.
  */
@@ -15,28 +14,30 @@
 extern "C" {
 #endif
 
-/* How the program came to the file. */
+/* How the program found the file. */
 enum tidings_file_from {
-    /* A person named it. One that everybody can write is refused. */
+    /* A person named it. It is rejected if every user can write it. */
     TIDINGS_FILE_NAMED = 0,
-    /* It lay where the program looked, and whoever may write there can have put it there. It is
-     * refused also when it belongs to somebody else than the user or root (a symbolic link that
-     * leads to it counts too), and when its group can write it, unless that is the private group of
-     * its owner (the same number), as systems make one for each user. */
+    /* It was in a place that the program searches, where other users may have put it. It is also
+     * rejected if it, or a symbolic link that leads to it, belongs to a user other than the current
+     * one or root. It is also rejected if its group can write it, unless that is the private group
+     * of the owner (the same number), which systems create for each user. */
     TIDINGS_FILE_FOUND = 1,
 };
 
-/* Read a small file that is obeyed, after a look at who may write it. The whole content of a
- * regular file of at most `max` bytes, with a NUL behind it; free it with tidings_free. NULL with
- * `err`: TIDINGS_E_NOTFOUND when there is none, TIDINGS_E_DENIED when it is refused or cannot be
- * read, TIDINGS_E_LIMIT when it is larger. The sentence begins with the path in quotes. `ret_len`
- * may be NULL. */
+/* Read a small trusted file, after a check of its permissions. It must be a regular file of at most
+ * `max` bytes. `ret_len` may be NULL.
+ *
+ * Returns the whole content, NUL-terminated, which the caller releases with tidings_free, or NULL
+ * on failure. The error message starts with the path in quotes. TIDINGS_E_NOTFOUND: the file does
+ * not exist. TIDINGS_E_DENIED: it is rejected or cannot be read. TIDINGS_E_LIMIT: it is larger than
+ * `max`. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_file_read(const char *path,
                                                        enum tidings_file_from from, size_t max,
                                                        size_t *ret_len, struct tidings_error *err);
 
-/* Compute the SHA-256 of bytes, in lower-case hexadecimal. With a NUL behind it: to know content
- * again that was approved once. */
+/* Compute the SHA-256 of bytes, in lower-case hexadecimal. The result is NUL-terminated. It serves
+ * to recognize content that a user approved. */
 #define TIDINGS_DIGEST_MAX 65
 TIDINGS_API void tidings_digest(struct tidings_str bytes, char out[TIDINGS_DIGEST_MAX]);
 

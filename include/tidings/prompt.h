@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prompts: messages a user chooses to begin a conversation with, and the completion of their
- * arguments and of the variables of templates.
+ * Prompts: messages that a user chooses to start a conversation, and the completion of their
+ * arguments and of template variables.
  *
  *     static const struct tidings_argument arguments[] = {
  *         {"code", NULL, "What to review", true},
@@ -23,9 +23,9 @@
  *         tidings_call_done(call, rc, &err);
  *     }
  *
- * Each block a handler adds is one message, said by the user or, after tidings_call_set_assistant,
- * by the assistant. A handler is called when every required argument is there and all are strings;
- * it may answer later, from any thread (<tidings/call.h>).
+ * Each block that a handler adds is one message of the user or, after tidings_call_set_assistant,
+ * of the assistant. The server calls a handler only if all required arguments are present and all
+ * arguments are strings. The handler may answer later, from any thread (<tidings/call.h>).
  *
  * Since 0.1.
  */
@@ -49,41 +49,45 @@ struct tidings_argument {
     bool is_required;
 };
 
-/* What is said of a prompt when it is offered: zeroed fields mean "none". Texts are copied. */
+/* Describes a prompt. Zeroed fields mean "none". Strings are copied. */
 struct tidings_prompt {
     struct tidings_str name; /* required: 1 to 128 of A-Z a-z 0-9 _ - . */
     struct tidings_str title;
-    struct tidings_str description; /* also in every result */
+    struct tidings_str description; /* also sent with every result */
     const struct tidings_argument *arguments;
     size_t argument_count;    /* at most 64 */
     struct tidings_str icons; /* JSON array text */
     struct tidings_str meta;  /* JSON object text, sent as `_meta`; keys may not have a prefix
                                  reserved by the protocol */
     uint64_t timeout_ms;      /* 0: the server's --call-timeout */
-    bool is_blocking;         /* the handler may block: it runs on a pool of threads */
+    bool is_blocking;         /* the handler may block, and runs on a thread pool */
     void *reserved[4];        /* zero */
 };
 
-/* Offer a prompt to clients. They are told that the list changed. `handler` answers requests for it
- * (<tidings/call.h>); `user` must live until the server is destroyed. Any thread, before or while
- * the server runs. TIDINGS_E_EXISTS when the name is taken, TIDINGS_E_INVALID with what is wrong.
- */
+/* Add a prompt that clients can list and get. The server notifies clients that the list changed.
+ * `handler` answers requests (<tidings/call.h>); `user` must live until the server is destroyed.
+ * Thread-safe, before and while the server runs.
+ *
+ * TIDINGS_E_EXISTS: the name is taken. TIDINGS_E_INVALID: `err` names the invalid field. */
 TIDINGS_API int tidings_server_add_prompt(struct tidings_server *server,
                                           const struct tidings_prompt *about,
                                           tidings_call_fn handler, void *user,
                                           struct tidings_error *err);
-/* Withdraw a prompt by its name. Any thread. TIDINGS_E_NOTFOUND when there is none. Calls under way
- * finish normally, and a worker may still begin one while this returns: `user` must live until the
- * server is destroyed. */
+/* Remove a prompt by its name. Running calls finish normally, and a worker may still start a call
+ * during this function; `user` must live until the server is destroyed. Thread-safe.
+ *
+ * TIDINGS_E_NOTFOUND: there is no such prompt. */
 TIDINGS_API int tidings_server_remove_prompt(struct tidings_server *server, struct tidings_str name,
                                              struct tidings_error *err);
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* Complete the arguments of a prompt, or the variables of a registered template. A prompt is named,
- * a template given by its text. Either may come before or after what it belongs to, from any
- * thread, and stays when that is removed. TIDINGS_E_EXISTS when there is one already; NULL for `fn`
- * removes it. Without one nothing is suggested. */
+/* Complete the arguments of a prompt, or the variables of a registered template, with a function.
+ * `prompt` is a name, `uri_template` the string of the template. Either may be set before or after
+ * the prompt or template is added, and stays when it is removed. If `fn` is NULL, the server
+ * removes the function. Without a function the server suggests nothing. Thread-safe.
+ *
+ * TIDINGS_E_EXISTS: there is a function already. */
 TIDINGS_API int tidings_server_complete_prompt(struct tidings_server *server,
                                                struct tidings_str prompt, tidings_complete_fn fn,
                                                void *user, struct tidings_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A question: something a server asks of its client while it works. A form for the user to fill in
- * or an address to visit (elicitation), a completion of the client's model (sampling), the folders
- * it works on (roots).
+ * A question: a server's request to its client. The server may ask for a form or a visit to a URL
+ * (elicitation), a completion of the client's model (sampling), or the folders that the client
+ * works on (roots).
  *
  *     static void on_form(void *user, struct tidings_question *question)
  *     {
@@ -15,29 +15,28 @@
  *     struct tidings_question_handlers on = {.on_form = on_form};
  *     tidings_client_on_question(client, &on, &err);      // before it connects
  *
- * What a client can be asked is what it has a function for; servers are told that when it connects.
- * The functions are the same in every revision of the protocol: up to 2025-11-25 a question is a
- * request of the server, in 2026-07-28 it is the result `input_required`, and the client asks again
- * with the answers. Either way whoever called tidings_client_call, or asked anything else, gets the
- * result that follows.
+ * The client declares the kinds of questions for which it has a handler when it connects. The
+ * functions are the same in every protocol revision. Up to 2025-11-25 a question is a request of
+ * the server. In 2026-07-28 it is the result `input_required`, and the client repeats its request
+ * with the answers. In both cases the caller of tidings_client_call, or of another request,
+ * receives the final result.
  *
  * Answering
- *   A question is answered once, inside its function or later, by one of tidings_question_accept,
- *   _decline, _cancel, _answer and _refuse. It is valid until then, or until on_withdrawn was told
- *   that nobody waits any more. An answer that fails (negative) leaves it open.
+ *   The program answers a question once, in its handler or later, with tidings_question_accept,
+ *   _decline, _cancel, _answer or _refuse. The question is valid until then, or until on_withdrawn
+ *   runs. If an answer fails (negative result), the question stays open.
  *
  * Threads
- *   Functions are called by tidings_client_run, tidings_client_step, and by whatever function waits
- *   for an answer of the server: the one that the server asks because of. They may call the client,
- *   as its other callbacks may. Answers come from the thread that has the client.
+ *   Handlers run in tidings_client_run, in tidings_client_step, and in the function whose request
+ *   the question belongs to. They may call the client, like its other callbacks. Answer on the
+ *   thread that uses the client.
  *
- * Bounds
- *   At most 16 questions are open at a time, and 16 are answered for one request (max_questions);
- *   so many without a request, which servers up to 2025-11-25 can ask at any time, and one more
- * each minute. What a server asks beyond is refused. One that is not answered within timeout_ms is
- * cancelled. While one is open, requests that wait for their answer are not given up. Forms of more
- * than 64 fields, or that are not flat, and addresses that are not http:// or https:// are refused
- *   without asking the program.
+ * Limits
+ *   At most 16 questions are open at a time, and one request may lead to 16 (max_questions).
+ *   Servers up to 2025-11-25 can also ask without a request: 16 questions, plus one each minute.
+ *   The client rejects all others. It cancels a question that is not answered within timeout_ms.
+ *   Requests do not time out while a question is open. The client itself rejects forms that have
+ *   more than 64 fields or are not flat, and URLs that are not http:// or https://.
  *
  * Since 0.1.
  */
@@ -48,7 +47,7 @@
 
 #ifdef __cplusplus
 extern "C" {
-/* Functions named like the struct they return: -Wshadow calls that hiding its constructor. */
+/* These functions share the name of a struct; -Wshadow reports a hidden constructor. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
@@ -56,56 +55,60 @@ extern "C" {
 struct tidings_question;
 
 enum tidings_question_kind {
-    TIDINGS_QUESTION_FORM = 0,     /* fields to fill in: tidings_question_fields */
-    TIDINGS_QUESTION_URL = 1,      /* an address to visit: tidings_question_url */
-    TIDINGS_QUESTION_SAMPLING = 2, /* a completion of the model: tidings_question_params */
-    TIDINGS_QUESTION_ROOTS = 3,    /* what the client works on */
+    TIDINGS_QUESTION_FORM = 0,     /* fill in fields: tidings_question_fields */
+    TIDINGS_QUESTION_URL = 1,      /* visit an address: tidings_question_url */
+    TIDINGS_QUESTION_SAMPLING = 2, /* completion by the model: tidings_question_params */
+    TIDINGS_QUESTION_ROOTS = 3,    /* the client's folders */
 };
 
-/* The question is to be answered, now or later; of on_withdrawn: it is not any more. */
+/* Receives a question to answer, now or later. For on_withdrawn, the question that needs no answer.
+ */
 typedef void (*tidings_question_fn)(void *user, struct tidings_question *question);
 
-/* Zeroed fields mean the default in parentheses. */
+/* Question handlers of a client. Zero selects the default in parentheses. */
 struct tidings_question_handlers {
-    tidings_question_fn on_form;     /* (it cannot be asked) */
-    tidings_question_fn on_url;      /* (likewise) */
-    tidings_question_fn on_sampling; /* (likewise) */
-    tidings_question_fn on_roots;    /* (likewise) */
-    bool sampling_tools;             /* on_sampling knows what to do with tools */
-    /* A question that was told is not to be answered any more: the server withdrew it, the
-     * connection ended, time is up. It is gone when the function returns. */
+    tidings_question_fn on_form;     /* (not supported) */
+    tidings_question_fn on_url;      /* (not supported) */
+    tidings_question_fn on_sampling; /* (not supported) */
+    tidings_question_fn on_roots;    /* (not supported) */
+    bool sampling_tools;             /* on_sampling supports tools */
+    /* Called when a question needs no answer: the server withdrew it, the connection ended, or the
+     * time is up. The question is invalid when the function returns. */
     tidings_question_fn on_withdrawn;
-    void *user;             /* has to last as long as the client */
-    uint32_t timeout_ms;    /* for one answer (600000) */
-    uint32_t max_questions; /* that one request may lead to (16) */
+    void *user;             /* must live as long as the client */
+    uint32_t timeout_ms;    /* per answer (600000) */
+    uint32_t max_questions; /* per request (16) */
     void *reserved[4];      /* zero */
 };
 
-/* Say what the server may ask of a client, and who answers. The struct is copied; NULL, or without
- * functions: nothing, as before the first call. To be called before the client connects: what it
- * can be asked is told then. TIDINGS_E_INVALID: it has connected. */
+/* Set the functions that answer questions of the server. `handlers` is copied. If it is NULL or has
+ * no functions, the server cannot ask anything, which is the default. Call this before the client
+ * connects, because it then declares what it supports.
+ *
+ * TIDINGS_E_INVALID: the client has connected. */
 TIDINGS_API int tidings_client_on_question(struct tidings_client *client,
                                            const struct tidings_question_handlers *handlers,
                                            struct tidings_error *err);
 
-/* Say that the roots of a client have changed: what on_roots would answer. Up to
- * 2025-11-25; later servers ask whenever they need to know, and nothing is sent. */
+/* Report to the server that the answer of on_roots has changed. This works up to 2025-11-25. Later
+ * servers query the roots when they need them, and the client sends nothing. */
 TIDINGS_API void tidings_client_roots_changed(struct tidings_client *client);
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- the question ---------------------------------------------------------------------------- */
 
-/* Return what kind of question it is. */
+/* Return the kind of a question. */
 TIDINGS_API enum tidings_question_kind
 tidings_question_kind(const struct tidings_question *question);
-/* Return the parameters of a question as JSON text. Of sampling they are `messages`, `maxTokens`,
- * perhaps `tools`. From a stranger: what goes to a terminal must not be trusted. Lives as
- * long as the question; empty when there is no memory. */
+/* Return the parameters of a question as JSON text. For sampling they are `messages`, `maxTokens`
+ * and optionally `tools`. They are untrusted: sanitize them before you print them to a terminal.
+ * The text lives as long as the question; it is empty if memory runs out. */
 TIDINGS_API struct tidings_str tidings_question_params(struct tidings_question *question);
-/* Return what the user is to be told with a form or an address. It is whatever the server says.
- * Lives as long as the question. */
+/* Return the message to the user in a form or URL question. The server chose it. The text lives as
+ * long as the question. */
 TIDINGS_API struct tidings_str tidings_question_message(const struct tidings_question *question);
-/* Return the address that the user is to visit. http:// or https://, printable ASCII; else empty.
- * It must not be opened unless the user has seen it and agrees. Lives as long as the question. */
+/* Return the URL that the user is to visit. It starts with http:// or https:// and is printable
+ * ASCII; else it is empty. Do not open it before the user has seen it and agrees. The text lives as
+ * long as the question. */
 TIDINGS_API struct tidings_str tidings_question_url(const struct tidings_question *question);
 
 /* ---- the fields of a form -------------------------------------------------------------------- */
@@ -116,58 +119,67 @@ enum tidings_field_type {
     TIDINGS_FIELD_INTEGER = 2,
     TIDINGS_FIELD_BOOLEAN = 3,
     TIDINGS_FIELD_CHOICE = 4,  /* one of `choices` */
-    TIDINGS_FIELD_CHOICES = 5, /* any of them */
+    TIDINGS_FIELD_CHOICES = 5, /* any number of them */
 };
 struct tidings_field_choice {
     struct tidings_str value;
-    struct tidings_str title; /* that of `value` where the server says nothing */
+    struct tidings_str title; /* `value` if the server gives no title */
 };
-/* A field. Everything is borrowed for the call, and was written by the server. */
+/* A field of a form. All members are valid only during the call; the server chose them. */
 struct tidings_field {
     struct tidings_str name;
-    struct tidings_str title; /* the name where the server says nothing */
+    struct tidings_str title; /* the name if the server gives no title */
     struct tidings_str description;
     enum tidings_field_type type;
-    struct tidings_str format; /* of text: "email", "uri", "date", "date-time"; empty: any */
+    struct tidings_str format; /* for TEXT: "email", "uri", "date", "date-time"; empty: any */
     bool is_required;
-    struct tidings_str preset; /* what it is unless it is filled in: JSON; empty: nothing */
+    struct tidings_str preset; /* default value, as JSON; empty: none */
     const struct tidings_field_choice *choices;
     size_t choice_count;
     struct tidings_str schema; /* its JSON Schema */
 };
-/* 0: the next one, please. */
+/* Receives one field. Returns 0 to continue. */
 typedef int (*tidings_field_fn)(void *user, const struct tidings_field *field);
-/* Call a function for each field of a form, in their order. Returns 0, or what `fn` returned when
- * that was not 0; TIDINGS_E_INVALID: it is no form. */
+/* Call a function for each field of a form, in order.
+ *
+ * Returns 0, or the first result of `fn` that is not 0. TIDINGS_E_INVALID: the question is not a
+ * form. */
 TIDINGS_API int tidings_question_fields(struct tidings_question *question, tidings_field_fn fn,
                                         void *user);
-/* Read what a person typed into a field. Returns the value as JSON, to be released with
- * tidings_free: yes and no, or true and false, for a boolean; the number (from 1), value or title
- * of a choice, several with commas between them. NULL: it does not fit, and `err` says what would.
- */
+/* Read a value that a person typed into a field. For a boolean, the person types yes or no, or true
+ * or false; for a choice its number (from 1), value or title, and for several choices a
+ * comma-separated list.
+ *
+ * Returns the value as JSON, which the caller releases with tidings_free, or NULL if it is invalid;
+ * `err` then says what is accepted. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_field_read(const struct tidings_field *field,
                                                         struct tidings_str text,
                                                         struct tidings_error *err);
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-/* Answer that the user agrees. `content`: what was filled into a form, a JSON object; fields that
- * are not in it get their preset, and a member that is null is left out. Empty for an address: the
- * user goes there. TIDINGS_E_INVALID: it does not obey the form's schema, `err` says where, or it
- * is no such question. */
+/* Answer that the user agrees. `content` is a JSON object with the values of a form. Missing fields
+ * get their default, and null members are left out. For a URL, `content` is empty: the user visits
+ * it.
+ *
+ * TIDINGS_E_INVALID: `content` violates the form's schema (`err` says where), or the question is
+ * neither a form nor a URL. */
 TIDINGS_API int tidings_question_accept(struct tidings_question *question,
                                         struct tidings_str content, struct tidings_error *err);
-/* Answer that the user says no. To sampling and roots it is tidings_question_refuse. */
+/* Answer that the user declines. For sampling and roots this is tidings_question_refuse. */
 TIDINGS_API void tidings_question_decline(struct tidings_question *question);
-/* Answer that the user did neither. To sampling and roots it is tidings_question_refuse. */
+/* Answer that the user neither agrees nor declines. For sampling and roots this is
+ * tidings_question_refuse. */
 TIDINGS_API void tidings_question_cancel(struct tidings_question *question);
-/* Answer with a result as the protocol has it, a JSON object. For sampling: `role`, `content`,
- * `model`; for roots: `roots`, an array of objects with `uri` (file://…) and perhaps `name`.
- * TIDINGS_E_INVALID: it is none. */
+/* Answer with a result in the format of the protocol, a JSON object. For sampling: `role`,
+ * `content`, `model`. For roots: `roots`, an array of objects with `uri` (file://…) and optionally
+ * `name`.
+ *
+ * TIDINGS_E_INVALID: the object is not such a result. */
 TIDINGS_API int tidings_question_answer(struct tidings_question *question,
                                         struct tidings_str result, struct tidings_error *err);
-/* Answer with an error. `reason` is told to the server; in 2026-07-28, where nothing but answers
- * can be sent, what was asked by this client fails with it: TIDINGS_E_CANCELLED. */
+/* Answer with an error. The server receives `reason`. In 2026-07-28 a client can only send answers,
+ * so its own request fails with `reason` and TIDINGS_E_CANCELLED. */
 TIDINGS_API void tidings_question_refuse(struct tidings_question *question, const char *reason);
 
 #ifdef __cplusplus

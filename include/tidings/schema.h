@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The JSON Schema of an object, made of a table: names, types and descriptions of its members, for
- * the arguments of a tool or its structured result.
+ * Build the JSON Schema of an object from a table of its members: names, types and descriptions,
+ * for the arguments or the structured result of a tool.
  *
  *     static const struct tidings_schema_field fields[] = {
  *         {.name = "city", .description = "Where", .is_required = true},
@@ -29,27 +29,28 @@ enum tidings_schema_type {
     TIDINGS_SCHEMA_NUMBER = 2,
     TIDINGS_SCHEMA_BOOLEAN = 3,
     TIDINGS_SCHEMA_STRINGS = 4, /* an array of strings */
-    TIDINGS_SCHEMA_OBJECT = 5,  /* any object, unless `rules` say more */
+    TIDINGS_SCHEMA_OBJECT = 5,  /* any object, unless `rules` restrict it */
     TIDINGS_SCHEMA_ANY = 6,     /* any value */
 };
 
-/* One member: a row of a table, so it has no room to grow. What is zero is not said. */
+/* A member of the object. This table row never grows. The schema leaves out zeroed fields. */
 struct tidings_schema_field {
-    const char *name; /* required, each once */
+    const char *name; /* required, unique */
     enum tidings_schema_type type;
     const char *description; /* for the model, and for people who fill in a form */
     bool is_required;
-    const char *const *choices; /* the strings it may be, NULL at the end */
-    /* What else JSON Schema can say of it, a JSON object: {"minimum":1,"default":3}. Not type,
-     * description or enum, which are said above. */
+    const char *const *choices; /* the accepted strings, NULL-terminated */
+    /* Other JSON Schema keywords, a JSON object: {"minimum":1,"default":3}. Not type, description
+     * or enum, which have members above. */
     const char *rules;
 };
 
-/* Make the JSON Schema of an object from a table of its members. The text is to be released with
- * tidings_free; other members than these are forbidden by it. NULL on failure: TIDINGS_E_INVALID: a
- * row without a name, a name that stands twice, choices of something that is no string;
- * TIDINGS_E_PARSE: rules that are no JSON object; TIDINGS_E_LIMIT: it is longer than 1 MiB;
- * TIDINGS_E_NOMEM. */
+/* Make the JSON Schema of an object from a table of its members. The schema forbids other members.
+ *
+ * Returns a string that the caller releases with tidings_free, or NULL on failure.
+ * TIDINGS_E_INVALID: a name is missing or duplicate, or a field that is not a string has choices.
+ * TIDINGS_E_PARSE: rules are not a JSON object. TIDINGS_E_LIMIT: the schema is longer than 1 MiB.
+ * TIDINGS_E_NOMEM: memory runs out. */
 TIDINGS_API TIDINGS_MUST_CHECK char *
 tidings_schema_object(const struct tidings_schema_field *fields, size_t count,
                       struct tidings_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A subscription: be told when resources change, of a server in this program
- * (tidings_server_subscribe) or of any other (tidings_client_subscribe).
+ * A subscription: receive updates when resources change, of a server in this program
+ * (tidings_server_subscribe) or of any other server (tidings_client_subscribe).
  *
  *     static void on_update(void *user, const struct tidings_update *update) { … }
  *
@@ -12,13 +12,12 @@
  *     …
  *     tidings_subscription_end(s);
  *
- * Either way it is the same handle, with the same options, told by the same structs. What differs
- * is the thread: a subscription of a client is used, and called back, on the thread of that client
- * alone; one of a server from any thread, and it is called on a thread of the server's, where it
- * must not block.
+ * Both have the same handle, options and structs. Only the threads differ. A client's subscription
+ * is used, and calls back, only on the thread of that client. A server's subscription is
+ * thread-safe, and calls back on a thread of the server, where callbacks must not block.
  *
- * A handle is good until tidings_subscription_end, or until its server or client is destroyed,
- * whatever becomes of the subscription meanwhile.
+ * A handle is valid until tidings_subscription_end, or until its server or client is destroyed,
+ * even if the subscription ends earlier.
  *
  * Since 0.1.
  */
@@ -33,100 +32,106 @@ extern "C" {
 
 struct tidings_subscription;
 
-/* ---- what changed ---------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
-/* One update. Everything is borrowed for the call; what is empty or 0 was not said. */
+/* An update. All members are valid only during the call. Empty or zero members are unknown. */
 struct tidings_update {
     struct tidings_subscription *subscription;
     enum tidings_change_kind kind;
-    struct tidings_str uri;            /* of what changed */
-    struct tidings_str subscribed_uri; /* the subscription it belongs to, as it was given */
-    struct tidings_str from;           /* `kind` is MOVED: the URI it had before */
-    struct tidings_str metadata;       /* a JSON object with what is known of the change */
-    struct tidings_str value;          /* JSON, where `include` asked for it: an array of contents;
-                                        * "patch": see docs/reference/subscriptions.md */
-    unsigned merged; /* how many changes this one stands for; with `caught_up` at least so many */
-    bool truncated;  /* something it covers changed, not known what: there may have been more */
-    bool initial;    /* nothing changed: the state when it was subscribed */
-    /* Of clients alone: */
-    bool synthetic;             /* the server did not say it: the client found it by comparing */
+    struct tidings_str uri;            /* of the changed resource */
+    struct tidings_str subscribed_uri; /* its subscription, as the program spelled it */
+    struct tidings_str from;           /* if `kind` is MOVED: the previous URI */
+    struct tidings_str metadata;       /* a JSON object about the change */
+    struct tidings_str value; /* JSON, if `include` requested it: an array of contents; "patch": see
+                                 docs/reference/subscriptions.md */
+    unsigned merged;          /* number of merged changes; with `caught_up` a lower bound */
+    bool truncated;           /* some changes may be missing: read again */
+    bool initial;             /* not a change, but the state at the time of the subscription */
+    /* Only in clients: */
+    bool synthetic;             /* the client found the change by comparison */
     int64_t received_ms;        /* Unix time */
     struct tidings_str version; /* of the resource, as the server counts */
-    struct tidings_str cursor;  /* everything up to here was told */
-    struct tidings_str params;  /* the parameters of the notification, JSON text */
-    /* It was told from the server's log, after an interruption or `since`: the log keeps the newest
-     * change of each resource, so that how many there were is not known. */
+    struct tidings_str cursor;  /* position up to which all updates were delivered */
+    struct tidings_str params;  /* parameters of the notification, JSON text */
+    /* The update comes from the server's log, after an interruption or `since`. The log keeps only
+     * the newest change of each resource, so the number of changes is unknown. */
     bool caught_up;
 };
 typedef void (*tidings_update_fn)(void *user, const struct tidings_update *update);
 
-/* ---- how it stands --------------------------------------------------------------------------- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 enum tidings_state {
-    TIDINGS_STATE_WATCHING = 0,     /* the server accepted `uri` */
-    TIDINGS_STATE_REFUSED = 1,      /* it did not; `reason` says why as far as known */
-    TIDINGS_STATE_DISCONNECTED = 2, /* a client: `reason`; the next attempt is `retry_ms` away */
-    TIDINGS_STATE_CONNECTED = 3,    /* a client: see tidings_client_info */
-    TIDINGS_STATE_LOST = 4,  /* `uri` was accepted once and is not any more: `reason`. An alert */
-    TIDINGS_STATE_GAP = 5,   /* a client: changes of `uri` were missed that cannot be known */
-    TIDINGS_STATE_ENDED = 6, /* of a server in this program: the last call of all, see
-                              * tidings_subscription_end */
+    TIDINGS_STATE_WATCHING = 0, /* the server accepted `uri` */
+    TIDINGS_STATE_REFUSED = 1,  /* the server rejected it; `reason` says why, if known */
+    TIDINGS_STATE_DISCONNECTED =
+        2,                       /* client: `reason`; the next attempt follows after `retry_ms` */
+    TIDINGS_STATE_CONNECTED = 3, /* client: see tidings_client_info */
+    TIDINGS_STATE_LOST = 4,      /* `uri` was accepted and is no longer: `reason`. An alert */
+    TIDINGS_STATE_GAP = 5,       /* client: changes of `uri` were lost */
+    TIDINGS_STATE_ENDED =
+        6, /* server in this program: the last call, see tidings_subscription_end */
 };
-/* Everything is borrowed for the call. */
+/* A change of state. All members are valid only during the call. */
 struct tidings_state_event {
     enum tidings_state state;
     struct tidings_subscription
-        *subscription;         /* NULL: told of a client (tidings_client_on_state) */
-    struct tidings_str uri;    /* what was subscribed to; empty: DISCONNECTED, CONNECTED */
-    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence. WATCHING: empty, or
-                                * the server's warning that it may never be notified */
+        *subscription;         /* NULL: state of the client (tidings_client_on_state) */
+    struct tidings_str uri;    /* subscribed URI; empty: DISCONNECTED, CONNECTED */
+    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: error message. WATCHING: empty,
+                                  or the server's warning that updates may never arrive */
     uint32_t retry_ms;         /* DISCONNECTED */
-    bool again; /* WATCHING: after an interruption. Updates follow for what changed in between; what
-                 * cannot be known is a GAP */
-    struct tidings_str cursor; /* WATCHING, a client: where it begins, for `since`; empty: the
-                                * server names none. Of the first one that counts: later ones may
-                                * be ahead of updates that are still to come */
-    int code; /* REFUSED, a client: TIDINGS_E_INVALID, the options or the pattern are wrong; other
-               * codes as of requests. 0: not known */
+    bool again; /* WATCHING: after an interruption. Updates for missed changes follow; a GAP reports
+                   lost changes */
+    struct tidings_str
+        cursor; /* WATCHING, client: cursor at the start, for `since`; empty: the server has none.
+                   Use only the first: later ones may be ahead of pending updates */
+    int code;   /* REFUSED, client: TIDINGS_E_INVALID, the options or the pattern are invalid; other
+                   codes as for requests. 0: unknown */
 };
 typedef void (*tidings_state_fn)(void *user, const struct tidings_state_event *event);
 
 /* ---- subscribing ----------------------------------------------------------------------------- */
 
-/* May this subscription hear of a change? Before anything is coalesced. `metadata` as above. */
+/* Returns true if the subscription should receive a change. It runs before changes are coalesced.
+ * `metadata` is that of the update. */
 typedef bool (*tidings_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
 
-/* May be gone after the call: texts are copied. */
+/* Options of a subscription. Strings are copied. */
 struct tidings_subscribe_options {
     tidings_update_fn fn; /* required */
-    /* What becomes of it: WATCHING, REFUSED, LOST, GAP, ENDED. NULL: not needed. */
+    /* Receives the states WATCHING, REFUSED, LOST, GAP, ENDED. NULL: not needed. */
     tidings_state_fn on_state;
-    void *user; /* of both */
-    /* A JSON object such as {"windowMs":0,"baseline":"…"}: docs/reference/subscriptions.md calls it
-     * `dev.tidings/options`; servers that know none pass over them. NULL: none. */
+    void *user; /* passed to both */
+    /* A JSON object such as {"windowMs":0,"baseline":"…"}, called `dev.tidings/options` in
+     * docs/reference/subscriptions.md. Other servers ignore it. NULL: none. */
     const char *options;
-    /* Of a server in this program alone (a client: TIDINGS_E_UNSUPPORTED; let the server filter, by
-     * the option `filter`). NULL: everything. */
+    /* Only for a server in this program. A client returns TIDINGS_E_UNSUPPORTED; use the option
+     * `filter` to filter at the server. NULL: all changes. */
     tidings_filter_fn filter;
     void *filter_user;
     void *reserved[4]; /* zero */
 };
 
-/* End a subscription and release its handle. Also in its own callbacks. NULL is fine.
+/* End a subscription and release its handle. It may be called in the callbacks of the subscription.
+ * `subscription` may be NULL.
  *
- * One of a client is not called any more when this returns. One of a server may be, as before, on
- * the server's thread, until `on_state` has had its last call, ENDED; or until tidings_server_run
- * has returned: then nothing more is called, and ENDED need not have come. */
+ * No callback of a client's subscription runs after this function returns. Callbacks of a server's
+ * subscription may still run on the server's thread, until `on_state` receives its last call,
+ * ENDED, or tidings_server_run returns. After that no callback runs, even if ENDED did not arrive.
+ */
 TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
 
-/* Return the URI of a subscription, as it was given. Lives as long as the handle. */
+/* Return the URI of a subscription, as the program spelled it. It lives as long as the handle. */
 TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscription *subscription);
 
-/* Set the options that a subscription has after the next interruption. The server hears them the
- * next time the URI is subscribed to: a program that sets a new baseline with each update goes on
- * where it was. They belong to the URI, so the last ones set are those of all subscriptions of the
- * client to it. NULL: none. TIDINGS_E_INVALID: not a JSON object. TIDINGS_E_UNSUPPORTED: it is one
- * of a server in this program, which is never interrupted. */
+/* Set the options of a subscription for the next time the client subscribes to its URI, after an
+ * interruption. If a program sets a new baseline with each update, it resumes at that baseline. The
+ * options belong to the URI: the last ones apply to all subscriptions of the client to that URI.
+ * NULL: none.
+ *
+ * TIDINGS_E_INVALID: the options are not a JSON object. TIDINGS_E_UNSUPPORTED: the subscription
+ * belongs to a server in this program, which is never interrupted. */
 TIDINGS_API int tidings_subscription_set_options(struct tidings_subscription *subscription,
                                                  const char *options, struct tidings_error *err);
 

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything. Each header is the manual of its part:
+ * All headers of the library. Each header is the manual of its part:
  *
- *     types.h         slices, errors, the allocator; what holds for the whole interface
+ *     types.h         slices, errors, the allocator, and conventions of the whole API
  *     server.h        a server: configuration, resources, changes, running
- *     provider.h      a source of many resources; reads, lists and changes as they are put to it
- *     http.h          pages of the program next to the endpoint
- *     call.h          requests answered by functions of the program
- *     tool.h          tools, prompt.h prompts and completion: what such functions are
- *     schema.h        JSON Schemas of arguments and results, made of a table
- *     subscription.h  being told of changes, by a server of the program or by a client
- *     subscribers.h   who is subscribed to what
- *     store.h         copying, checking, backing up and compacting what a server keeps
- *     client.h        watch and read what another server has
- *     credentials.h   what a client shows a server to be let in
- *     oauth.h         … by logging in with OAuth
- *     copy.h          keep a live copy of an entity of another server
- *     question.h      answer what another server asks: forms, sampling, roots
- *     json.h          take apart what it says; merge patches
- *     file.h          read small files that are obeyed: settings, secrets
+ *     provider.h      a source of many resources: its reads, lists and changes
+ *     http.h          HTTP pages of the program next to the endpoint
+ *     call.h          requests that functions of the program answer
+ *     tool.h          tools
+ *     prompt.h        prompts and completion
+ *     schema.h        JSON Schemas of arguments and results, built from a table
+ *     subscription.h  updates from a server of the program or through a client
+ *     subscribers.h   subscribers of a server and their subscriptions
+ *     store.h         copy, check, back up and compact the store of a server
+ *     client.h        watch and read resources of another server
+ *     credentials.h   credentials of a client
+ *     oauth.h         OAuth login
+ *     copy.h          live copies of entities of another server
+ *     question.h      questions of another server: forms, sampling, roots
+ *     json.h          parse and build JSON; merge patches
+ *     file.h          read trusted small files: settings, secrets
  *
  * Since 0.1.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library for C++17: objects that clean up after themselves, lambdas instead of a function and
- * a pointer, exceptions instead of codes. Header-only; everything is done by the C functions, whose
- * headers say what holds (threads, lifetimes, limits), and can be mixed with them: `get()`.
+ * The C++17 interface: objects with destructors, lambdas instead of a function and a pointer,
+ * exceptions instead of codes. It is header-only and calls the C functions, whose headers document
+ * threads, lifetimes and limits. A program can mix both: `get()` returns the C handle.
  *
  *     tidings::server server;
  *     server.resource("hello:///count", "count", "text/plain", [&] { return std::to_string(n); });
@@ -13,8 +13,8 @@
  *     auto s = client.subscribe("file:///docs/", [](const tidings_update &u) { … });
  *     client.run();
  *
- * What a lambda that answers a client throws (a read, a tool) is that client's error. Other lambdas
- * must not throw: the C library is between them and whoever could catch it, so that ends the
+ * If a lambda that answers a client (a read, a tool) throws, the client receives the error. Other
+ * lambdas must not throw: an exception would have to cross the C library, and terminates the
  * program.
  *
  * Since 0.1.
@@ -41,7 +41,7 @@
 namespace tidings
 {
 
-/* Why something failed: a TIDINGS_E_ code and, in what(), the sentence. */
+/* An error: a TIDINGS_E_ code, and the message in what(). */
 class error : public std::runtime_error
 {
 public:
@@ -62,7 +62,7 @@ inline struct tidings_str str(std::string_view s) noexcept
     return tidings_strn(s.data() ? s.data() : "", s.size());
 }
 
-/* A text that is handed over: a literal, a string or a view; NULL is the empty one. */
+/* A string parameter: a literal, a string or a view. NULL is the empty string. */
 class text
 {
 public:
@@ -72,27 +72,27 @@ public:
     text(const std::string &s) noexcept : view_(s) {}
     std::string_view view() const noexcept { return view_; }
     struct tidings_str str() const noexcept { return tidings::str(view_); }
-    std::string string() const { return std::string(view_); } /* with a NUL behind it */
+    std::string string() const { return std::string(view_); } /* NUL-terminated */
 
 private:
     std::string_view view_;
 };
 
-/* A member of the arguments of a tool; what is left out is the default: {"days", TIDINGS_SCHEMA_INTEGER}.
- * The texts are borrowed until the tool is registered. */
+/* An argument of a tool: {"days", TIDINGS_SCHEMA_INTEGER}. The strings are borrowed until the tool
+ * is registered. */
 struct field {
     const char *name = nullptr;
     enum tidings_schema_type type = TIDINGS_SCHEMA_STRING;
     const char *description = nullptr;
     bool is_required = false;
     std::vector<const char *> choices = {};
-    const char *rules = nullptr; /* a JSON object: what else JSON Schema can say of it */
+    const char *rules = nullptr; /* a JSON object with other JSON Schema keywords */
 };
 
 namespace detail
 {
 
-/* For the last parameter of a C function: throws what it says. */
+/* Receives the error of a C function as its last parameter, and throws it. */
 class checked
 {
 public:
@@ -113,7 +113,7 @@ public:
     }
 };
 
-/* What was thrown, as a C error. To be called where it was caught. */
+/* Converts the current exception to a C error. Call it in a catch block. */
 inline struct tidings_error caught() noexcept
 {
     struct tidings_error err = {TIDINGS_E_INTERNAL, "unknown exception"};
@@ -130,14 +130,14 @@ inline struct tidings_error caught() noexcept
     return err;
 }
 
-/* JSON text of the library's as a string. */
+/* Converts JSON text of the library to a string, and releases it. */
 inline std::string taken(char *text)
 {
     const std::unique_ptr<char, void (*)(void *)> owner(text, tidings_free);
     return std::string(text);
 }
 
-/* For C functions to whom NULL means "none". */
+/* Returns NULL, which means "none" to C functions, for an empty string. */
 inline const char *or_null(const std::string &s) noexcept
 {
     return s.empty() ? nullptr : s.c_str();
@@ -146,11 +146,11 @@ inline const char *or_null(const std::string &s) noexcept
 using update_fn = std::function<void(const struct tidings_update &)>;
 using state_fn = std::function<void(const struct tidings_state_event &)>;
 
-/* The lambdas of one subscription. They live until the library calls them no more. */
+/* The lambdas of a subscription. They live until the library's last call. */
 struct listener {
     update_fn on_update;
     state_fn on_state;
-    std::function<void()> ended; /* set by a server: forget this */
+    std::function<void()> ended; /* set for a server: releases this object */
 
     static void update(void *user, const struct tidings_update *u) noexcept
     {
@@ -181,7 +181,7 @@ inline struct tidings_subscribe_options options_of(listener *l, const char *opti
 
 } /* namespace detail */
 
-/* What arguments a tool takes: JSON Schema text, or fields, or nothing: any. */
+/* The arguments that a tool accepts: JSON Schema text, fields, or nothing (any arguments). */
 class schema
 {
 public:
@@ -208,7 +208,7 @@ private:
     std::string json_;
 };
 
-/* A subscription; it ends with this object. Must not outlive its server or client. */
+/* A subscription, which ends with this object. It must not outlive its server or client. */
 class subscription
 {
 public:
@@ -228,8 +228,8 @@ public:
     }
     ~subscription() { end(); }
 
-    /* No more of it. Not inside a lambda of a client's own subscription: the lambda would go while
-     * it runs. */
+    /* End the subscription. Do not call this in a lambda of a client's own subscription, because it
+     * destroys the lambda. */
     void end() noexcept
     {
         tidings_subscription_end(std::exchange(handle_, nullptr));
@@ -246,10 +246,10 @@ private:
     {
     }
     struct tidings_subscription *handle_ = nullptr;
-    std::unique_ptr<detail::listener> listener_; /* of a client's */
+    std::unique_ptr<detail::listener> listener_; /* only for a client */
 };
 
-/* A call of a tool, while its lambda runs. */
+/* A tool call, valid while its lambda runs. */
 class call
 {
 public:
@@ -283,12 +283,12 @@ private:
     struct tidings_call *call_;
 };
 
-/* What the variables of a template took in the URI that is read. Good as long as the lambda runs. */
+/* The template variables of the requested URI, valid while the lambda runs. */
 class variables
 {
 public:
     explicit variables(const struct tidings_read *read) noexcept : read_(read) {}
-    /* Empty: there is none of that name. */
+    /* Returns the value of a variable, or an empty view if there is none. */
     std::string_view operator[](const char *name) const noexcept
     {
         return view(tidings_read_variable(read_, name));
@@ -298,7 +298,7 @@ private:
     const struct tidings_read *read_;
 };
 
-/* A server. Lambdas given to it live as long as it does. */
+/* A server. It owns its lambdas. */
 class server
 {
 public:
@@ -316,33 +316,34 @@ public:
     server &operator=(const server &) = delete;
     struct tidings_server *get() const noexcept { return server_.get(); }
 
-    /* A setting, as an option of the command line has it: set("http", "127.0.0.1:0"). */
+    /* Set a setting, like a command-line option: set("http", "127.0.0.1:0"). */
     void set(text name, text value)
     {
         detail::checked check;
         check(tidings_server_set(get(), name.string().c_str(), value.string().c_str(), &check.err));
     }
-    /* How the server names itself. Before it runs. */
+    /* Set the name and version that clients receive. Call this before the server runs. */
     void set_info(const struct tidings_server_info &info)
     {
         detail::checked check;
         check(tidings_server_set_info(get(), &info, &check.err));
     }
-    /* A provider at a prefix that ends in '/'. Before it runs; `ops` lives as long as the server. */
+    /* Mount a provider at a prefix that ends in '/'. Call this before the server runs; `ops` must
+     * live as long as the server. */
     void mount(const struct tidings_provider_ops &ops, text prefix, text config = {})
     {
         detail::checked check;
         check(tidings_server_mount(get(), &ops, prefix.str(), config.str(), &check.err));
     }
 
-    /* A resource whose content the lambda returns, whenever somebody reads it. On threads of the
-     * server, several at once; it must not block. */
+    /* Add a resource. The lambda returns its content for each read. It runs on threads of the
+     * server, several at once, and must not block. */
     void resource(text uri, text name, text mime_type, read_fn fn)
     {
         add(tidings_server_add_resource, uri, name, mime_type,
             [read = std::move(fn)](std::string_view, const variables &) { return read(); });
     }
-    /* All resources of a template. The lambda takes the URI, or the URI and the variables:
+    /* Add all resources of a template. The lambda receives the URI, or the URI and the variables:
      *     [](std::string_view uri, const tidings::variables &in) { return report(in["city"]); } */
     void resource_template(text uri, text name, text mime_type, read_template_fn fn)
     {
@@ -354,8 +355,9 @@ public:
             [read = std::move(fn)](std::string_view at, const variables &) { return read(at); });
     }
 
-    /* A tool. What the lambda returns is its text, unless it is empty. Its arguments: fields
-     * ({{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}}), JSON Schema text, or {}: any. */
+    /* Add a tool. The lambda returns its text; an empty string adds none. `arguments` are fields
+     * ({{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}}), JSON Schema text, or {} for any.
+     */
     void tool(text name, text description, const schema &arguments, tool_fn fn)
     {
         struct tidings_tool about = {};
@@ -370,7 +372,7 @@ public:
         check(tidings_server_add_tool(get(), &about, on_call, keep(tools_, std::move(fn)),
                                       &check.err));
     }
-    /* A prompt. What the lambda returns is one message of the user. `arguments` are strings. */
+    /* Add a prompt. The lambda returns one message of the user. `arguments` are strings. */
     void prompt(text name, text description, const std::vector<struct tidings_argument> &arguments,
                 tool_fn fn)
     {
@@ -384,37 +386,39 @@ public:
                                         &check.err));
     }
 
-    /* Something changed; `metadata` is a JSON object or empty. Any thread. False: the server has
-     * ended, so that nobody is told; or too much is waiting, and all subscribers are told to read
-     * again. Either way nothing is to be done. */
+    /* Announce a change; `metadata` is a JSON object or empty. Thread-safe. Returns false if the
+     * server has ended, or if its queue is full and all subscribers will read again. The caller
+     * need not do anything in either case. */
     bool changed(std::string_view uri, std::string_view metadata = {})
     {
         detail::checked check;
         const int rc = tidings_changed(get(), str(uri), str(metadata), &check.err);
         return rc != TIDINGS_E_BUSY && rc != TIDINGS_E_CLOSED && check(rc) >= 0;
     }
-    /* Content that the server keeps. True: it is new. Any thread. */
+    /* Publish content, which the server keeps. Returns true if the resource is new. Thread-safe. */
     bool publish(text uri, std::string_view content, text mime_type = {})
     {
         detail::checked check;
         const struct tidings_resource about = describe(uri, {}, mime_type);
         return check(tidings_server_publish(get(), &about, str(content), &check.err)) == 1;
     }
-    /* Called every so often on the thread that runs the server. Before it runs. */
+    /* Call a function every `ms` milliseconds on the thread that runs the server. Call this before
+     * the server runs. */
     void every(std::uint64_t ms, std::function<void()> fn)
     {
         detail::checked check;
         check(tidings_server_every(get(), ms, on_timer, keep(timers_, std::move(fn)), &check.err));
     }
-    /* Called when clients can connect, with the first address. Before it runs. */
+    /* Set a function that receives the first address when clients can connect. Call this before the
+     * server runs. */
     void on_ready(std::function<void(std::string_view url)> fn)
     {
         ready_ = std::move(fn);
         tidings_server_on_ready(get(), on_ready_call, this);
     }
 
-    /* Hear of changes inside the program, on a thread of the server's. `options` is a JSON object or
-     * empty. */
+    /* Subscribe the program itself to changes. The lambdas run on a thread of the server. `options`
+     * is a JSON object or empty. */
     [[nodiscard]] subscription subscribe(text uri, detail::update_fn fn, text options = {},
                                          detail::state_fn on_state = {})
     {
@@ -438,14 +442,14 @@ public:
         return subscription(check(handle), nullptr);
     }
 
-    /* Serve until stop(), here and on threads of the server's. */
+    /* Run until stop(), on this thread and threads of the server. */
     void run()
     {
         detail::checked check;
         check(tidings_server_run(get(), &check.err));
     }
-    /* Or inside a loop of the program's: start(), then turn() as long as it is true, whenever fd()
-     * is readable or timeout_ms() have passed. */
+    /* Alternatively, run inside the program's event loop: call start(), then turn() while it
+     * returns true, whenever fd() is readable or timeout_ms() have passed. */
     void start()
     {
         detail::checked check;
@@ -458,15 +462,16 @@ public:
     }
     int fd() const noexcept { return tidings_server_fd(get()); }
     int timeout_ms() const noexcept { return tidings_server_timeout_ms(get()); }
-    /* The whole life of a small program: options, signals, messages. For main to return. */
+    /* Run for the whole life of a small program: options, signals, messages. Returns the exit
+     * status. */
     int main(int argc, char **argv) { return tidings_server_main(get(), argc, argv); }
-    /* Any thread, also from a signal handler. */
+    /* Stop the server. Thread-safe and async-signal-safe. */
     void stop() noexcept { tidings_server_stop(get()); }
 
 private:
     template <typename T> using kept = std::vector<std::unique_ptr<T>>;
 
-    /* The address stays while the vector grows. */
+    /* Stores a lambda. Its address stays the same when the vector grows. */
     template <typename T> T *keep(kept<T> &all, T fn)
     {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -522,14 +527,14 @@ private:
 
     void forget(detail::listener *l)
     {
-        std::unique_ptr<detail::listener> gone; /* freed when the lock is */
+        std::unique_ptr<detail::listener> gone; /* destroyed after the lock */
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto at = listeners_.find(l);
         gone = std::move(at->second);
         listeners_.erase(at);
     }
 
-    std::mutex mutex_; /* of the lambdas */
+    std::mutex mutex_; /* protects the lambdas */
     std::unordered_map<detail::listener *, std::unique_ptr<detail::listener>> listeners_;
     kept<read_template_fn> reads_;
     kept<tool_fn> tools_;
@@ -538,11 +543,11 @@ private:
     struct destroy {
         void operator()(struct tidings_server *s) const noexcept { tidings_server_destroy(s); }
     };
-    std::unique_ptr<struct tidings_server, destroy> server_; /* goes first: it calls the others */
+    std::unique_ptr<struct tidings_server, destroy> server_; /* destroyed first, because it calls the others */
 };
 
-/* Who answers what a server asks (<tidings/question.h>), inside whatever call of the client waits
- * for it. An empty one: that cannot be asked. */
+/* Functions that answer questions of a server (<tidings/question.h>). They run inside the client
+ * function that waits. The server cannot ask questions whose function is empty. */
 struct questions {
     using fn = std::function<void(struct tidings_question *)>;
     fn form{}, url{}, sampling{}, roots{}, withdrawn{};
@@ -561,7 +566,7 @@ inline tidings_question_fn asked(const questions &q) noexcept
 }
 } // namespace detail
 
-/* A client of any MCP server. Used by one thread at a time. */
+/* A client of any MCP server. Only one thread at a time may use it. */
 class client
 {
 public:
@@ -572,7 +577,7 @@ public:
         detail::checked check;
         client_.reset(check(tidings_client_create(address.string().c_str(), options, &check.err)));
     }
-    /* A server that is launched: {"tidings", "serve", "--stdio", "."}. */
+    /* Create a client of a server that it launches: {"tidings", "serve", "--stdio", "."}. */
     explicit client(const std::vector<std::string> &command,
                     const struct tidings_client_options *options = nullptr)
     {
@@ -586,7 +591,7 @@ public:
     }
     struct tidings_client *get() const noexcept { return client_.get(); }
 
-    /* JSON text of what the server answers. */
+    /* Send a request and return the answer as JSON text. */
     std::string request(text method, text params = {})
     {
         detail::checked check;
@@ -614,7 +619,8 @@ public:
         return detail::taken(check(tidings_client_prompt(get(), name.string().c_str(),
                                                          detail::or_null(json), &check.err)));
     }
-    /* The entry of an Agent Skill, and the bytes of a file of it, verified by the entry. */
+    /* Get the entry of an Agent Skill, or the bytes of one of its files, verified against the
+     * entry. */
     std::string skill(text uri)
     {
         detail::checked check;
@@ -630,8 +636,8 @@ public:
             tidings_free);
         return std::string(bytes.get(), len);
     }
-    /* Every element of a list, JSON text each. What the lambda throws ends the listing and reaches
-     * the caller. */
+    /* Call the lambda with each element of a list, as JSON text. If it throws, the listing ends and
+     * the caller receives the exception. */
     void list(enum tidings_listing which, const item_fn &fn)
     {
         struct walk {
@@ -658,7 +664,8 @@ public:
         check(rc);
     }
 
-    /* Hear how the connection and all subscriptions stand, inside run() and step(). */
+    /* Set a function for states of the connection and the subscriptions. It runs inside run() and
+     * step(). */
     void on_state(detail::state_fn fn)
     {
         state_ = std::make_unique<detail::state_fn>(std::move(fn));
@@ -669,7 +676,8 @@ public:
             },
             state_.get());
     }
-    /* Answer what the server asks. Before it connects. */
+    /* Set the functions that answer questions of the server. Call this before the client connects.
+     */
     void on_question(questions q)
     {
         auto kept = std::make_unique<questions>(std::move(q));
@@ -685,7 +693,8 @@ public:
         check(tidings_client_on_question(get(), &on, &check.err));
         questions_ = std::move(kept);
     }
-    /* Hear of changes, inside run() and step(). `options` is a JSON object or empty. */
+    /* Subscribe to changes. The lambdas run inside run() and step(). `options` is a JSON object or
+     * empty. */
     [[nodiscard]] subscription subscribe(text uri, detail::update_fn fn, text options = {},
                                          detail::state_fn on_state = {})
     {
@@ -701,27 +710,27 @@ public:
         return subscription(handle, std::move(made));
     }
 
-    /* Until stop(). */
+    /* Run until stop(). */
     void run()
     {
         detail::checked check;
         check(tidings_client_run(get(), &check.err));
     }
-    /* Wait until something happens, at most so long (negative: no limit), and do it. False: it was
-     * stopped. */
+    /* Wait until an event happens, at most `timeout_ms` (negative: no limit), and process it.
+     * Returns false after stop(). */
     bool step(int timeout_ms = -1)
     {
         detail::checked check;
         return check(tidings_client_step(get(), timeout_ms, &check.err)) > 0;
     }
-    /* Any thread, also from a signal handler. */
+    /* Stop the client. Thread-safe and async-signal-safe. */
     void stop() noexcept { tidings_client_stop(get()); }
 
 private:
     struct destroy {
         void operator()(struct tidings_client *c) const noexcept { tidings_client_destroy(c); }
     };
-    std::unique_ptr<detail::state_fn> state_; /* where it stays when this object moves */
+    std::unique_ptr<detail::state_fn> state_; /* has a stable address when this object moves */
     std::unique_ptr<questions> questions_;
     std::unique_ptr<struct tidings_client, destroy> client_;
 };

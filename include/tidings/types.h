@@ -1,38 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types every other header uses: byte slices, result codes, errors, the allocator.
+ * Basic types of the API: byte slices, result codes, errors and the allocator.
  *
- * Conventions that hold for the whole API
+ * Conventions of the whole API
  *   - A function that can fail returns `int`: 0 or a positive value on success, a negative
- *     `TIDINGS_E_*` code on failure; or a pointer, NULL on failure. Its last parameter is
- *     `struct tidings_error *err`: it may be NULL, is untouched on success, and on failure holds
- *     the code and a sentence for a person.
- *   - A callback that is called for each of several things, and returns `int`, is called as long as
- *     it returns 0. Whoever calls it returns 0 after the last of them, otherwise what the callback
- *     returned, or a code of its own; never how many there were. One that returns `bool` only says
- *     whether to go on.
- *   - A handle (a server, a client, a subscription, a copy) that is NULL is refused with
- *     TIDINGS_E_INVALID by functions that can fail. Others do nothing, and return what means
- *     "nothing": NULL, -1 for a descriptor or a time, 0 for a number. Handles that a callback is
- *     given are never NULL.
- *   - Parameters are borrowed for the duration of the call unless the text says otherwise. A
- *     pointer may be NULL only where the text says so.
- *   - Strings are slices with a length; they need no terminating NUL. Where a parameter is a
- *     `const char *` it has one. All text is UTF-8.
- *   - Structs that a program fills in are zeroed first (`= {0}`, in C++ `{}`): what is zero is the
- *     default, also of members to come. Each ends with `reserved`, room for those, which stays
- *     zero: functions that can fail refuse what is not (TIDINGS_E_INVALID). Only the rows of
- *     tables (`struct tidings_argument`, `struct tidings_semantics`, `struct
- *     tidings_schema_field`) have none, and stay as they are; a table of functions has `abi`
- *     instead. A number of which 0 is a value like others is known when `has_` says so (`size`
- *     and `has_size`). Structs that the library hands out may get members at their end: do not
- *     copy them by size.
- *   - A higher level of a log matters more (`enum tidings_log_level`), wherever levels are
- *     spoken of.
- *   - TIDINGS_MUST_CHECK marks what returns memory that the caller has to release, or the one
- *     handle of something: to pass over it is a leak, and the compiler says so.
- *   - Some functions are named like the struct they make or return. C++ then needs the word
- *     `struct` before the name of the type: `struct tidings_str`.
+ *     `TIDINGS_E_*` code on failure. Functions that return a pointer return NULL on failure. The
+ *     last parameter is `struct tidings_error *err`. It may be NULL. It is unchanged on success,
+ *     and contains the code and an error message on failure.
+ *   - A function that calls a callback for each element continues while an `int` callback returns
+ *     0. It returns 0 after the last element, otherwise the callback's result or an error code; it
+ *     never returns the number of elements. A `bool` callback returns true to continue.
+ *   - If a handle (a server, a client, a subscription, a copy) is NULL, functions that can fail
+ *     return TIDINGS_E_INVALID. Other functions do nothing and return NULL, -1 for a descriptor or
+ *     a time, or 0 for a number. Handles that a callback receives are never NULL.
+ *   - Parameters are borrowed for the duration of the call, and pointers must not be NULL, unless
+ *     the text says otherwise.
+ *   - Strings are slices with a length and need no terminating NUL; a `const char *` is
+ *     NUL-terminated. All text is UTF-8.
+ *   - A program zeroes the structs that it fills in (`= {0}`, in C++ `{}`). Zero is the default,
+ *     also for members added later. Each struct ends with `reserved`, which leaves room for them
+ *     and must stay zero; otherwise functions that can fail return TIDINGS_E_INVALID. Only table
+ *     rows (`struct tidings_argument`, `struct tidings_semantics`, `struct tidings_schema_field`)
+ *     have no `reserved` and never grow. A table of functions has `abi` instead. If 0 is a valid
+ *     value of a number, a `has_` member says whether it is set (`size` and `has_size`). Structs
+ *     that the library returns may grow at the end; do not copy them by size.
+ *   - Higher log levels are more severe (`enum tidings_log_level`).
+ *   - TIDINGS_MUST_CHECK marks functions whose result the caller must release, or which return the
+ *     only handle of an object. The compiler warns if a program ignores the result, because that
+ *     leaks memory.
+ *   - Some functions have the name of a struct. C++ then needs the word `struct` before the name of
+ *     the type: `struct tidings_str`.
  *
  * Since 0.1.
  */
@@ -46,7 +43,7 @@
 
 #ifdef __cplusplus
 extern "C" {
-/* Functions named like the struct they return: -Wshadow calls that hiding its constructor. */
+/* These functions share the name of a struct; -Wshadow reports a hidden constructor. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
@@ -61,14 +58,14 @@ extern "C" {
 #define TIDINGS_PRINTF(fmt, first)
 #endif
 
-/* Revisions of the protocol that are spoken, newest first: the stateless one, and the newest with
- * sessions first among its like. */
+/* Supported protocol revisions, newest first. MODERN is the stateless revision; LEGACY is the
+ * newest one with sessions. */
 #define TIDINGS_PROTOCOL_MODERN "2026-07-28"
 #define TIDINGS_PROTOCOL_LEGACY "2025-11-25"
 #define TIDINGS_PROTOCOL_VERSIONS                                                                  \
     TIDINGS_PROTOCOL_MODERN, TIDINGS_PROTOCOL_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"
 
-/* A borrowed run of bytes. `ptr` may be NULL only when `len` is 0. */
+/* A borrowed byte slice. `ptr` may be NULL only if `len` is 0. */
 struct tidings_str {
     const char *ptr;
     size_t len;
@@ -83,7 +80,7 @@ static inline struct tidings_str tidings_str(const char *s)
     return r;
 }
 
-/* Make a slice of the `len` bytes from `s` on. NULL gives the empty slice. */
+/* Make a slice of the `len` bytes at `s`. NULL gives the empty slice. */
 static inline struct tidings_str tidings_strn(const char *s, size_t len)
 {
     struct tidings_str r;
@@ -92,10 +89,10 @@ static inline struct tidings_str tidings_strn(const char *s, size_t len)
     return r;
 }
 
-/* The slice of a string literal. */
+/* Makes a slice of a string literal. */
 #define TIDINGS_STR(literal) tidings_strn("" literal, sizeof(literal) - 1)
 
-/* Say whether two slices hold the same bytes. */
+/* Return true if two slices contain the same bytes. */
 static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
@@ -131,31 +128,32 @@ enum tidings_code {
 #undef TIDINGS_ERROR_ENUM
 };
 
-/* A code for the program and a sentence for the person. A plain value: nothing to free. The text
- * is cut when it does not fit; the root cause is kept, outer context goes first. */
+/* An error code for the program, and a message for people. It is a plain value and needs no
+ * release. A message that does not fit is truncated: outer context is dropped first, and the root
+ * cause is kept. */
 struct tidings_error {
     int code;
     char text[252];
 };
 
-/* Return the name of a code ("TIDINGS_E_NOTFOUND"), or what it means in general ("not found").
- * Lives as long as the program. */
+/* Return the name of a code ("TIDINGS_E_NOTFOUND"), or its general meaning ("not found"). The
+ * string lives as long as the program. */
 TIDINGS_API const char *tidings_code_name(int code);
 TIDINGS_API const char *tidings_code_text(int code);
 
-/* Return the exit status of a process that fits a code. The numbers are those of sysexits.h; 0 for
- * success. */
+/* Return the process exit status for a code. The numbers are those of sysexits.h; 0 means success.
+ */
 TIDINGS_API int tidings_code_exit(int code);
 
-/* Fill in an error and return its code. For callbacks that report failures: `err` may be NULL,
- * `fmt` and what follows are as for printf(3); a text that does not fit is cut. */
+/* Fill in an error and return its code. Callbacks report failures with it. `err` may be NULL; `fmt`
+ * and the other arguments are those of printf(3). A message that does not fit is truncated. */
 TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);
-#ifdef __clang_analyzer__ /* which cannot see that it returns `code` */
+#ifdef __clang_analyzer__ /* it cannot see that the function returns `code` */
 #define tidings_fail(err, code, ...) ((tidings_fail)((err), (code), __VA_ARGS__), (code))
 #endif
 
-/* How much something matters; the words of RFC 5424, of MCP too. A higher level matters more. */
+/* Severity of log messages, with the names of RFC 5424 and MCP. Higher levels are more severe. */
 enum tidings_log_level {
     TIDINGS_LOG_DEBUG = 0,
     TIDINGS_LOG_INFO = 1,
@@ -165,24 +163,25 @@ enum tidings_log_level {
     TIDINGS_LOG_CRITICAL = 5,
     TIDINGS_LOG_ALERT = 6,
     TIDINGS_LOG_EMERGENCY = 7,
-    TIDINGS_LOG_OFF = 8, /* where a least level is asked for: nothing matters so much */
+    TIDINGS_LOG_OFF = 8, /* as a minimum level: log nothing */
 };
 
-/* What became of a resource. */
+/* How a resource changed. */
 enum tidings_change_kind {
     TIDINGS_CHANGE_UPDATED = 0,
     TIDINGS_CHANGE_CREATED = 1,
     TIDINGS_CHANGE_DELETED = 2,
-    /* `uri` was `from` before (which is required): told as deleted and, of the new URI, created. A
-     * provider that announces both halves itself says CREATED with `from` for the second. */
+    /* The resource moved from `from` (required) to `uri`. The server reports a deletion of `from`
+     * and a creation of `uri`. A provider that announces both itself uses CREATED with `from` for
+     * the second. */
     TIDINGS_CHANGE_MOVED = 3,
 };
-/* Return the word for a kind of change: "updated", "created", "deleted", "moved". Lives as long as
- * the program. */
+/* Return the name of a kind of change: "updated", "created", "deleted" or "moved". The string lives
+ * as long as the program. */
 TIDINGS_API const char *tidings_change_name(enum tidings_change_kind kind);
 
-/* A part of some content. Bytes and lines count from 0; `to` is the first one left out, -1: to the
- * end. A line ends behind its line feed. */
+/* A range of some content. Bytes and lines count from 0. `to` is exclusive; -1 means the end. A
+ * line includes its line feed. */
 enum tidings_unit {
     TIDINGS_UNIT_BYTES = 0,
     TIDINGS_UNIT_LINES = 1,
@@ -191,28 +190,30 @@ enum tidings_unit {
 struct tidings_range {
     enum tidings_unit unit;
     int64_t from, to;
-    int64_t last; /* not 0: the last so many, and `from` is 0, `to` -1 */
+    int64_t last; /* if not 0: the last `last` units; `from` is 0 and `to` -1 */
 };
 
-/* The version of these headers, for `#if TIDINGS_VERSION >= TIDINGS_VERSION_NUMBER(1, 2, 0)`; … */
+/* Version of these headers, for `#if TIDINGS_VERSION >= TIDINGS_VERSION_NUMBER(1, 2, 0)`. */
 #define TIDINGS_VERSION_MAJOR 0
 #define TIDINGS_VERSION_MINOR 1
 #define TIDINGS_VERSION_PATCH 0
 #define TIDINGS_VERSION_NUMBER(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define TIDINGS_VERSION                                                                            \
     TIDINGS_VERSION_NUMBER(TIDINGS_VERSION_MAJOR, TIDINGS_VERSION_MINOR, TIDINGS_VERSION_PATCH)
-/* Return the version of the library the program runs with: "0.1.0". That of the headers is
- * TIDINGS_VERSION. */
+/* Return the version of the library at run time: "0.1.0". TIDINGS_VERSION is the version of the
+ * headers. */
 TIDINGS_API const char *tidings_version(void);
 
-/* Replace the allocator of everything the library allocates itself. Call before any other function;
- * not thread-safe. `realloc(NULL, n)` must allocate. */
+/* Replace the allocator for all memory that the library allocates. `resize` works like realloc(3):
+ * with NULL it must allocate. Call this before any other function. Not thread-safe. */
 TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                                        void (*release)(void *));
 
-/* Allocate or release memory with the allocator of the library. The former is for what the library
- * takes over (tidings_read_take), and gives NULL when memory is gone; the latter releases what the
- * library hands out. NULL is fine. Any thread. */
+/* Allocate or release memory with the library's allocator. The function tidings_alloc is for memory
+ * that the library takes over (tidings_read_take). tidings_free releases memory that the library
+ * returns; NULL is allowed. Thread-safe.
+ *
+ * Returns NULL if memory runs out. */
 TIDINGS_API TIDINGS_MUST_CHECK void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 
