@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One resource in two formats: `report:///sales` is a table, as CSV and, made from it, as JSON. A
- * read gives both, or with `_meta: {"dev.tidings/accept": "application/json"}` one; parts of either
- * and reads that send nothing when nothing changed come by themselves. `report:///` is a container:
- * listing it gives what is registered below.
+ * One resource in two formats. `report:///sales` is a table in CSV, and in JSON that is generated
+ * from it. A read returns both, or only one with `_meta: {"dev.tidings/accept":
+ * "application/json"}`. The library itself handles reads of a part, and sends nothing if the client
+ * already has the content. `report:///` is a container: its list contains the resources registered
+ * below it.
  *
  *     alternatives --http 127.0.0.1:7777
  */
@@ -21,7 +22,7 @@ static const char table[] = "month,units\n"
 
 static struct tidings_server *server;
 
-/* The table as JSON. Its values are plain: nothing needs escaping. */
+/* Writes the table as JSON. Its values need no escaping. */
 static size_t make_json(char *out, size_t size)
 {
     char month[32];
@@ -43,7 +44,7 @@ static void read_sales(void *user, struct tidings_read *read, struct tidings_str
     (void)user;
     (void)uri;
     struct tidings_error err;
-    struct tidings_resource about = {0}; /* what is not said here is as it was registered */
+    struct tidings_resource about = {0}; /* unset fields come from the registration */
     about.mime_type = tidings_str(CSV);
     int rc = tidings_read_text(read, &about, tidings_str(table), &err);
     about.mime_type = tidings_str(JSON);
@@ -55,7 +56,7 @@ static void read_sales(void *user, struct tidings_read *read, struct tidings_str
     tidings_read_done(read, rc, &err);
 }
 
-/* A container need not give anything itself. */
+/* A container need not have content. */
 static void read_nothing(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     (void)user;

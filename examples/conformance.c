@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The resources, tools and prompts that the official MCP conformance suite asks a server for, on
- * the public API:
+ * The resources, tools and prompts that the official MCP conformance suite expects of a server,
+ * built on the public API:
  *
  *     conformance --http 127.0.0.1:0
  *
- * prints its URL on standard error when clients can connect, and serves until it is told to stop.
+ * It prints its URL to standard error when clients can connect, and serves until it is stopped.
  */
 #include "conformance.h"
 
@@ -48,7 +48,7 @@ static void read_template(void *user, struct tidings_read *read, struct tidings_
     struct tidings_str id = tidings_read_variable(read, "id");
     struct tidings_error err;
     char text[512];
-    /* The suite's ids are plain; anything that would need escaping is not one of them. */
+    /* The suite's ids need no escaping; any other id is not found. */
     for (size_t i = 0; i < id.len; i++) {
         unsigned char c = (unsigned char)id.ptr[i];
         if (c < 0x20 || c == '"' || c == '\\' || id.len > 100) {
@@ -96,9 +96,9 @@ static int add_rows(struct tidings_error *err)
     return 0;
 }
 
-/* ---- tools that give content ----------------------------------------------------------------- */
+/* ---- tools that return content --------------------------------------------------------------- */
 
-/* The shortest sound: a WAV head without samples. */
+/* The shortest sound: a WAV header without samples. */
 static const char wav[] =
     "RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0"
     "data\0\0\0";
@@ -169,7 +169,7 @@ static void fail_always(void *user, struct tidings_call *call)
     tidings_call_done(call, TIDINGS_E_INTERNAL, &err);
 }
 
-/* ---- tools that take their time: registered as blocking -------------------------------------- */
+/* ---- slow tools: registered as blocking ------------------------------------------------------ */
 
 static void pause_ms(long ms)
 {
@@ -197,7 +197,7 @@ static void progress_thrice(void *user, struct tidings_call *call)
     say(user, call);
 }
 
-/* ---- tools that ask back --------------------------------------------------------------------- */
+/* ---- tools that ask questions ---------------------------------------------------------------- */
 
 #define ASK_NAME                                                                                   \
     "{\"message\":\"What is your name?\",\"requestedSchema\":{\"type\":\"object\","                \
@@ -219,12 +219,12 @@ struct question {
     const char *key, *method, *params;
 };
 
-/* Ask what has not been answered yet; once everything is, tell the answers. */
+/* Asks the questions that have no answer yet. When all are answered, returns the answers. */
 struct inquiry {
     const struct question *questions;
     size_t count;
-    const char *state; /* kept meanwhile; NULL: nothing */
-    bool is_choosy;    /* ask only what the client can answer */
+    const char *state; /* kept between rounds; NULL: nothing */
+    bool is_choosy;    /* ask only questions that the client supports */
 };
 
 static void inquire(void *user, struct tidings_call *call)
@@ -255,7 +255,7 @@ static void inquire(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-/* Two questions, one after the other; the state says which was answered. */
+/* Asks two questions, one after the other; the state records which one was answered. */
 static void inquire_twice(void *user, struct tidings_call *call)
 {
     (void)user;
@@ -274,7 +274,7 @@ static void inquire_twice(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-/* What is asked depends on an argument: what is before it, and after. */
+/* The question depends on an argument: `before` and `after` surround it. */
 static struct about {
     const char *method, *argument, *before, *after;
 } about_user =
@@ -344,7 +344,7 @@ static struct inquiry ask_what_it_can = {&questions[0], 2, NULL, true};
 
 static char said[] = "done";
 
-/* Handlers run on several threads: the odd call adds a tool, the even one removes it. */
+/* Handlers run on several threads: odd calls add a tool, even calls remove it. */
 static void change_tools(void *user, struct tidings_call *call)
 {
     static unsigned calls;
@@ -360,7 +360,7 @@ static void change_tools(void *user, struct tidings_call *call)
     say(user, call);
 }
 
-/* The same with a prompt. */
+/* The same for a prompt. */
 static void change_prompts(void *user, struct tidings_call *call)
 {
     static unsigned calls;
@@ -491,7 +491,7 @@ static void prompt_with_image(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-/* Cities for `arg1`, those of the country that `arg2` names if it is known. */
+/* Completes `arg1` with cities, only those in the country of `arg2` if that is known. */
 static void complete_argument(void *user, struct tidings_complete *complete)
 {
     (void)user;
@@ -510,7 +510,7 @@ static void complete_argument(void *user, struct tidings_complete *complete)
     tidings_complete_done(complete, 0, NULL);
 }
 
-/* The ids of the template: 1 to 150. */
+/* Completes the ids of the template: 1 to 150. */
 static void complete_id(void *user, struct tidings_complete *complete)
 {
     (void)user;

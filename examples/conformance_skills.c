@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A skill of examples/conformance (SEP-2640): resources of the scheme `skill` are all it takes. The
- * library finds each SKILL.md, reads its front matter, and answers skills/list, skills/get and
+ * A skill of examples/conformance (SEP-2640). A skill needs only resources with the scheme `skill`.
+ * The library finds each SKILL.md, reads its front matter, and answers skills/list, skills/get and
  * resources/directory/read.
  */
 #include "conformance.h"

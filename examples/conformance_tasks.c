@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools that the official MCP conformance suite asks for to try tasks: what takes long is done
- * on a thread of its own, which looks from time to time whether anybody still waits.
+ * The tools that the official MCP conformance suite uses to test tasks. Slow work runs on a
+ * separate thread, which regularly checks whether the call was cancelled.
  */
 #include "conformance.h"
 
@@ -27,7 +27,7 @@ static void greet(void *user, struct tidings_call *call)
     tidings_call_done(call, tidings_call_text(call, tidings_str(text), &err), &err);
 }
 
-/* ---- what takes long ------------------------------------------------------------------------- */
+/* ---- slow tools ------------------------------------------------------------------------------ */
 
 struct nap {
     struct tidings_call *call;
@@ -92,7 +92,7 @@ static void refuse(void *user, struct tidings_call *call)
     tidings_call_refuse(call, TIDINGS_E_INTERNAL, &err);
 }
 
-/* ---- what asks back -------------------------------------------------------------------------- */
+/* ---- tools that ask questions ---------------------------------------------------------------- */
 
 static void confirm(void *user, struct tidings_call *call)
 {
@@ -121,7 +121,7 @@ static void confirm_twice(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-/* Asks while the client waits; what it does with the answer is a task. */
+/* Asks a question during the call; the work after the answer is a task. */
 static void ask_first(void *user, struct tidings_call *call)
 {
     (void)user;

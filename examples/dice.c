@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A whole provider in a hundred lines: dice, of which one is rolled every 100 ms while anybody
- * watches. docs/tutorial/first-provider.md walks through it.
+ * A complete provider in a hundred lines: dice, one of which is rolled every 100 ms while a client
+ * watches. docs/tutorial/first-provider.md explains it step by step.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 static const char *const uris[DICE] = {"dice:///d12", "dice:///d20", "dice:///d6"}; /* ascending */
 static const unsigned sides[DICE] = {12, 20, 6};
 
-struct table { /* one for each mount, all zero at first */
+struct table { /* one per mount, initially zero */
     atomic_uint face[DICE];
-    unsigned watched; /* scopes; touched on the hub thread only */
+    unsigned watched; /* scopes; used only on the hub thread */
 };
 
 static void on_roll(struct tidings_provider *p)
@@ -77,7 +77,7 @@ static void on_unwatch(struct tidings_provider *p, struct tidings_str uri)
 
 static void on_close(struct tidings_provider *p)
 {
-    (void)p; /* nothing but what the library frees */
+    (void)p; /* the library frees the state */
 }
 
 static const struct tidings_provider_ops dice = {.abi = TIDINGS_PROVIDER_ABI,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Resources of every kind that a program registers: single ones, templates, containers with
- * children, one in two formats; and a tool that changes one of them. They are those of the
- * documents that tidings follows (docs/reference/profiles.md), so that you can try what they print:
+ * All kinds of registered resources: single resources, templates, containers with children, a
+ * resource in two formats, and a tool that changes one of them. They are the resources of the
+ * documents that tidings follows (docs/reference/profiles.md), so that you can try the examples
+ * there:
  *
  *     documents --http 127.0.0.1:5000 --profile gateway &
  *     curl -d '{}' 'http://127.0.0.1:5000/changed?uri=file://data/users.json'
  *
- * A POST to /changed announces a change of `uri` (as it is, not encoded) with the JSON object in
- * its body as metadata; without `uri` it says that anything may have changed.
+ * A POST to /changed announces a change of `uri` (not URL-encoded), with the JSON object in its
+ * body as metadata. Without `uri` it announces that any resource may have changed.
  */
 #include <stdio.h>
 
@@ -53,7 +54,7 @@ static void on_read(void *user, struct tidings_read *read, struct tidings_str ur
     }
 }
 
-/* The rows of the table: they are made by the template. */
+/* Lists the rows of the table, which are resources of the template. */
 static void list_users(void *user, struct tidings_list *list, struct tidings_str uri)
 {
     static const char *const users[] = {"postgres://db/users/1", "postgres://db/users/2",
@@ -69,7 +70,7 @@ static void list_users(void *user, struct tidings_list *list, struct tidings_str
     tidings_list_done(list, rc < 0 ? rc : 0, &err);
 }
 
-/* A document, and what could be taken out of it; the rest of both is blank. */
+/* A document, and the text extracted from it; the rest of both is blank. */
 static char pdf[102400], extract[8192];
 
 static void read_report(void *user, struct tidings_read *read, struct tidings_str uri)

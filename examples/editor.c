@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A text editor whose buffer is a live resource: the server is a guest in an epoll loop that also
- * listens to the keyboard and to signals. One thread, and whoever reads `editor:///buffer` is told
- * of every edit. `editor:///line/{n}` is one line of it.
+ * A text editor whose buffer is a live resource. The server runs in the program's epoll loop, which
+ * also handles the keyboard and signals, on one thread. Subscribers of `editor:///buffer` receive
+ * an update after every edit. `editor:///line/{n}` is one line of the buffer.
  *
  *     editor --http 127.0.0.1:7777
  *     some text          appends a line
  *     :2 other text      replaces line 2
  *     :d 1               deletes line 1
- *     :q                 ends, as the end of input does
+ *     :q                 quits, like the end of input
  */
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static struct tidings_server *server;
 static char lines[MAX_LINES][MAX_LINE];
 static size_t line_count;
 
-/* ---- what clients see ------------------------------------------------------------------------ */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static void read_buffer(void *user, struct tidings_read *read, struct tidings_str uri)
 {
@@ -58,7 +58,7 @@ static void read_line(void *user, struct tidings_read *read, struct tidings_str 
     tidings_read_done(read, rc, &err);
 }
 
-/* Lines from `line` on are not what they were. */
+/* Announces that the lines from `line` on have changed. */
 static void edited(size_t line)
 {
     char metadata[64], uri[64];
@@ -99,7 +99,7 @@ static void type(const char *text)
     }
 }
 
-/* What was typed, cut into lines; what is longer than one is several. */
+/* Splits the input into lines. A line that is too long becomes several. */
 static void on_keyboard(void)
 {
     static char typed[MAX_LINE];
@@ -150,7 +150,7 @@ static int run_loop(int signals, struct tidings_error *err)
                 on_keyboard();
             } else if (ready[i].data.fd == signals) {
                 tidings_server_stop(server);
-            } /* else it is the server's: the turn that follows sees to it */
+            } /* otherwise it is the server's descriptor: the next turn handles it */
         }
     }
     close(loop);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server inside a libuv loop of the program's own: a clock that ticks once a second.
+ * A server in the libuv loop of a program: a clock that ticks once a second.
  *
  *     embed_libuv --http 127.0.0.1:7777
  */
@@ -40,7 +40,7 @@ static void on_due(uv_timer_t *timer)
     step();
 }
 
-/* Before each wait, because anything may have changed it. */
+/* Updates the timer before each wait, because any callback may have changed it. */
 static void before_wait(uv_prepare_t *prepare)
 {
     (void)prepare;
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     uv_signal_init(loop, &terminated);
     uv_signal_start(&terminated, on_signal, SIGTERM);
     uv_run(loop, UV_RUN_DEFAULT);
-    uv_poll_stop(&has_work); /* before its descriptor goes */
+    uv_poll_stop(&has_work); /* before its descriptor is closed */
     tidings_server_destroy(server);
     return 0;
 }

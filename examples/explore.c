@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Look into any MCP server:
+ * Explore any MCP server:
  *
  *     explore http://127.0.0.1:7777/mcp info
  *     explore unix:/run/tidings.sock list resources
  *     explore wss://example.org/mcp read file:///docs/a.md
  *     explore -- npx some-server ; watch demo://a 3 [TOOL to call then]
  *
- * A launched server's command ends at a lone ";". Answers are printed as JSON, one per line.
+ * The command of a launched server ends at a separate ";". Answers are printed as JSON, one per
+ * line.
  */
 #include <signal.h>
 #include <stdio.h>

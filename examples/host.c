@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `host FILE`: a small agent host: live copies, tools and forms of the servers of an .mcp.json.
+ * `host FILE`: a small agent host: live copies, tools and forms of the servers in an .mcp.json.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -8,16 +8,16 @@
 #include <string.h>
 #include <tidings/tidings.h>
 
-enum { SERVERS = 16, COPIES = 200 };            /* in all */
+enum { SERVERS = 16, COPIES = 200 };            /* total */
 static char names[SERVERS][64], *file;          /* kept until the program ends */
-static struct tidings_client *clients[SERVERS]; /* NULL: it was left */
+static struct tidings_client *clients[SERVERS]; /* NULL: skipped */
 static struct copy {
     struct tidings_client *client;
-    char *uri, *contents; /* NULL: it cannot be read */
-} copies[COPIES + 1];     /* the last is never kept */
+    char *uri, *contents; /* NULL: unreadable */
+} copies[COPIES + 1];     /* the last entry is temporary */
 static size_t server_count, copy_count;
 
-/* Nothing that a stranger says may drive the terminal: printable ASCII goes there, and no more. */
+/* Server text must not control the terminal: prints only printable ASCII. */
 static void say(struct tidings_str text, const char *end)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -51,7 +51,7 @@ static int follow(void *user, struct tidings_str resource)
     return copy_count == COPIES;
 }
 
-/* A field of a form, until what is typed fits. Not 0: the user has left. */
+/* Reads a form field until the input is valid. Returns a value other than 0 if the user left. */
 static int fill_in(void *user, const struct tidings_field *field)
 {
     char line[512], *value = NULL;
@@ -60,7 +60,7 @@ static int fill_in(void *user, const struct tidings_field *field)
         say(tidings_str(err.text), err.code < 0 ? "\n  " : "  ");
         say(field->title, field->is_required ? " (required): " : ": ");
         if (!fgets(line, sizeof(line), stdin) || (line[0] == '\n' && !field->is_required)) {
-            return feof(stdin); /* it gets its preset */
+            return feof(stdin); /* use the default value */
         }
         value = tidings_field_read(field, tidings_strn(line, strcspn(line, "\n")), &err);
     }
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 {
     struct tidings_error err = {0};
     struct pollfd fds[SERVERS + 1] = {{.fd = 0, .events = POLLIN}};
-    setvbuf(stdin, NULL, _IONBF, 0); /* nothing is read ahead of poll */
+    setvbuf(stdin, NULL, _IONBF, 0); /* do not read ahead of poll */
     setvbuf(stdout, NULL, _IONBF, 0);
     file = tidings_file_read(argv[argc - 1], TIDINGS_FILE_NAMED, 65536, NULL, &err);
     if (!file || tidings_json_each(tidings_str(file), "/mcpServers", add_server, &err) < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A live local copy of an entity: FILE holds its value, whatever happens to the connection, the
- * server or this program.
+ * A live local copy of an entity. FILE always contains its current value, across lost connections
+ * and restarts of the server or this program.
  *
  *     mirror http://127.0.0.1:7777/mcp entity:///User@1.0/ann ann.json
  */
@@ -17,7 +17,7 @@ struct mirror {
     const char *path;
 };
 
-/* All of it or nothing: the old file is there until the new one is complete. */
+/* Replaces the file atomically: the old one stays until the new one is complete. */
 static bool store(const struct mirror *m, const struct tidings_copy_state *s)
 {
     char path[4096];
@@ -48,7 +48,7 @@ static void on_copy(void *user, const struct tidings_copy_state *s)
     }
 }
 
-/* Goes on from what the file holds. */
+/* Resumes from the content of the file. */
 static int follow(struct mirror *m, const char *uri, struct tidings_error *err)
 {
     static char text[4 << 20];

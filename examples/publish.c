@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One live resource that anybody may announce: `bench://r/1`. A POST to /publish with a JSON object
- * tells every subscriber that it changed, with that object as metadata, at once.
+ * A live resource whose changes any client can announce: `bench://r/1`. After a POST to /publish
+ * with a JSON object, all subscribers receive an update at once, with the object as metadata.
  *
  *     publish --http 127.0.0.1:7777
  *     curl -d '{"n":1}' -H 'Content-Type: application/json' http://127.0.0.1:7777/publish

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ten thousand resources that change all the time: sensor:///0000 … sensor:///9999. Each holds how
- * often it was updated; a thousand of them, taken in turn, are updated every 100 ms, and each
- * update is announced with that number as metadata. `sensor:///total` is the number of all updates.
+ * Ten thousand resources that change all the time: sensor:///0000 … sensor:///9999. Each contains
+ * the number of its updates. Every 100 ms the program updates the next thousand, and announces each
+ * update with that number as metadata. `sensor:///total` is the number of all updates.
  *
- * So many are not registered one by one: a provider serves them, and lists them in pages.
+ * The program does not register each resource: a provider serves them, and lists them in pages.
  *
  *     sensors --http 127.0.0.1:7777 &
  *     tidings watch --json http://127.0.0.1:7777/mcp 'sensor:///12*'
@@ -17,7 +17,7 @@
 #define SENSORS 10000u
 #define BATCH 1000u
 #define EVERY_MS 100u
-#define TOTAL SENSORS /* behind the last sensor, also in the order of URIs */
+#define TOTAL SENSORS /* after the last sensor, and last in URI order */
 #define PREFIX "sensor:///"
 #define URI_SIZE 24u
 
@@ -30,7 +30,7 @@ static struct tidings_resource describe(unsigned which, char uri[URI_SIZE])
     return tidings_resource(uri, uri + sizeof PREFIX - 1, "text/plain");
 }
 
-/* Which one has this URI; above TOTAL: none. */
+/* Returns the index of a URI, above TOTAL if there is none. */
 static unsigned find(struct tidings_str uri)
 {
     char text[URI_SIZE];

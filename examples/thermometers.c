@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sensors that are switched on only while somebody watches: `thermometer:///ROOM`, told by watch
- * hooks. `thermometer:///watched` says which are on.
+ * Sensors that are switched on only while a client watches them: `thermometer:///ROOM`, with watch
+ * hooks. `thermometer:///watched` lists the sensors that are on.
  *
- *     kitchen   on at once                    attic   refused: it is broken
- *     cellar    on after a while, said by     vault   never answers: whoever subscribes is refused
- *               another thread                        after --watch-timeout
+ *     kitchen   on at once                    attic   rejected: it is broken
+ *     cellar    on after a while, reported    vault   never answers: subscriptions are rejected
+ *               by another thread                     after --watch-timeout
  */
 #include <pthread.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static int room_of(struct tidings_str uri)
     return -1;
 }
 
-/* Somebody needs it: on the library's thread, so nothing here waits. */
+/* A client needs the room. Runs on a thread of the library, so it must not block. */
 static void watch(void *user, struct tidings_watch *w, struct tidings_str uri)
 {
     struct tidings_error err;
@@ -58,7 +58,7 @@ static void unwatch(void *user, struct tidings_str uri)
     atomic_store(&is_on[room_of(uri)], false);
 }
 
-/* Measures what is on, ten times a second. */
+/* Measures the active sensors ten times a second. */
 static void *measure(void *user)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

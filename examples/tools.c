@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tools: functions of a program that a model may call.
+ * Tools: functions of a program that a model can call.
  *
  *     tools --http 127.0.0.1:7777
  *
- * add        answers at once, with data that obeys a schema
- * countdown  answers later from a thread of its own, reports progress, stops when cancelled
+ * add        answers at once, with data that conforms to a schema
+ * countdown  answers later from another thread, reports progress, stops if cancelled
  * greet      asks the client for a name first (revision 2026-07-28)
  * learn      adds a tool while the server runs; forget removes it
  */
@@ -71,9 +71,9 @@ static void countdown(void *user, struct tidings_call *call)
     tidings_call_done(call, TIDINGS_E_BUSY, &err);
 }
 
-/* ---- asking back ----------------------------------------------------------------------------- */
+/* ---- asking the client ----------------------------------------------------------------------- */
 
-/* Answered: {"action":"accept","content":{"name":"…"}}. */
+/* An answer: {"action":"accept","content":{"name":"…"}}. */
 static void greet(void *user, struct tidings_call *call)
 {
     (void)user;
@@ -94,7 +94,7 @@ static void greet(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-/* ---- tools that come and go ------------------------------------------------------------------ */
+/* ---- tools that are added and removed -------------------------------------------------------- */
 
 static void repeat(void *user, struct tidings_call *call)
 {
@@ -158,7 +158,7 @@ static const struct {
     {"forget", "Forgets a tool", name, NULL, forget},
 };
 
-/* NULL stays none. */
+/* NULL stays NULL. */
 static char *schema_of(const struct tidings_schema_field *fields, struct tidings_error *err)
 {
     size_t count = 0;

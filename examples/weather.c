@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A template and a background thread: `weather://city/{location}` for a few cities. Every half
- * second the thread changes the temperature of one of them and says so, with the new value as
- * metadata; clients that subscribed to `weather://city/oslo`, or to the template, are told.
+ * second the thread changes the temperature of one city, and announces the change with the new
+ * value as metadata. Clients that subscribed to `weather://city/oslo`, or to the template, receive
+ * an update.
  *
  *     weather --http 127.0.0.1:7777 &
  *     tidings watch --json http://127.0.0.1:7777/mcp 'weather://city/{location}'
@@ -16,7 +17,7 @@
 
 #define CITIES 4u
 
-struct weather { /* touched by the thread and by the workers that read */
+struct weather { /* used by the thread and by the workers that read */
     struct tidings_server *server;
     atomic_int degrees[CITIES];
     atomic_bool is_over;
