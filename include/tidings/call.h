@@ -47,8 +47,7 @@ struct tidings_call;
  * the same: all functions of this header work. */
 enum tidings_task_support {
     TIDINGS_TASK_NEVER = 0,
-    TIDINGS_TASK_OPTIONAL, /* a task for clients that declare the extension, else an ordinary call
-                            */
+    TIDINGS_TASK_OPTIONAL, /* a task if the client declares the extension, else an ordinary call */
     TIDINGS_TASK_REQUIRED, /* the server rejects other clients */
 };
 
@@ -96,7 +95,7 @@ TIDINGS_API bool tidings_call_may(const struct tidings_call *call, enum tidings_
  * tool's input schema. The slice is empty only if memory runs out. */
 TIDINGS_API struct tidings_str tidings_call_arguments(struct tidings_call *call);
 
-/* Return one argument of a call, or true if it exists. `name` is a member or, if it starts with
+/* Return one argument of a call, or true if there is one. `name` is a member or, if it starts with
  * '/', a JSON pointer ("/filter/0/name"). If the argument is missing or has another type, the
  * result is the fallback or the empty slice. */
 TIDINGS_API bool tidings_call_has(const struct tidings_call *call, const char *name);
@@ -155,8 +154,7 @@ TIDINGS_API void tidings_call_set_assistant(struct tidings_call *call, bool is_a
  * produces a protocol error. */
 TIDINGS_API void tidings_call_done(struct tidings_call *call, int code,
                                    const struct tidings_error *err);
-/* Finish a call with a protocol error. Use this for an invalid request; the model does not see it.
- */
+/* Finish a call with a protocol error. Use it for an invalid request; the model does not see it. */
 TIDINGS_API void tidings_call_refuse(struct tidings_call *call, int code,
                                      const struct tidings_error *err);
 

@@ -48,7 +48,7 @@
  *     TIDINGS_E_CANCELLED    tidings_client_stop was called
  *     TIDINGS_E_NOMEM        out of memory
  *
- * The first tidings_client_create loads libcurl.
+ * The first client for an address loads libcurl. Clients that launch their server do not need it.
  *
  * Since 0.1.
  */
@@ -277,8 +277,8 @@ TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_
  * the subscriptions of exactly that URI, else to the patterns and containers that cover it.
  *
  * Returns the subscription, or NULL on failure. TIDINGS_E_INVALID: an argument is invalid.
- * TIDINGS_E_LIMIT: there are 1000 URIs. TIDINGS_E_UNSUPPORTED: the options have a filter function.
- */
+ * TIDINGS_E_LIMIT: there are 1000 URIs. TIDINGS_E_UNSUPPORTED: the options contain a filter
+ * function. */
 TIDINGS_API struct tidings_subscription *
 tidings_client_subscribe(struct tidings_client *client, const char *uri,
                          const struct tidings_subscribe_options *options,
@@ -467,8 +467,7 @@ enum tidings_listing {
     TIDINGS_LISTING_PROMPTS = 3,
     TIDINGS_LISTING_SKILLS = 4, /* entries of Agent Skills: tidings_client_skill */
 };
-/* Receives one element, as JSON text, which is valid only during the call. Returns 0 to continue.
- */
+/* Receives an element as JSON text, which is valid only during the call. Returns 0 to continue. */
 typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
 
 /* List all elements of a kind that the server has, page by page. If the function fails, `fn` has
@@ -493,8 +492,7 @@ struct tidings_walk_limits {
     uint32_t entries;  /* 0: 100,000 */
     void *reserved[4]; /* zero */
 };
-/* A resource that the walk visits, before its children. All fields are valid only during the call.
- */
+/* A resource that the walk visits, before its children. All fields are valid during the call. */
 struct tidings_walk_entry {
     struct tidings_str uri;
     struct tidings_str item;   /* the Resource object, JSON text */

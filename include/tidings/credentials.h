@@ -54,8 +54,7 @@ struct tidings_credentials_refusal {
     unsigned attempt;             /* number of earlier rejections of this request */
     const char *server;           /* as in struct tidings_credentials_request */
 };
-/* Reports that a request can be retried now (`why` NULL), or that there are no better credentials.
- */
+/* Reports that a request can be retried now (`why` NULL), or that no better credentials exist. */
 typedef void (*tidings_credentials_done_fn)(void *to, const struct tidings_error *why);
 
 struct tidings_credentials {

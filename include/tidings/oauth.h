@@ -57,8 +57,7 @@ enum tidings_oauth_grant {
  * other than 0 means that it cannot be shown, and the login fails with that code. */
 typedef int (*tidings_oauth_open_fn)(void *user, const char *url);
 /* Show a person a URL and the code to enter there. Both are visible ASCII, and the URL is http or
- * https. A result other than 0 means that they cannot be shown, and the login fails with that code.
- */
+ * https. A result other than 0 means that they cannot be shown, and the login fails with it. */
 typedef int (*tidings_oauth_device_fn)(void *user, const char *url, const char *code);
 
 /* Options of the login. Zero selects the default in parentheses. Everything is copied. */

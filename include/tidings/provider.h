@@ -79,8 +79,7 @@ struct tidings_resource {
     void *reserved[4];       /* zero */
 };
 
-/* Describe a resource by its most common fields. The strings are borrowed. `mime_type` may be NULL.
- */
+/* Describe a resource by its common fields. The strings are borrowed. `mime_type` may be NULL. */
 static inline struct tidings_resource tidings_resource(const char *uri, const char *name,
                                                        const char *mime_type)
 {
@@ -124,8 +123,7 @@ struct tidings_watch;
 /* Return the memory of a provider instance: `size` bytes, initially zero. */
 TIDINGS_API void *tidings_provider_state(struct tidings_provider *provider);
 
-/* Return the canonical URI prefix of a provider instance. It is valid while the instance is open.
- */
+/* Return the canonical URI prefix of a provider instance, which is valid while it is open. */
 TIDINGS_API struct tidings_str tidings_provider_prefix(struct tidings_provider *provider);
 
 /* Announce a change of a resource of a provider. The function copies everything and never blocks.
@@ -170,9 +168,10 @@ TIDINGS_API bool tidings_read_unchanged(struct tidings_read *read, struct tiding
  * library leaves them out. */
 TIDINGS_API bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
                                     struct tidings_str mime_type);
-/* Return true if the client of a read may know that `uri` exists. A container whose content
- * contains names leaves out the others. With an empty `uri`, the function returns true if the
- * client may see everything, so that further checks are unnecessary. Thread-safe. */
+/* Return true if the client of a read may know that `uri` exists. If the content of a container
+ * lists names, leave out those that the client may not know. With an empty `uri`, the function
+ * returns true if the client may see everything, so that further checks are unnecessary.
+ * Thread-safe. */
 TIDINGS_API bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri);
 /* Return true if the client of a read may read `uri` too. Use this if the provider resolves the
  * requested URI to another one: if the client may not read that, answer as if it did not exist.
@@ -277,8 +276,8 @@ TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings
 TIDINGS_API bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri);
 /* Return the last URI of the previous page of a list. It is empty on the first page. */
 TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *list);
-/* Finish a list with code 0, or with an error code and its message in `err`
- * (may be NULL). Call this exactly once. Thread-safe. */
+/* Finish a list with code 0, or with an error code and its message in `err` (may be NULL). Use code
+ * 0 after a full page, too. Call this exactly once. Thread-safe. */
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
@@ -383,8 +382,7 @@ enum tidings_form {
     TIDINGS_FORM_RELATED = 6,   /* `covers` of the provider decides */
 };
 
-/* A row of a provider's table: a form, its spelling in the provider's scheme, and what it covers.
- */
+/* A row of a provider's table: a form, its spelling in that scheme, and its coverage. */
 struct tidings_semantics {
     enum tidings_form form;
     const char *uri;    /* RFC 6570 template of such URIs: "file:///{+path}"; NULL ends the table */
@@ -423,8 +421,7 @@ struct tidings_provider_ops {
 
     /* Optional. Suggests values for a variable of a template. `uri_template` is the client's string
      * and starts with the prefix: the listed template of the mount (prefix + "{+path}") or another
-     * one of the provider. If the template or variable is unknown, finish with TIDINGS_E_INVALID.
-     */
+     * one of the provider. If the template or variable is unknown, use TIDINGS_E_INVALID. */
     void (*complete)(struct tidings_provider *provider, struct tidings_complete *complete,
                      struct tidings_str uri_template);
 
@@ -453,9 +450,9 @@ struct tidings_provider_ops {
     /* Required. Called once, even after a failed open. No request is pending. */
     void (*close)(struct tidings_provider *provider);
 
-    /* Optional, pure. Writes a glob over canonical URIs that `uri`, which contains a raw '?',
-     * covers. `glob` has room for `*len` bytes; `*len` becomes the length. NULL: the query names
-     * attributes that the metadata of a change must have. */
+    /* Optional, pure. Translates `uri`, which contains a raw '?', to a glob over the canonical URIs
+     * that it covers. `glob` has room for `*len` bytes; `*len` becomes the length. NULL: the query
+     * names attributes that the metadata of a change must have. */
     int (*query)(struct tidings_provider *provider, struct tidings_str uri, char *glob, size_t *len,
                  struct tidings_error *err);
 
@@ -476,9 +473,9 @@ struct tidings_provider_ops {
      * `include: "patch"`. Add one text (tidings_read_text): a JSON object with `baseline`, `etag`
      * and `patch`, or with `full: true` and `value` if no merge patch can express the change or
      * `baseline` is empty. The `etag` of the element is the version that the next patch can start
-     * from. For a deleted resource, the object has `deleted: true`, and the etag is the baseline.
-     * The etags of a resource ascend in byte order. If the version does not exist, or no longer,
-     * finish with TIDINGS_E_INVALID. */
+     * from. For a deleted resource, the object has `deleted: true`, and the etag of the element is
+     * the baseline. The etags of a resource ascend in byte order. If the version does not exist, or
+     * no longer, finish with TIDINGS_E_INVALID. */
     void (*patch)(struct tidings_provider *provider, struct tidings_read *read,
                   struct tidings_str uri, struct tidings_str baseline);
 

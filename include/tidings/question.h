@@ -61,8 +61,7 @@ enum tidings_question_kind {
     TIDINGS_QUESTION_ROOTS = 3,    /* the client's folders */
 };
 
-/* Receives a question to answer, now or later. For on_withdrawn, the question that needs no answer.
- */
+/* Receives a question to answer, now or later. on_withdrawn receives one that needs no answer. */
 typedef void (*tidings_question_fn)(void *user, struct tidings_question *question);
 
 /* Question handlers of a client. Zero selects the default in parentheses. */

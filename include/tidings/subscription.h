@@ -45,8 +45,8 @@ struct tidings_update {
     struct tidings_str value; /* JSON, if `include` requested it: an array of contents; "patch": see
                                  docs/reference/subscriptions.md */
     unsigned merged;          /* number of merged changes; with `caught_up` a lower bound */
-    bool truncated;           /* some changes may be missing: read again */
-    bool initial;             /* not a change, but the state at the time of the subscription */
+    bool truncated; /* unknown resources changed, and updates may be missing: read again */
+    bool initial;   /* not a change, but the state at the time of the subscription */
     /* Only in clients: */
     bool synthetic;             /* the client found the change by comparison */
     int64_t received_ms;        /* Unix time */
@@ -62,32 +62,28 @@ typedef void (*tidings_update_fn)(void *user, const struct tidings_update *updat
 /* ---- states ---------------------------------------------------------------------------------- */
 
 enum tidings_state {
-    TIDINGS_STATE_WATCHING = 0, /* the server accepted `uri` */
-    TIDINGS_STATE_REFUSED = 1,  /* the server rejected it; `reason` says why, if known */
-    TIDINGS_STATE_DISCONNECTED =
-        2,                       /* client: `reason`; the next attempt follows after `retry_ms` */
-    TIDINGS_STATE_CONNECTED = 3, /* client: see tidings_client_info */
-    TIDINGS_STATE_LOST = 4,      /* `uri` was accepted and is no longer: `reason`. An alert */
-    TIDINGS_STATE_GAP = 5,       /* client: changes of `uri` were lost */
-    TIDINGS_STATE_ENDED =
-        6, /* server in this program: the last call, see tidings_subscription_end */
+    TIDINGS_STATE_WATCHING = 0,     /* the server accepted `uri` */
+    TIDINGS_STATE_REFUSED = 1,      /* the server rejected it; `reason` says why, if known */
+    TIDINGS_STATE_DISCONNECTED = 2, /* client: `reason`; retry after `retry_ms` */
+    TIDINGS_STATE_CONNECTED = 3,    /* client: see tidings_client_info */
+    TIDINGS_STATE_LOST = 4,         /* `uri` was accepted and is no longer: `reason`. An alert */
+    TIDINGS_STATE_GAP = 5,          /* client: changes of `uri` were lost */
+    TIDINGS_STATE_ENDED = 6, /* last call for a server's subscription: tidings_subscription_end */
 };
 /* A change of state. All members are valid only during the call. */
 struct tidings_state_event {
     enum tidings_state state;
-    struct tidings_subscription
-        *subscription;         /* NULL: state of the client (tidings_client_on_state) */
-    struct tidings_str uri;    /* subscribed URI; empty: DISCONNECTED, CONNECTED */
+    struct tidings_subscription *subscription; /* NULL: state of the client */
+    struct tidings_str uri;                    /* subscribed URI; empty: DISCONNECTED, CONNECTED */
     struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: error message. WATCHING: empty,
                                   or the server's warning that updates may never arrive */
     uint32_t retry_ms;         /* DISCONNECTED */
     bool again; /* WATCHING: after an interruption. Updates for missed changes follow; a GAP reports
                    lost changes */
-    struct tidings_str
-        cursor; /* WATCHING, client: cursor at the start, for `since`; empty: the server has none.
-                   Use only the first: later ones may be ahead of pending updates */
-    int code;   /* REFUSED, client: TIDINGS_E_INVALID, the options or the pattern are invalid; other
-                   codes as for requests. 0: unknown */
+    struct tidings_str cursor; /* WATCHING, client: start, for `since`; empty: none. Use only the
+                                  first: later ones may be ahead of pending updates */
+    int code; /* REFUSED, client: TIDINGS_E_INVALID, the options or the pattern are invalid; other
+                 codes as for requests. 0: unknown */
 };
 typedef void (*tidings_state_fn)(void *user, const struct tidings_state_event *event);
 
@@ -118,8 +114,7 @@ struct tidings_subscribe_options {
  *
  * No callback of a client's subscription runs after this function returns. Callbacks of a server's
  * subscription may still run on the server's thread, until `on_state` receives its last call,
- * ENDED, or tidings_server_run returns. After that no callback runs, even if ENDED did not arrive.
- */
+ * ENDED, or tidings_server_run returns. After that no callback runs, even without ENDED. */
 TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
 
 /* Return the URI of a subscription, as the program spelled it. It lives as long as the handle. */

@@ -356,8 +356,7 @@ public:
     }
 
     /* Add a tool. The lambda returns its text; an empty string adds none. `arguments` are fields
-     * ({{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}}), JSON Schema text, or {} for any.
-     */
+     * ({{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}}), JSON Schema text, or {} (any). */
     void tool(text name, text description, const schema &arguments, tool_fn fn)
     {
         struct tidings_tool about = {};
@@ -676,7 +675,7 @@ public:
             },
             state_.get());
     }
-    /* Set the functions that answer questions of the server. Call this before the client connects.
+    /* Set the functions that answer the server's questions. Call this before the client connects.
      */
     void on_question(questions q)
     {

@@ -31,16 +31,15 @@ struct tidings_tool {
     struct tidings_str name; /* required: 1 to 128 of A-Z a-z 0-9 _ - . */
     struct tidings_str title;
     struct tidings_str description;
-    struct tidings_str input_schema; /* JSON Schema 2020-12 text with "type":"object"; none: any
-                                        object is accepted */
-    struct tidings_str
-        output_schema;              /* likewise, for tidings_call_structured; none: no validation */
-    struct tidings_str annotations; /* JSON object text: {"readOnlyHint":true,…} */
-    struct tidings_str icons;       /* JSON array text */
-    struct tidings_str meta;        /* JSON object text, sent as `_meta`; keys may not have a
-                                       prefix reserved by the protocol */
-    uint64_t timeout_ms;            /* 0: the server's --call-timeout */
-    bool is_blocking;               /* the handler may block, and runs on a thread pool */
+    struct tidings_str input_schema;  /* JSON Schema 2020-12 text with "type":"object"; none: any
+                                         object is accepted */
+    struct tidings_str output_schema; /* for tidings_call_structured; none: no validation */
+    struct tidings_str annotations;   /* JSON object text: {"readOnlyHint":true,…} */
+    struct tidings_str icons;         /* JSON array text */
+    struct tidings_str meta;          /* JSON object text, sent as `_meta`; keys may not have a
+                                         prefix reserved by the protocol */
+    uint64_t timeout_ms;              /* 0: the server's --call-timeout */
+    bool is_blocking;                 /* the handler may block, and runs on a thread pool */
     bool begins_task; /* an ordinary call until the handler calls tidings_call_begin_task */
     enum tidings_task_support task;
     uint64_t task_ttl_ms; /* lifetime of a task from its start; if it runs longer, it fails. 0: the

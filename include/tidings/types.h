@@ -141,8 +141,7 @@ struct tidings_error {
 TIDINGS_API const char *tidings_code_name(int code);
 TIDINGS_API const char *tidings_code_text(int code);
 
-/* Return the process exit status for a code. The numbers are those of sysexits.h; 0 means success.
- */
+/* Return the process exit status for a code. The numbers come from sysexits.h; 0 means success. */
 TIDINGS_API int tidings_code_exit(int code);
 
 /* Fill in an error and return its code. Callbacks report failures with it. `err` may be NULL; `fmt`
