@@ -511,8 +511,7 @@ int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tid
     return 0;
 }
 
-/* |---- output ----------------------------------------------------------------------------------
- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 void log_set_sink(log_sink_fn sink, void *user)
 {

@@ -847,8 +847,7 @@ static int loop_timers_wait_ms(const struct loop *loop)
     return wait > INT_MAX ? INT_MAX : (int)wait;
 }
 
-/* |---- timers that loop_fd() shows --------------------------------------------------------------
- */
+/* ---- timers that loop_fd() shows ------------------------------------------------------------- */
 
 static void loop_on_clock(struct loop_poll *poll, int events, void *user)
 {

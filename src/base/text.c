@@ -112,8 +112,7 @@ int version_sort(struct tidings_str a, struct tidings_str b)
     return order != 0 ? order : str_cmp(a, b);
 }
 
-/* |---- parsing ---------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 enum version_kind { VERSION_NONE, VERSION_RELEASE, VERSION_TIME };
 

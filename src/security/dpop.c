@@ -286,8 +286,7 @@ const char *dpop_check(const struct dpop *d, const struct dpop_request *r, int64
     return why;
 }
 
-/* |---- used proofs -----------------------------------------------------------------------------
- */
+/* ---- used proofs ----------------------------------------------------------------------------- */
 
 static dpop_slot *dpop_slots(struct dpop *d)
 {

@@ -405,8 +405,7 @@ struct key_source {
 static void fetch_keys(struct key_source *s);
 static void key_source_find_url(struct key_source *s);
 
-/* |---- completion ------------------------------------------------------------------------------
- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 static void key_source_end(struct key_source *s, uint64_t again_ms)
 {
@@ -490,8 +489,7 @@ static void fetch_keys(struct key_source *s)
     }
 }
 
-/* |---- discovery -------------------------------------------------------------------------------
- */
+/* ---- discovery ------------------------------------------------------------------------------- */
 
 /* The issuer's metadata must contain exactly its name (RFC 8414 §3.3) and a safe URL of the keys.
  */
@@ -564,8 +562,7 @@ static void key_source_find_url(struct key_source *s)
     }
 }
 
-/* |---- schedule --------------------------------------------------------------------------------
- */
+/* ---- schedule -------------------------------------------------------------------------------- */
 
 static void key_source_fetch(struct key_source *s)
 {

@@ -328,8 +328,7 @@ int token_file_find(const struct token_file *f, const unsigned char digest[SHA25
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
-/* |---- creation --------------------------------------------------------------------------------
- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 int token_make(struct tidings_str name, struct tidings_str scopes, struct buf *token,
                struct buf *line, struct tidings_error *err)

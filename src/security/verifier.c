@@ -171,8 +171,7 @@ static int check_url(struct tidings_str url, const char *what, struct tidings_er
                      what, STR_ARG(url));
 }
 
-/* |---- copying ---------------------------------------------------------------------------------
- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static int auth_settings_keep(char **ret, const char *text, struct tidings_error *err)
 {
@@ -296,8 +295,7 @@ struct claims_rules auth_settings_rules(const struct auth_settings *s, bool need
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* |---- values in use ---------------------------------------------------------------------------
- */
+/* ---- values in use --------------------------------------------------------------------------- */
 
 static int verifier_replace(void *user, const struct shared_value *old)
 {
@@ -413,8 +411,7 @@ bool verifier_proof_is_valid(const struct verifier *v, uint64_t proof)
     return stands;
 }
 
-/* |---- the token file --------------------------------------------------------------------------
- */
+/* ---- the token file -------------------------------------------------------------------------- */
 
 static void find_in_file(struct verifier *v, const unsigned char digest[SHA256_BYTES],
                          struct verdict *ret)

@@ -655,8 +655,7 @@ int commit_thread_follow_now(struct commit_thread *k, struct tidings_error *err)
     return k->is_following ? commit_thread_follow(k, err) : 0;
 }
 
-/* |---- schedule --------------------------------------------------------------------------------
- */
+/* ---- schedule -------------------------------------------------------------------------------- */
 
 /* If following fails now, the timer retries it. */
 static void commit_thread_follow_on_timer(struct loop_timer *timer, void *user)

@@ -343,8 +343,7 @@ int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct
     return e->store->ops->forget(e->store, id, end < held ? end : held, err);
 }
 
-/* |---- strings ---------------------------------------------------------------------------------
- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 bool entity_version_keep(struct entity_version *v, struct arena *arena)
 {

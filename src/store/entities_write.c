@@ -514,8 +514,7 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
  * stored entity.
  */
 
-/* |---- the request -----------------------------------------------------------------------------
- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static int entities_write_check(struct write_context *k, size_t i)
 {
@@ -551,8 +550,7 @@ static int entities_write_check(struct write_context *k, size_t i)
     return 0;
 }
 
-/* |---- access ----------------------------------------------------------------------------------
- */
+/* ---- access ---------------------------------------------------------------------------------- */
 
 static bool check_may(const struct write_context *k, enum entity_right right,
                       const struct entity_type_row *type, struct tidings_str id)

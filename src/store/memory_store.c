@@ -158,8 +158,7 @@ static const struct entity_key *key_table_find(const struct key_table *t, struct
     return row ? &row->key : NULL;
 }
 
-/* |---- trimming --------------------------------------------------------------------------------
- */
+/* ---- trimming -------------------------------------------------------------------------------- */
 
 static void drop_oldest(struct key_table *t, struct key_owner *o, size_t count)
 {

@@ -513,8 +513,7 @@ static int sqlite_loss_scan(struct sqlite_loss *l, struct tidings_error *err)
     return rc < 0 ? error_wrap(err, rc, "'%.150s'", l->log) : 0;
 }
 
-/* |---- remains ---------------------------------------------------------------------------------
- */
+/* ---- remains --------------------------------------------------------------------------------- */
 
 /* The unfinished run in the database itself, without its log, and its newest position. */
 static bool sqlite_loss_peek(const struct sqlite_loss *l, uint64_t *ret_epoch, int64_t *ret_at)

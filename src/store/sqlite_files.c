@@ -557,8 +557,7 @@ static int forget_old_changes(struct sqlite_store *s, size_t max, struct tidings
     return rc;
 }
 
-/* |---- chunks ----------------------------------------------------------------------------------
- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 static int write_directories(struct sqlite_store *s, int64_t mount, const struct file_chunk *chunk,
                              struct tidings_error *err)

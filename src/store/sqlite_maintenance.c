@@ -222,8 +222,7 @@ static int sqlite_backup_live(const struct backup *b, struct tidings_error *err)
     return rc;
 }
 
-/* |---- without a server ------------------------------------------------------------------------
- */
+/* ---- without a server ------------------------------------------------------------------------ */
 
 static int sqlite_backup_quiet(struct sqlite *db, const struct backup *b, struct tidings_error *err)
 {

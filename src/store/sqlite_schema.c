@@ -79,8 +79,7 @@ static int sqlite_layout_find(struct sqlite *db, const struct sqlite_layout *lay
     return rc < 0 ? rc : 0;
 }
 
-/* |---- identification --------------------------------------------------------------------------
- */
+/* ---- identification -------------------------------------------------------------------------- */
 
 static const char *sqlite_layout_program(int64_t id)
 {
@@ -211,8 +210,7 @@ int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
                      (long long)version);
 }
 
-/* |---- migration -------------------------------------------------------------------------------
- */
+/* ---- migration ------------------------------------------------------------------------------- */
 
 int sqlite_lay_out(struct sqlite *db, const struct sqlite_layout *layout, struct tidings_error *err)
 {

@@ -1121,8 +1121,7 @@ int changelog_sqlite_create(struct store *store, const struct changelog_limits *
     return 0;
 }
 
-/* |---- contents of the file --------------------------------------------------------------------
- */
+/* ---- contents of the file -------------------------------------------------------------------- */
 
 /* The columns of each kind mean: kind, seq, id or URI, from or modified, type or previous URI,
  * version or target, parent, deleted or removed, created, changed by, old type version, etag, size,

@@ -669,8 +669,7 @@ ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room)
     return rc == CURLE_AGAIN ? 0 : rc == CURLE_OK && n > 0 ? (ssize_t)n : TIDINGS_E_CLOSED;
 }
 
-/* |---- receivers -------------------------------------------------------------------------------
- */
+/* ---- receivers ------------------------------------------------------------------------------- */
 
 static int hand_bytes(struct fetch_transfer *t)
 {
