@@ -74,7 +74,7 @@ struct loop_poll {
     int wanted; /* enum loop_event */
 };
 
-/* Initializes a poll in the caller's memory, which must not move. Sets O_NONBLOCK on `fd`, which
+/* Initialises a poll in the caller's memory, which must not move. Sets O_NONBLOCK on `fd`, which
  * must not have another poll in this loop. Starts with no interest. Fails for descriptors without
  * readiness (a regular file: UNSUPPORTED); the poll is then all zero. */
 int loop_poll_init(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn, void *user,
@@ -128,7 +128,7 @@ struct loop_timer {
     bool is_running;
 };
 
-/* Initializes a timer in the caller's memory, which must not move, nor be freed before the timer is
+/* Initialises a timer in the caller's memory, which must not move, nor be freed before the timer is
  * stopped. */
 void loop_timer_init(struct loop_timer *timer, struct loop *loop, loop_timer_fn fn, void *user);
 /* The same on the heap; NULL: out of memory. */
@@ -182,7 +182,7 @@ struct loop_wakeup {
     atomic_bool is_due;
 };
 
-/* Initializes a wake-up in the caller's memory, which must not move. */
+/* Initialises a wake-up in the caller's memory, which must not move. */
 void loop_wakeup_init(struct loop_wakeup *wakeup, struct loop *loop, loop_wakeup_fn fn, void *user);
 /* No callback after this. No thread may call loop_wakeup_send any longer. */
 void loop_wakeup_deinit(struct loop_wakeup *wakeup);

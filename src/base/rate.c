@@ -11,7 +11,8 @@ uint64_t token_bucket_take(struct token_bucket *bucket, const struct token_bucke
         return 0;
     }
     uint64_t now = now_ms * rule->count, cost = rule->period_ms;
-    uint64_t most = now + cost * rule->burst; /* time at which an empty bucket would be full */
+    uint64_t most =
+        now + cost * rule->burst; /* time at which a bucket that is empty now is full again */
     uint64_t before = __atomic_load_n(&bucket->full_at, __ATOMIC_RELAXED), after;
     do {
         after = (before > now ? before : now) + cost;

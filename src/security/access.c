@@ -233,8 +233,8 @@ bool access_class_reaches(const struct access_class *class, enum access_op op,
     for (size_t i = 0; i < class->count; i++) {
         const struct access_rule *rule = class->at[i];
         struct tidings_str other = pattern_prefix(rule->kind, rule->uri);
-        /* Whether two patterns overlap is hard to decide, but some pairs certainly do not: a
-         * literal URI overlaps only with patterns that match it. */
+        /* Whether two patterns overlap is hard to decide, but prefixes show which certainly do not.
+         * A literal URI can overlap only with a template whose prefix it starts with. */
         bool is_one = rule->kind == PATTERN_LITERAL && rule->uri.len > 0;
         bool is_below = !is_one && str_starts(own, other);
         if ((rule->ops & 1u << op) != 0 && (is_below || str_starts(other, own))) {
