@@ -70,7 +70,7 @@ static bool note_notice(void *user, const struct changelog_row *row)
     return true;
 }
 
-static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **state)
+static void change_over_bound_is_refused_and_truncates_once(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -114,7 +114,7 @@ static int announce_as(const char *name, struct refusal *why)
     return rc;
 }
 
-static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **state)
+static void client_is_limited_to_its_share_without_truncation(void **state)
 {
     (void)state;
     struct refusal why = {0};
@@ -140,7 +140,7 @@ static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **s
 }
 
 /* Whoever comes from another node with a lower position finds it in the log. */
-static void what_the_store_has_and_is_refused_has_its_place(void **state)
+static void refused_durable_change_keeps_its_position(void **state)
 {
     (void)state;
     struct tidings_change change = {.uri = STR("mem://x/elsewhere")};
@@ -159,7 +159,7 @@ static void what_the_store_has_and_is_refused_has_its_place(void **state)
     client_free(c);
 }
 
-static void a_change_without_memory_makes_everybody_look_again(void **state)
+static void change_without_memory_truncates_all_subscriptions(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -173,7 +173,7 @@ static void a_change_without_memory_makes_everybody_look_again(void **state)
     client_free(c);
 }
 
-static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void **state)
+static void lagging_worker_truncates_once_and_loses_nothing_else(void **state)
 {
     (void)state;
     struct client *c = listener();
@@ -196,7 +196,7 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
     client_free(c);
 }
 
-static void a_worker_that_catches_up_loses_nothing(void **state)
+static void worker_that_catches_up_loses_nothing(void **state)
 {
     (void)state;
     struct client *c = listener();
@@ -244,7 +244,7 @@ static bool has_all(void *user)
     return b.worker[0]->last_seq == 400 && b.worker[1]->last_seq == 400;
 }
 
-static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **state)
+static void changes_from_two_threads_get_the_same_numbers_everywhere(void **state)
 {
     (void)state;
     harness_add(&b, "app:1");
@@ -282,14 +282,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_BENCH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        WITH_BENCH(what_does_not_fit_is_refused_and_everybody_looks_again_once),
-        WITH_BENCH(what_the_store_has_and_is_refused_has_its_place),
-        WITH_BENCH(a_client_has_its_share_and_nobody_looks_again_because_of_it),
-        WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
-        WITH_BENCH(a_worker_that_catches_up_loses_nothing),
-        WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
-        cmocka_unit_test_setup_teardown(
-            changes_from_two_threads_are_numbered_once_and_alike_for_all, setup_two, teardown),
+        WITH_BENCH(change_over_bound_is_refused_and_truncates_once),
+        WITH_BENCH(refused_durable_change_keeps_its_position),
+        WITH_BENCH(client_is_limited_to_its_share_without_truncation),
+        WITH_BENCH(change_without_memory_truncates_all_subscriptions),
+        WITH_BENCH(worker_that_catches_up_loses_nothing),
+        WITH_BENCH(lagging_worker_truncates_once_and_loses_nothing_else),
+        cmocka_unit_test_setup_teardown(changes_from_two_threads_get_the_same_numbers_everywhere,
+                                        setup_two, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void change_others(void)
     harness_run_until_idle(&b);
 }
 
-static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state)
+static void bookmark_is_sent_on_request_if_cursor_moved(void **state)
 {
     (void)state;
     struct client *asked = listen_with(&b, "[\"mem://x/a\"]", ASKED);
@@ -100,7 +100,7 @@ static bool must_look_again(const char *cursor)
     return must;
 }
 
-static void it_keeps_a_place_that_would_have_fallen_out_of_the_log(void **state)
+static void bookmark_preserves_a_cursor_that_would_leave_the_log(void **state)
 {
     (void)state;
     char acked[256], marked[256];
@@ -114,7 +114,7 @@ static void it_keeps_a_place_that_would_have_fallen_out_of_the_log(void **state)
     assert_false(must_look_again(marked));
 }
 
-static void it_says_nothing_above_what_is_held_back(void **state)
+static void bookmark_stays_below_held_changes(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"bookmarks\":true,\"windowMs\":60000}");
@@ -128,7 +128,7 @@ static void it_says_nothing_above_what_is_held_back(void **state)
     client_free(c);
 }
 
-static void a_stream_that_is_backed_up_gets_none(void **state)
+static void stalled_stream_receives_no_bookmark(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", ASKED);
@@ -142,7 +142,7 @@ static void a_stream_that_is_backed_up_gets_none(void **state)
     client_free(c);
 }
 
-static void who_may_not_see_everything_learns_nothing_from_when_they_come(void **state)
+static void bookmark_timing_reveals_no_hidden_changes(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/a", HARNESS_SEE}};
@@ -161,7 +161,7 @@ static void who_may_not_see_everything_learns_nothing_from_when_they_come(void *
     client_free(c);
 }
 
-static void a_session_gets_it_as_an_event_to_come_back_with(void **state)
+static void session_receives_bookmark_as_an_event_id(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -193,12 +193,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-        TEST(who_asked_gets_the_newest_cursor_and_only_when_it_moved),
-        TEST(it_keeps_a_place_that_would_have_fallen_out_of_the_log),
-        TEST(it_says_nothing_above_what_is_held_back),
-        TEST(a_stream_that_is_backed_up_gets_none),
-        TEST(who_may_not_see_everything_learns_nothing_from_when_they_come),
-        TEST(a_session_gets_it_as_an_event_to_come_back_with),
+        TEST(bookmark_is_sent_on_request_if_cursor_moved),
+        TEST(bookmark_preserves_a_cursor_that_would_leave_the_log),
+        TEST(bookmark_stays_below_held_changes),
+        TEST(stalled_stream_receives_no_bookmark),
+        TEST(bookmark_timing_reveals_no_hidden_changes),
+        TEST(session_receives_bookmark_as_an_event_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

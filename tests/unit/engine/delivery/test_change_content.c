@@ -54,7 +54,7 @@ static void update(const char *uri)
     harness_run_until_idle(&b);
 }
 
-static void what_rides_along_is_what_was_asked_for(void **state)
+static void update_includes_the_requested_content(void **state)
 {
     (void)state;
     struct client *none = listen_with(&b, "[\"mem://x/a\"]", "{\"include\":\"none\"}");
@@ -75,7 +75,7 @@ static void what_rides_along_is_what_was_asked_for(void **state)
     client_free(value);
 }
 
-static void one_change_is_read_once_for_everybody(void **state)
+static void change_is_read_once_for_all_clients(void **state)
 {
     (void)state;
     struct client *clients[MANY];
@@ -96,7 +96,7 @@ static void one_change_is_read_once_for_everybody(void **state)
     }
 }
 
-static void nobody_wants_it_nobody_reads_it(void **state)
+static void content_is_not_read_without_subscribers(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", NULL);
@@ -108,7 +108,7 @@ static void nobody_wants_it_nobody_reads_it(void **state)
     client_free(other);
 }
 
-static void what_is_deleted_or_unreadable_is_told_without(void **state)
+static void deleted_or_unreadable_resource_is_notified_without_content(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", VALUE);
@@ -125,7 +125,7 @@ static void what_is_deleted_or_unreadable_is_told_without(void **state)
     client_free(c);
 }
 
-static void what_is_too_large_is_told_without(void **state)
+static void large_content_is_omitted_from_the_update(void **state)
 {
     (void)state;
     b.limits.max_value_bytes = 100;
@@ -140,7 +140,7 @@ static void what_is_too_large_is_told_without(void **state)
     client_free(c);
 }
 
-static void a_provider_that_takes_its_time_keeps_the_order(void **state)
+static void slow_provider_keeps_the_order(void **state)
 {
     (void)state;
     for (int thread = 0; thread < 2; thread++) {
@@ -169,7 +169,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
     }
 }
 
-static void what_changes_while_it_is_read_is_read_again(void **state)
+static void content_that_changes_during_read_is_read_again(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", VALUE);
@@ -190,7 +190,7 @@ static void what_changes_while_it_is_read_is_read_again(void **state)
     client_free(c);
 }
 
-static void a_client_that_goes_while_it_waits_harms_nothing(void **state)
+static void client_that_leaves_during_read_is_harmless(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", VALUE);
@@ -205,7 +205,7 @@ static void a_client_that_goes_while_it_waits_harms_nothing(void **state)
     client_free(other);
 }
 
-static void a_window_carries_the_value_of_its_end(void **state)
+static void window_carries_the_value_at_its_end(void **state)
 {
     (void)state;
     struct client *c =
@@ -224,7 +224,7 @@ static void a_window_carries_the_value_of_its_end(void **state)
     client_free(c);
 }
 
-static void initial_state_may_carry_it_too(void **state)
+static void initial_state_can_include_content(void **state)
 {
     (void)state;
     struct client *c =
@@ -234,7 +234,7 @@ static void initial_state_may_carry_it_too(void **state)
     client_free(c);
 }
 
-static void what_is_kept_is_bounded(void **state)
+static void cached_contents_are_bounded(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\",\"none-such:///\"]", VALUE);
@@ -249,7 +249,7 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(b.worker[0]->delivery->contents.count <= 257);
 }
 
-static void so_is_what_nobody_can_read(void **state)
+static void cached_failures_are_bounded(void **state)
 {
     (void)state;
     harness_add(&b, "app:///one");
@@ -263,7 +263,7 @@ static void so_is_what_nobody_can_read(void **state)
     client_free(c);
 }
 
-static void one_larger_than_all_that_may_be_kept_is_told_all_the_same(void **state)
+static void content_larger_than_the_cache_is_delivered(void **state)
 {
     (void)state;
     b.limits.max_value_bytes = 16u << 20;
@@ -276,7 +276,7 @@ static void one_larger_than_all_that_may_be_kept_is_told_all_the_same(void **sta
     client_free(c);
 }
 
-static void a_session_gets_it_on_its_stream(void **state)
+static void session_receives_content_on_its_stream(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -299,20 +299,20 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(what_rides_along_is_what_was_asked_for),
-        WITH_BENCH(one_change_is_read_once_for_everybody),
-        WITH_BENCH(nobody_wants_it_nobody_reads_it),
-        WITH_BENCH(what_is_deleted_or_unreadable_is_told_without),
-        WITH_BENCH(what_is_too_large_is_told_without),
-        WITH_BENCH(a_provider_that_takes_its_time_keeps_the_order),
-        WITH_BENCH(what_changes_while_it_is_read_is_read_again),
-        WITH_BENCH(a_client_that_goes_while_it_waits_harms_nothing),
-        WITH_BENCH(a_window_carries_the_value_of_its_end),
-        WITH_BENCH(initial_state_may_carry_it_too),
-        WITH_BENCH(what_is_kept_is_bounded),
-        WITH_BENCH(so_is_what_nobody_can_read),
-        WITH_BENCH(one_larger_than_all_that_may_be_kept_is_told_all_the_same),
-        WITH_BENCH(a_session_gets_it_on_its_stream),
+        WITH_BENCH(update_includes_the_requested_content),
+        WITH_BENCH(change_is_read_once_for_all_clients),
+        WITH_BENCH(content_is_not_read_without_subscribers),
+        WITH_BENCH(deleted_or_unreadable_resource_is_notified_without_content),
+        WITH_BENCH(large_content_is_omitted_from_the_update),
+        WITH_BENCH(slow_provider_keeps_the_order),
+        WITH_BENCH(content_that_changes_during_read_is_read_again),
+        WITH_BENCH(client_that_leaves_during_read_is_harmless),
+        WITH_BENCH(window_carries_the_value_at_its_end),
+        WITH_BENCH(initial_state_can_include_content),
+        WITH_BENCH(cached_contents_are_bounded),
+        WITH_BENCH(cached_failures_are_bounded),
+        WITH_BENCH(content_larger_than_the_cache_is_delivered),
+        WITH_BENCH(session_receives_content_on_its_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

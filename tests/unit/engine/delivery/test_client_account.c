@@ -33,7 +33,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void steps_come_back_with_time(void **state)
+static void steps_are_restored_over_time(void **state)
 {
     (void)state;
     struct client_accounts *all = client_accounts_create();
@@ -64,7 +64,7 @@ static uint64_t retry_ms(const struct client_account *a, uint64_t needed, uint64
     return why.retry_ms;
 }
 
-static void whoever_is_refused_is_told_when_there_will_be_enough(void **state)
+static void refused_client_receives_the_retry_time(void **state)
 {
     (void)state;
     struct client_accounts *all = client_accounts_create();
@@ -88,7 +88,7 @@ static void whoever_is_refused_is_told_when_there_will_be_enough(void **state)
     client_accounts_destroy(all);
 }
 
-static void going_and_coming_back_gains_nothing(void **state)
+static void reconnecting_client_gains_no_steps(void **state)
 {
     (void)state;
     struct client_accounts *all = client_accounts_create();
@@ -109,7 +109,7 @@ static void going_and_coming_back_gains_nothing(void **state)
     client_accounts_destroy(all);
 }
 
-static void things_are_counted_and_given_back(void **state)
+static void resources_are_counted_and_returned(void **state)
 {
     (void)state;
     struct client_accounts *all = client_accounts_create();
@@ -192,7 +192,7 @@ static uint64_t left_of(const char *name)
     return left;
 }
 
-static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(void **state)
+static void costly_regex_is_truncated_and_others_continue(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -210,7 +210,7 @@ static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(v
 
 /* What ada has left is what it was, whatever happens where she may not look; also when somebody who
  * may has the same regex. */
-static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
+static void hidden_changes_cost_and_reveal_nothing(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -234,7 +234,7 @@ static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
     "{\"windowMs\":0,\"filter\":{\"properties\":{\"uri\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}}"
 
 /* A filter that gives up on what bob hears of is not held against ada. */
-static void a_filter_is_suspended_for_what_its_client_heard_of(void **state)
+static void filter_is_suspended_only_by_visible_changes(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -253,7 +253,7 @@ static void a_filter_is_suspended_for_what_its_client_heard_of(void **state)
 }
 
 /* Many filters, each within what a judgement may cost: together they are not. */
-static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
+static void filters_of_an_exhausted_client_pass_all_changes(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -279,7 +279,7 @@ static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
     assert_int_equal(told, FILTERS - judged);
 }
 
-static void a_client_has_so_many_filters_and_others_theirs(void **state)
+static void client_filters_are_limited_separately(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -362,14 +362,14 @@ static void assert_paid_for(const char *end, unsigned nth)
     client_free(bob);
 }
 
-static void compiling_the_regexes_of_a_listen_is_paid_for(void **state)
+static void regexes_of_a_listen_are_charged(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
     assert_paid_for("", 0);
 }
 
-static void compiling_regexes_that_are_refused_is_paid_for(void **state)
+static void refused_regexes_are_charged(void **state)
 {
     (void)state;
     harness_rules(&b, rules, COUNT(rules));
@@ -482,7 +482,7 @@ static void tool_arguments_are_checked_at_client_expense(void **state)
     client_account_release(ada);
 }
 
-static void a_legacy_client_is_refused_likewise(void **state)
+static void legacy_client_is_refused_likewise(void **state)
 {
     (void)state;
     unsigned called = 0;
@@ -503,7 +503,7 @@ static void a_legacy_client_is_refused_likewise(void **state)
 }
 
 /* One connection, as a proxy has it. */
-static void whoever_shows_another_name_on_a_connection_has_another_account(void **state)
+static void another_name_on_a_connection_uses_another_account(void **state)
 {
     (void)state;
     unsigned called = 0;
@@ -547,20 +547,20 @@ static void tool_results_are_checked_at_client_expense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_come_back_with_time),
-        cmocka_unit_test(whoever_is_refused_is_told_when_there_will_be_enough),
-        cmocka_unit_test(going_and_coming_back_gains_nothing),
-        cmocka_unit_test(things_are_counted_and_given_back),
-        WITH_BENCH(a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on),
-        WITH_BENCH(what_is_hidden_costs_nothing_and_says_nothing),
-        WITH_BENCH(a_filter_is_suspended_for_what_its_client_heard_of),
-        WITH_BENCH(filters_of_a_client_that_has_nothing_left_let_pass),
-        WITH_BENCH(a_client_has_so_many_filters_and_others_theirs),
-        WITH_BENCH(compiling_the_regexes_of_a_listen_is_paid_for),
-        WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
+        cmocka_unit_test(steps_are_restored_over_time),
+        cmocka_unit_test(refused_client_receives_the_retry_time),
+        cmocka_unit_test(reconnecting_client_gains_no_steps),
+        cmocka_unit_test(resources_are_counted_and_returned),
+        WITH_BENCH(costly_regex_is_truncated_and_others_continue),
+        WITH_BENCH(hidden_changes_cost_and_reveal_nothing),
+        WITH_BENCH(filter_is_suspended_only_by_visible_changes),
+        WITH_BENCH(filters_of_an_exhausted_client_pass_all_changes),
+        WITH_BENCH(client_filters_are_limited_separately),
+        WITH_BENCH(regexes_of_a_listen_are_charged),
+        WITH_BENCH(refused_regexes_are_charged),
         WITH_BENCH(tool_arguments_are_checked_at_client_expense),
-        WITH_BENCH(a_legacy_client_is_refused_likewise),
-        WITH_BENCH(whoever_shows_another_name_on_a_connection_has_another_account),
+        WITH_BENCH(legacy_client_is_refused_likewise),
+        WITH_BENCH(another_name_on_a_connection_uses_another_account),
         WITH_BENCH(tool_results_are_checked_at_client_expense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void set_rate(const char *uri, uint64_t ms)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static void the_first_is_told_at_once_and_the_rest_at_the_end(void **state)
+static void first_change_is_sent_at_once_and_the_rest_at_window_end(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"windowMs\":20}");
@@ -94,7 +94,7 @@ static void the_first_is_told_at_once_and_the_rest_at_the_end(void **state)
     client_free(c);
 }
 
-static void subscriptions_have_windows_of_their_own(void **state)
+static void subscriptions_have_separate_windows(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/\"]",
@@ -111,7 +111,7 @@ static void subscriptions_have_windows_of_their_own(void **state)
     client_free(c);
 }
 
-static void the_longer_of_window_and_rate_counts(void **state)
+static void longer_of_window_and_rate_applies(void **state)
 {
     (void)state;
     static const struct {
@@ -133,7 +133,7 @@ static void the_longer_of_window_and_rate_counts(void **state)
     }
 }
 
-static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
+static void server_default_window_is_replaced_by_mount_default(void **state)
 {
     (void)state;
     static struct stub other;
@@ -165,7 +165,7 @@ static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
     client_free(c);
 }
 
-static void what_a_window_cannot_hold_becomes_read_again(void **state)
+static void window_overflow_becomes_truncated_update(void **state)
 {
     (void)state;
     b.limits.outbox_max = 4;
@@ -183,7 +183,7 @@ static void what_a_window_cannot_hold_becomes_read_again(void **state)
     client_free(c);
 }
 
-static void a_vanished_client_leaves_no_window_behind(void **state)
+static void vanished_client_leaves_no_window(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/\"]", LONG_WINDOW);
@@ -195,7 +195,7 @@ static void a_vanished_client_leaves_no_window_behind(void **state)
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
 }
 
-static void the_end_of_the_server_tells_what_is_held(void **state)
+static void server_stop_sends_held_updates(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", LONG_WINDOW);
@@ -210,7 +210,7 @@ static void the_end_of_the_server_tells_what_is_held(void **state)
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-static void a_cursor_is_never_above_what_is_held(void **state)
+static void cursor_stays_below_held_changes(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/b\"]",
@@ -240,7 +240,7 @@ static void a_cursor_is_never_above_what_is_held(void **state)
     client_free(c);
 }
 
-static void windows_that_end_together_do_not_run_ahead_of_each_other(void **state)
+static void windows_that_end_together_keep_the_cursor_order(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/[ac]\",\"mem://x/b\"]",
@@ -265,7 +265,7 @@ static void windows_that_end_together_do_not_run_ahead_of_each_other(void **stat
     client_free(c);
 }
 
-static void a_result_does_not_claim_what_others_still_hold(void **state)
+static void result_cursor_excludes_changes_held_by_others(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -290,7 +290,7 @@ static void a_result_does_not_claim_what_others_still_hold(void **state)
 
 /* ---- rates of the application ---------------------------------------------------------------- */
 
-static void a_rate_holds_for_all_that_match_now_and_later(void **state)
+static void rate_applies_to_current_and_later_subscriptions(void **state)
 {
     (void)state;
     struct client *before = listen_with(&b, "[\"mem://x/a\",\"mem://x/\"]", NULL);
@@ -311,7 +311,7 @@ static void a_rate_holds_for_all_that_match_now_and_later(void **state)
     client_free(after);
 }
 
-static void a_rate_that_is_lifted_lets_what_was_held_go_first(void **state)
+static void held_changes_are_sent_first_when_rate_is_lifted(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", NULL);
@@ -333,7 +333,7 @@ static void a_rate_that_is_lifted_lets_what_was_held_go_first(void **state)
     client_free(c);
 }
 
-static void a_rate_does_not_shorten_what_the_client_asked_for(void **state)
+static void rate_does_not_shorten_the_requested_window(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", LONG_WINDOW);
@@ -354,7 +354,7 @@ static void announce_as(const char *uri, const char *origin)
     harness_run_until_idle(&b);
 }
 
-static void own_changes_are_left_out_when_asked(void **state)
+static void own_changes_are_omitted_on_request(void **state)
 {
     (void)state;
     static const struct {
@@ -383,7 +383,7 @@ static void own_changes_are_left_out_when_asked(void **state)
     }
 }
 
-static void an_own_change_does_not_hide_anothers(void **state)
+static void own_change_does_not_hide_changes_by_others(void **state)
 {
     (void)state;
     struct client *c =
@@ -400,7 +400,7 @@ static void an_own_change_does_not_hide_anothers(void **state)
 
 /* ---- everything ------------------------------------------------------------------------------ */
 
-static void everything_is_one_update_for_each_subscription(void **state)
+static void everything_change_sends_one_update_per_subscription(void **state)
 {
     (void)state;
     struct client *c =
@@ -425,7 +425,7 @@ static void everything_is_one_update_for_each_subscription(void **state)
 
 /* ---- subscribing again ----------------------------------------------------------------------- */
 
-static void subscribing_again_replaces_the_options(void **state)
+static void resubscription_replaces_the_options(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -449,7 +449,7 @@ static void subscribing_again_replaces_the_options(void **state)
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void subscribing_again_does_not_lose_what_was_held(void **state)
+static void resubscription_keeps_held_changes(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -468,7 +468,7 @@ static void subscribing_again_does_not_lose_what_was_held(void **state)
     client_free(pipe);
 }
 
-static void a_refused_change_of_options_leaves_the_old_ones(void **state)
+static void refused_resubscription_keeps_old_options(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -485,25 +485,25 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(the_first_is_told_at_once_and_the_rest_at_the_end),
-        WITH_BENCH(subscriptions_have_windows_of_their_own),
-        WITH_BENCH(the_longer_of_window_and_rate_counts),
-        WITH_BENCH(the_server_has_a_default_and_a_mount_may_have_another),
-        WITH_BENCH(what_a_window_cannot_hold_becomes_read_again),
-        WITH_BENCH(a_vanished_client_leaves_no_window_behind),
-        WITH_BENCH(the_end_of_the_server_tells_what_is_held),
-        WITH_BENCH(a_cursor_is_never_above_what_is_held),
-        WITH_BENCH(windows_that_end_together_do_not_run_ahead_of_each_other),
-        WITH_BENCH(a_result_does_not_claim_what_others_still_hold),
-        WITH_BENCH(a_rate_holds_for_all_that_match_now_and_later),
-        WITH_BENCH(a_rate_that_is_lifted_lets_what_was_held_go_first),
-        WITH_BENCH(a_rate_does_not_shorten_what_the_client_asked_for),
-        WITH_BENCH(own_changes_are_left_out_when_asked),
-        WITH_BENCH(an_own_change_does_not_hide_anothers),
-        WITH_BENCH(everything_is_one_update_for_each_subscription),
-        WITH_BENCH(subscribing_again_replaces_the_options),
-        WITH_BENCH(subscribing_again_does_not_lose_what_was_held),
-        WITH_BENCH(a_refused_change_of_options_leaves_the_old_ones),
+        WITH_BENCH(first_change_is_sent_at_once_and_the_rest_at_window_end),
+        WITH_BENCH(subscriptions_have_separate_windows),
+        WITH_BENCH(longer_of_window_and_rate_applies),
+        WITH_BENCH(server_default_window_is_replaced_by_mount_default),
+        WITH_BENCH(window_overflow_becomes_truncated_update),
+        WITH_BENCH(vanished_client_leaves_no_window),
+        WITH_BENCH(server_stop_sends_held_updates),
+        WITH_BENCH(cursor_stays_below_held_changes),
+        WITH_BENCH(windows_that_end_together_keep_the_cursor_order),
+        WITH_BENCH(result_cursor_excludes_changes_held_by_others),
+        WITH_BENCH(rate_applies_to_current_and_later_subscriptions),
+        WITH_BENCH(held_changes_are_sent_first_when_rate_is_lifted),
+        WITH_BENCH(rate_does_not_shorten_the_requested_window),
+        WITH_BENCH(own_changes_are_omitted_on_request),
+        WITH_BENCH(own_change_does_not_hide_changes_by_others),
+        WITH_BENCH(everything_change_sends_one_update_per_subscription),
+        WITH_BENCH(resubscription_replaces_the_options),
+        WITH_BENCH(resubscription_keeps_held_changes),
+        WITH_BENCH(refused_resubscription_keeps_old_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static const struct sink_ops ops = {.name = "memory", .room = room, .pending = p
 
 static struct stream streams[PEERS];
 
-static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void **state)
+static void change_for_a_thousand_clients_is_encoded_once_without_allocation(void **state)
 {
     (void)state;
     struct harness b;
@@ -119,7 +119,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_change_for_a_thousand_is_encoded_once_and_allocates_nothing),
+        cmocka_unit_test(change_for_a_thousand_clients_is_encoded_once_without_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

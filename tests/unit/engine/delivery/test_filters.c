@@ -69,7 +69,7 @@ static const char *with_filter(const char *schema)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-static void only_changes_that_satisfy_the_schema_are_told(void **state)
+static void changes_are_sent_only_if_they_satisfy_the_schema(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", with_filter(ERRORS));
@@ -81,7 +81,7 @@ static void only_changes_that_satisfy_the_schema_are_told(void **state)
     client_free(c);
 }
 
-static void the_schema_sees_the_uri_and_all_the_metadata(void **state)
+static void schema_sees_the_uri_and_all_metadata(void **state)
 {
     (void)state;
     static const char *const schemas[] = {
@@ -112,7 +112,7 @@ static void the_schema_sees_the_uri_and_all_the_metadata(void **state)
     }
 }
 
-static void what_is_filtered_out_opens_no_window_and_merges_with_nothing(void **state)
+static void filtered_change_opens_no_window_and_merges_with_nothing(void **state)
 {
     (void)state;
     struct client *c =
@@ -129,7 +129,7 @@ static void what_is_filtered_out_opens_no_window_and_merges_with_nothing(void **
     client_free(c);
 }
 
-static void sessions_and_pipes_have_filters_too(void **state)
+static void sessions_and_pipes_support_filters(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -164,7 +164,7 @@ static void filters_of_one_listen_differ_by_uri(void **state)
     client_free(c);
 }
 
-static void catching_up_asks_the_filter_unless_a_change_stands_for_others(void **state)
+static void replay_applies_filters_except_to_merged_changes(void **state)
 {
     (void)state;
     char since[64];
@@ -185,7 +185,7 @@ static void catching_up_asks_the_filter_unless_a_change_stands_for_others(void *
 
 /* ---- once ------------------------------------------------------------------------------------ */
 
-static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
+static void shared_filter_runs_once_per_change(void **state)
 {
     (void)state;
     enum { CLIENTS = 1000 };
@@ -215,7 +215,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
 
 /* ---- refused --------------------------------------------------------------------------------- */
 
-static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
+static void invalid_schema_is_refused_with_its_location(void **state)
 {
     (void)state;
     static const struct {
@@ -246,7 +246,7 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
     assert_int_equal(stub_watched_all(&stub), 0); /* nothing was watched for it */
 }
 
-static void length_and_number_of_filters_are_bounded(void **state)
+static void filters_are_bounded_in_length_and_number(void **state)
 {
     (void)state;
     static char text[FILTER_MAX_BYTES + 64], options[FILTER_MAX_BYTES + 128];
@@ -288,7 +288,7 @@ static void length_and_number_of_filters_are_bounded(void **state)
 
 /* ---- costly ---------------------------------------------------------------------------------- */
 
-static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void **state)
+static void costly_filter_is_suspended_and_its_clients_notified(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", with_filter(COSTLY));
@@ -325,7 +325,7 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void without_memory_a_filter_is_refused_and_nothing_is_left(void **state)
+static void filter_is_refused_without_memory_and_leaks_nothing(void **state)
 {
     (void)state;
     struct json *schema = NULL;
@@ -351,17 +351,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(only_changes_that_satisfy_the_schema_are_told),
-        TEST(the_schema_sees_the_uri_and_all_the_metadata),
-        TEST(what_is_filtered_out_opens_no_window_and_merges_with_nothing),
-        TEST(sessions_and_pipes_have_filters_too),
+        TEST(changes_are_sent_only_if_they_satisfy_the_schema),
+        TEST(schema_sees_the_uri_and_all_metadata),
+        TEST(filtered_change_opens_no_window_and_merges_with_nothing),
+        TEST(sessions_and_pipes_support_filters),
         TEST(filters_of_one_listen_differ_by_uri),
-        TEST(catching_up_asks_the_filter_unless_a_change_stands_for_others),
-        TEST(a_filter_is_asked_once_per_change_whoever_shares_it),
-        TEST(a_bad_schema_is_refused_with_the_place_in_it),
-        TEST(length_and_number_of_filters_are_bounded),
-        TEST(a_filter_that_costs_too_much_is_suspended_and_its_clients_told),
-        TEST(without_memory_a_filter_is_refused_and_nothing_is_left),
+        TEST(replay_applies_filters_except_to_merged_changes),
+        TEST(shared_filter_runs_once_per_change),
+        TEST(invalid_schema_is_refused_with_its_location),
+        TEST(filters_are_bounded_in_length_and_number),
+        TEST(costly_filter_is_suspended_and_its_clients_notified),
+        TEST(filter_is_refused_without_memory_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static size_t past_bytes(void)
 
 /* ---- the time -------------------------------------------------------------------------------- */
 
-static void the_age_of_a_change_is_known(void **state)
+static void filter_knows_the_age_of_a_change(void **state)
 {
     (void)state;
     static const struct {
@@ -109,7 +109,7 @@ static void the_age_of_a_change_is_known(void **state)
     client_free(c);
 }
 
-static void who_catches_up_later_finds_it_older(void **state)
+static void replayed_change_is_older_by_the_delay(void **state)
 {
     (void)state;
     char since[64];
@@ -130,7 +130,7 @@ static void who_catches_up_later_finds_it_older(void **state)
     client_free(c);
 }
 
-static void the_time_of_day_and_the_day_are_known(void **state)
+static void filter_knows_the_time_and_date(void **state)
 {
     (void)state;
     static const struct {
@@ -180,7 +180,7 @@ static void expect_steps(const char *schema, const struct step *steps, size_t co
     client_free(c);
 }
 
-static void a_value_is_told_when_it_moved_far_enough_from_what_was_told(void **state)
+static void value_is_sent_if_it_moved_far_enough_from_the_last_sent(void **state)
 {
     (void)state;
     static const struct step by_a_tenth[] = {
@@ -203,7 +203,7 @@ static void a_value_is_told_when_it_moved_far_enough_from_what_was_told(void **s
     expect_steps(MOVED_BY("difference", "\"maximum\":-2"), falling, COUNT(falling));
 }
 
-static void members_that_changed_and_versions_are_known(void **state)
+static void filter_knows_changed_members_and_versions(void **state)
 {
     (void)state;
     static const struct step state_changes[] = {
@@ -232,7 +232,7 @@ static void members_that_changed_and_versions_are_known(void **state)
     expect_steps(WITH("previous", "\"state\":{\"const\":\"ok\"}"), was_ok, COUNT(was_ok));
 }
 
-static void a_deleted_resource_begins_anew(void **state)
+static void deleted_resource_resets_its_past(void **state)
 {
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
@@ -250,7 +250,7 @@ static void a_deleted_resource_begins_anew(void **state)
 }
 
 /* Two clients with the same filter know nothing of one another. */
-static void each_subscription_has_a_past_of_its_own(void **state)
+static void subscriptions_have_separate_pasts(void **state)
 {
     (void)state;
     struct client *first = listen_to(ON_A, BY_A_TENTH);
@@ -293,7 +293,7 @@ static void subscriptions_with_same_past_are_filtered_once(void **state)
     assert_int_equal(past_bytes(), 0);
 }
 
-static void what_is_compared_is_paid_for(void **state)
+static void comparisons_are_charged(void **state)
 {
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
@@ -333,7 +333,7 @@ who_has_used_up_its_steps_is_told_unfiltered_and_what_was_told_is_remembered(voi
     client_free(c);
 }
 
-static void what_is_remembered_is_bounded(void **state)
+static void remembered_values_are_bounded(void **state)
 {
     (void)state;
     enum { MORE = 20 };
@@ -364,7 +364,7 @@ static void what_is_remembered_is_bounded(void **state)
 }
 
 /* A client with many such subscriptions takes nothing from others. */
-static void what_one_client_has_remembered_leaves_room_for_others(void **state)
+static void remembered_values_of_one_client_leave_room_for_others(void **state)
 {
     (void)state;
     enum { LISTENS = 5 }; /* more than it may have remembered */
@@ -410,7 +410,7 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
 
 /* As if others had filled the rest: one that fits to the byte is remembered, one byte more is not.
  */
-static void all_of_a_worker_share_a_bound(void **state)
+static void clients_of_a_worker_share_a_bound(void **state)
 {
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
@@ -435,7 +435,7 @@ static void all_of_a_worker_share_a_bound(void **state)
 }
 
 /* Whoever is told something that cannot be remembered has it not counted either. */
-static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **state)
+static void values_without_memory_are_not_counted(void **state)
 {
     (void)state;
     struct client_account *own = NULL;
@@ -460,7 +460,7 @@ static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **stat
     assert_false(reached);
 }
 
-static void without_memory_changes_are_told(void **state)
+static void changes_are_sent_without_memory(void **state)
 {
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
@@ -486,21 +486,21 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(the_age_of_a_change_is_known),
-        TEST(who_catches_up_later_finds_it_older),
-        TEST(the_time_of_day_and_the_day_are_known),
-        TEST(a_value_is_told_when_it_moved_far_enough_from_what_was_told),
-        TEST(members_that_changed_and_versions_are_known),
-        TEST(a_deleted_resource_begins_anew),
-        TEST(each_subscription_has_a_past_of_its_own),
+        TEST(filter_knows_the_age_of_a_change),
+        TEST(replayed_change_is_older_by_the_delay),
+        TEST(filter_knows_the_time_and_date),
+        TEST(value_is_sent_if_it_moved_far_enough_from_the_last_sent),
+        TEST(filter_knows_changed_members_and_versions),
+        TEST(deleted_resource_resets_its_past),
+        TEST(subscriptions_have_separate_pasts),
         TEST(subscriptions_with_same_past_are_filtered_once),
-        TEST(what_is_compared_is_paid_for),
+        TEST(comparisons_are_charged),
         TEST(who_has_used_up_its_steps_is_told_unfiltered_and_what_was_told_is_remembered),
-        TEST(what_is_remembered_is_bounded),
-        TEST(what_one_client_has_remembered_leaves_room_for_others),
-        TEST(all_of_a_worker_share_a_bound),
-        TEST(what_is_not_remembered_for_want_of_memory_is_not_counted),
-        TEST(without_memory_changes_are_told),
+        TEST(remembered_values_are_bounded),
+        TEST(remembered_values_of_one_client_leave_room_for_others),
+        TEST(clients_of_a_worker_share_a_bound),
+        TEST(values_without_memory_are_not_counted),
+        TEST(changes_are_sent_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

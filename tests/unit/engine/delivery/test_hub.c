@@ -55,7 +55,7 @@ static struct catalog_entry *entry(const char *uri, bool is_template, struct tid
     return catalog_entry_create(&about, is_template, read_nothing, NULL, err);
 }
 
-static void what_is_registered_is_taken_until_it_is_removed(void **state)
+static void registered_uri_stays_taken_until_removal(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -99,7 +99,7 @@ static bool is_done(void *user)
     return __atomic_load_n(&outcome.done, __ATOMIC_SEQ_CST);
 }
 
-static void registering_from_another_thread_waits_for_the_outcome(void **state)
+static void registration_from_another_thread_waits_for_the_result(void **state)
 {
     (void)state;
     memset(&outcome, 0, sizeof(outcome));
@@ -166,7 +166,7 @@ static void close_it(struct tidings_provider *p)
 
 static const struct tidings_provider_ops good_ops = {GOOD, .close = close_it};
 
-static void a_table_that_lacks_something_is_refused(void **state)
+static void incomplete_table_is_refused(void **state)
 {
     (void)state;
     static const struct tidings_provider_ops bad[] = {
@@ -187,7 +187,7 @@ static void a_table_that_lacks_something_is_refused(void **state)
     assert_int_equal(opened + closed, 0);
 }
 
-static void a_provider_that_does_not_open_is_closed_and_named(void **state)
+static void provider_that_does_not_open_is_closed_and_named(void **state)
 {
     (void)state;
     static const struct tidings_provider_ops ops = {.abi = TIDINGS_PROVIDER_ABI,
@@ -208,7 +208,7 @@ static void a_provider_that_does_not_open_is_closed_and_named(void **state)
     catalog_unref(c);
 }
 
-static void the_longest_prefix_wins_and_registered_uris_come_first(void **state)
+static void longest_prefix_wins_after_registered_uris(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -258,7 +258,7 @@ static void the_longest_prefix_wins_and_registered_uris_come_first(void **state)
     catalog_unref(c);
 }
 
-static void an_old_snapshot_stays_as_it_was(void **state)
+static void old_snapshot_stays_unchanged(void **state)
 {
     (void)state;
     harness_add(&b, "app:1");
@@ -271,7 +271,7 @@ static void an_old_snapshot_stays_as_it_was(void **state)
     catalog_unref(before);
 }
 
-static void registering_survives_any_failed_allocation(void **state)
+static void registration_survives_any_failed_allocation(void **state)
 {
     (void)state;
     bool reached = true;
@@ -299,13 +299,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(what_is_registered_is_taken_until_it_is_removed),
-        TEST(registering_from_another_thread_waits_for_the_outcome),
-        TEST(a_table_that_lacks_something_is_refused),
-        TEST(a_provider_that_does_not_open_is_closed_and_named),
-        TEST(the_longest_prefix_wins_and_registered_uris_come_first),
-        TEST(an_old_snapshot_stays_as_it_was),
-        cmocka_unit_test(registering_survives_any_failed_allocation),
+        TEST(registered_uri_stays_taken_until_removal),
+        TEST(registration_from_another_thread_waits_for_the_result),
+        TEST(incomplete_table_is_refused),
+        TEST(provider_that_does_not_open_is_closed_and_named),
+        TEST(longest_prefix_wins_after_registered_uris),
+        TEST(old_snapshot_stays_unchanged),
+        cmocka_unit_test(registration_survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void the_same_again_is_the_one_that_waits(void **state)
+static void equal_announcement_merges_into_the_waiting_one(void **state)
 {
     (void)state;
     assert_true(update(X));
@@ -61,7 +61,7 @@ static void the_same_again_is_the_one_that_waits(void **state)
     assert_false(update(X));
 }
 
-static void two_at_once_are_one(void **state)
+static void concurrent_equal_announcements_merge(void **state)
 {
     (void)state;
     struct tidings_change change = {.uri = STR(X)};
@@ -72,7 +72,7 @@ static void two_at_once_are_one(void **state)
     assert_false(hub_merge_begin(&merge, &b, &change));
 }
 
-static void what_differs_in_anything_is_a_change_of_its_own(void **state)
+static void announcements_that_differ_do_not_merge(void **state)
 {
     (void)state;
     const struct tidings_change others[] = {
@@ -100,7 +100,7 @@ static void what_differs_in_anything_is_a_change_of_its_own(void **state)
     }
 }
 
-static void nothing_is_merged_into_what_something_else_follows(void **state)
+static void announcements_do_not_merge_across_later_ones(void **state)
 {
     (void)state;
     assert_true(update(X));
@@ -115,7 +115,7 @@ static void nothing_is_merged_into_what_something_else_follows(void **state)
     assert_true(update(X));
 }
 
-static void more_uris_than_there_are_slots_merge_less_and_never_into_others(void **state)
+static void uris_beyond_the_slots_merge_less_but_never_into_others(void **state)
 {
     (void)state;
     char uri[32];
@@ -130,11 +130,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        TEST(the_same_again_is_the_one_that_waits),
-        TEST(two_at_once_are_one),
-        TEST(what_differs_in_anything_is_a_change_of_its_own),
-        TEST(nothing_is_merged_into_what_something_else_follows),
-        TEST(more_uris_than_there_are_slots_merge_less_and_never_into_others),
+        TEST(equal_announcement_merges_into_the_waiting_one),
+        TEST(concurrent_equal_announcements_merge),
+        TEST(announcements_that_differ_do_not_merge),
+        TEST(announcements_do_not_merge_across_later_ones),
+        TEST(uris_beyond_the_slots_merge_less_but_never_into_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

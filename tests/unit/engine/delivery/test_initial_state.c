@@ -90,7 +90,7 @@ static void expect(const struct client *c, size_t n, const char *uri, uint64_t v
 
 /* ---- initial --------------------------------------------------------------------------------- */
 
-static void a_literal_is_told_its_state_at_once(void **state)
+static void literal_receives_its_state_at_once(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/b\"]",
@@ -106,7 +106,7 @@ static void a_literal_is_told_its_state_at_once(void **state)
     client_free(c);
 }
 
-static void a_container_and_a_pattern_are_told_what_exists(void **state)
+static void container_and_pattern_receive_existing_resources(void **state)
 {
     (void)state;
     static const struct {
@@ -135,7 +135,7 @@ static void a_container_and_a_pattern_are_told_what_exists(void **state)
     }
 }
 
-static void registered_resources_are_among_them(void **state)
+static void initial_state_includes_registered_resources(void **state)
 {
     (void)state;
     harness_add(&b, "app:///one");
@@ -145,7 +145,7 @@ static void registered_resources_are_among_them(void **state)
     client_free(c);
 }
 
-static void a_pattern_is_told_a_hundred_at_most(void **state)
+static void pattern_receives_at_most_a_hundred_states(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 150; i++) {
@@ -158,7 +158,7 @@ static void a_pattern_is_told_a_hundred_at_most(void **state)
     client_free(c);
 }
 
-static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
+static void state_over_limit_becomes_one_truncated_update(void **state)
 {
     (void)state;
     b.limits.outbox_max = 10;
@@ -177,7 +177,7 @@ static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
     client_free(c);
 }
 
-static void state_that_cannot_be_listed_is_told_as_truncated(void **state)
+static void unlistable_state_becomes_a_truncated_update(void **state)
 {
     (void)state;
     static struct stub other;
@@ -207,7 +207,7 @@ static void initial_state_is_not_throttled(void **state)
     client_free(c);
 }
 
-static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(void **state)
+static void change_during_listing_is_sent_and_versions_do_not_decrease(void **state)
 {
     (void)state;
     for (int stalls = 0; stalls < 2; stalls++) {
@@ -239,7 +239,7 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
     }
 }
 
-static void a_listen_that_goes_while_its_state_is_listed_harms_nothing(void **state)
+static void listen_that_closes_during_listing_is_harmless(void **state)
 {
     (void)state;
     stub.holds_lists = true;
@@ -254,7 +254,7 @@ static void a_listen_that_goes_while_its_state_is_listed_harms_nothing(void **st
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
+static void unsubscription_during_listing_stops_it(void **state)
 {
     (void)state;
     struct client *pipe = client_pipe(&b);
@@ -269,7 +269,7 @@ static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
     client_free(pipe);
 }
 
-static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
+static void session_without_a_stream_receives_state_when_it_opens_one(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -291,7 +291,7 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
 }
 
 /* However long that takes: else it would depend on what else is listed. */
-static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that_too(void **state)
+static void truncated_subscription_receives_no_state_listing(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -310,7 +310,7 @@ static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that
     assert_int_equal(session_delete(&s), 204);
 }
 
-static void what_a_session_and_its_subscription_missed_is_told_once(void **state)
+static void change_missed_by_session_and_subscription_is_sent_once(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -334,7 +334,7 @@ static void what_a_session_and_its_subscription_missed_is_told_once(void **state
 
 /* ---- since ----------------------------------------------------------------------------------- */
 
-static void since_tells_what_changed_once_per_resource(void **state)
+static void since_replays_each_changed_resource_once(void **state)
 {
     (void)state;
     update("mem://x/a");     /* 1 */
@@ -353,7 +353,7 @@ static void since_tells_what_changed_once_per_resource(void **state)
     client_free(c);
 }
 
-static void since_now_tells_nothing(void **state)
+static void since_now_replays_nothing(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -362,7 +362,7 @@ static void since_now_tells_nothing(void **state)
     client_free(c);
 }
 
-static void each_uri_may_have_a_cursor_of_its_own(void **state)
+static void uris_can_have_separate_cursors(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -379,7 +379,7 @@ static void each_uri_may_have_a_cursor_of_its_own(void **state)
     client_free(c);
 }
 
-static void created_is_told_to_those_who_did_not_know_it(void **state)
+static void created_is_sent_only_if_creation_is_after_the_cursor(void **state)
 {
     (void)state;
     harness_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED); /* 1 */
@@ -396,7 +396,7 @@ static void created_is_told_to_those_who_did_not_know_it(void **state)
     client_free(c);
 }
 
-static void a_cursor_that_says_nothing_here_means_read_again(void **state)
+static void unknown_cursor_truncates(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -425,7 +425,7 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
     }
 }
 
-static void history_that_does_not_reach_back_means_read_again(void **state)
+static void short_history_truncates(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -443,7 +443,7 @@ static void history_that_does_not_reach_back_means_read_again(void **state)
     client_free(c);
 }
 
-static void the_acknowledgement_does_not_claim_what_is_still_owed(void **state)
+static void acknowledgement_cursor_excludes_pending_changes(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -468,7 +468,7 @@ static void the_acknowledgement_does_not_claim_what_is_still_owed(void **state)
     client_free(c);
 }
 
-static void what_changes_while_the_log_is_asked_is_told_once(void **state)
+static void change_during_the_log_query_is_sent_once(void **state)
 {
     (void)state;
     /* However the change falls between the request, the watching, the question and its answer. */
@@ -493,7 +493,7 @@ static void what_changes_while_the_log_is_asked_is_told_once(void **state)
     }
 }
 
-static void two_that_ask_the_log_at_once_hear_their_own_only(void **state)
+static void concurrent_log_queries_each_receive_their_own_changes(void **state)
 {
     (void)state;
     update("mem://x/a");
@@ -514,7 +514,7 @@ static void two_that_ask_the_log_at_once_hear_their_own_only(void **state)
     client_free(pipe);
 }
 
-static void everything_is_in_the_log_too(void **state)
+static void everything_changes_are_in_the_log(void **state)
 {
     (void)state;
     update("mem://x/a");                                       /* 1 */
@@ -543,7 +543,7 @@ static void everything_is_in_the_log_too(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
-static void a_newer_change_does_not_hide_one_that_would_have_passed(void **state)
+static void newer_change_does_not_hide_an_older_matching_one(void **state)
 {
     (void)state;
     struct tidings_change error = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":\"error\"}")};
@@ -566,31 +566,30 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(a_literal_is_told_its_state_at_once),
-        WITH_BENCH(a_container_and_a_pattern_are_told_what_exists),
-        WITH_BENCH(registered_resources_are_among_them),
-        WITH_BENCH(a_pattern_is_told_a_hundred_at_most),
-        WITH_BENCH(state_that_does_not_fit_becomes_one_truncated_update),
-        WITH_BENCH(state_that_cannot_be_listed_is_told_as_truncated),
+        WITH_BENCH(literal_receives_its_state_at_once),
+        WITH_BENCH(container_and_pattern_receive_existing_resources),
+        WITH_BENCH(initial_state_includes_registered_resources),
+        WITH_BENCH(pattern_receives_at_most_a_hundred_states),
+        WITH_BENCH(state_over_limit_becomes_one_truncated_update),
+        WITH_BENCH(unlistable_state_becomes_a_truncated_update),
         WITH_BENCH(initial_state_is_not_throttled),
-        WITH_BENCH(a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall),
-        WITH_BENCH(a_listen_that_goes_while_its_state_is_listed_harms_nothing),
-        WITH_BENCH(unsubscribing_while_the_state_is_listed_silences_it),
-        WITH_BENCH(a_session_without_a_stream_is_told_when_it_opens_one),
-        WITH_BENCH(who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that_too),
-        WITH_BENCH(what_a_session_and_its_subscription_missed_is_told_once),
-        WITH_BENCH(since_tells_what_changed_once_per_resource),
-        WITH_BENCH(since_now_tells_nothing),
-        WITH_BENCH(each_uri_may_have_a_cursor_of_its_own),
-        WITH_BENCH(created_is_told_to_those_who_did_not_know_it),
-        WITH_BENCH(a_cursor_that_says_nothing_here_means_read_again),
-        cmocka_unit_test_setup_teardown(history_that_does_not_reach_back_means_read_again,
-                                        begin_short, end),
-        WITH_BENCH(the_acknowledgement_does_not_claim_what_is_still_owed),
-        WITH_BENCH(what_changes_while_the_log_is_asked_is_told_once),
-        WITH_BENCH(two_that_ask_the_log_at_once_hear_their_own_only),
-        WITH_BENCH(everything_is_in_the_log_too),
-        WITH_BENCH(a_newer_change_does_not_hide_one_that_would_have_passed),
+        WITH_BENCH(change_during_listing_is_sent_and_versions_do_not_decrease),
+        WITH_BENCH(listen_that_closes_during_listing_is_harmless),
+        WITH_BENCH(unsubscription_during_listing_stops_it),
+        WITH_BENCH(session_without_a_stream_receives_state_when_it_opens_one),
+        WITH_BENCH(truncated_subscription_receives_no_state_listing),
+        WITH_BENCH(change_missed_by_session_and_subscription_is_sent_once),
+        WITH_BENCH(since_replays_each_changed_resource_once),
+        WITH_BENCH(since_now_replays_nothing),
+        WITH_BENCH(uris_can_have_separate_cursors),
+        WITH_BENCH(created_is_sent_only_if_creation_is_after_the_cursor),
+        WITH_BENCH(unknown_cursor_truncates),
+        cmocka_unit_test_setup_teardown(short_history_truncates, begin_short, end),
+        WITH_BENCH(acknowledgement_cursor_excludes_pending_changes),
+        WITH_BENCH(change_during_the_log_query_is_sent_once),
+        WITH_BENCH(concurrent_log_queries_each_receive_their_own_changes),
+        WITH_BENCH(everything_changes_are_in_the_log),
+        WITH_BENCH(newer_change_does_not_hide_an_older_matching_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static int clear(void **state)
     return 0;
 }
 
-static void a_moment_is_known_to_a_tenth_of_a_millisecond_and_comes_round(void **state)
+static void timestamps_have_a_tenth_of_a_millisecond_and_wrap(void **state)
 {
     (void)state;
     const uint64_t days = 86400ull * 1000000;
@@ -37,7 +37,7 @@ static void a_moment_is_known_to_a_tenth_of_a_millisecond_and_comes_round(void *
     assert_int_equal(lag_since(lag_due(2000000), 1000000), 0); /* yet to come */
 }
 
-static void waiting_is_counted_in_buckets_and_quantiles_lie_within_them(void **state)
+static void waits_are_counted_in_buckets_and_quantiles_lie_within(void **state)
 {
     (void)state;
     struct lag_counts c;
@@ -59,7 +59,7 @@ static void waiting_is_counted_in_buckets_and_quantiles_lie_within_them(void **s
     assert_int_equal(lag_counts_quantile(&(struct lag_counts){0}, 500), 0);
 }
 
-static void what_is_long_ago_is_in_the_total_and_not_among_the_recent(void **state)
+static void old_waits_count_in_the_total_but_not_as_recent(void **state)
 {
     (void)state;
     struct lag_counts c;
@@ -85,10 +85,9 @@ static void what_is_long_ago_is_in_the_total_and_not_among_the_recent(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_moment_is_known_to_a_tenth_of_a_millisecond_and_comes_round,
-                               clear),
-        cmocka_unit_test_setup(waiting_is_counted_in_buckets_and_quantiles_lie_within_them, clear),
-        cmocka_unit_test_setup(what_is_long_ago_is_in_the_total_and_not_among_the_recent, clear),
+        cmocka_unit_test_setup(timestamps_have_a_tenth_of_a_millisecond_and_wrap, clear),
+        cmocka_unit_test_setup(waits_are_counted_in_buckets_and_quantiles_lie_within, clear),
+        cmocka_unit_test_setup(old_waits_count_in_the_total_but_not_as_recent, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,7 @@ static void listen_receives_requested_list_changes(void **state)
     client_free(both);
 }
 
-static void what_was_missed_may_have_changed_the_list(void **state)
+static void missed_changes_count_as_list_changes(void **state)
 {
     (void)state;
     let_the_period_pass();
@@ -119,7 +119,7 @@ static void what_was_missed_may_have_changed_the_list(void **state)
     client_free(other);
 }
 
-static void many_changes_are_told_as_two(void **state)
+static void list_changes_are_coalesced_into_two(void **state)
 {
     (void)state;
     let_the_period_pass();
@@ -137,7 +137,7 @@ static void many_changes_are_told_as_two(void **state)
     client_free(c);
 }
 
-static void a_session_hears_on_its_stream_and_catches_up(void **state)
+static void session_receives_list_changes_on_its_stream_and_catches_up(void **state)
 {
     (void)state;
     let_the_period_pass();
@@ -157,7 +157,7 @@ static void a_session_hears_on_its_stream_and_catches_up(void **state)
     (void)session_delete(&s);
 }
 
-static void a_pipe_hears_after_its_handshake(void **state)
+static void pipe_receives_list_changes_after_its_handshake(void **state)
 {
     (void)state;
     let_the_period_pass();
@@ -170,7 +170,7 @@ static void a_pipe_hears_after_its_handshake(void **state)
     client_free(c);
 }
 
-static void who_was_promised_nothing_hears_nothing(void **state)
+static void client_without_the_capability_receives_no_list_change(void **state)
 {
     (void)state;
     harness_remove_tool(&b, "a");
@@ -185,7 +185,7 @@ static void who_was_promised_nothing_hears_nothing(void **state)
     client_free(c);
 }
 
-static void without_list_changed_nothing_is_promised(void **state)
+static void list_changed_is_not_offered_if_disabled(void **state)
 {
     (void)state;
     b.self.list_changed = false;
@@ -201,12 +201,12 @@ int main(void)
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(listen_receives_requested_list_changes),
-        WITH_BENCH(what_was_missed_may_have_changed_the_list),
-        WITH_BENCH(many_changes_are_told_as_two),
-        WITH_BENCH(a_session_hears_on_its_stream_and_catches_up),
-        WITH_BENCH(a_pipe_hears_after_its_handshake),
-        WITH_BENCH(who_was_promised_nothing_hears_nothing),
-        WITH_BENCH(without_list_changed_nothing_is_promised),
+        WITH_BENCH(missed_changes_count_as_list_changes),
+        WITH_BENCH(list_changes_are_coalesced_into_two),
+        WITH_BENCH(session_receives_list_changes_on_its_stream_and_catches_up),
+        WITH_BENCH(pipe_receives_list_changes_after_its_handshake),
+        WITH_BENCH(client_without_the_capability_receives_no_list_change),
+        WITH_BENCH(list_changed_is_not_offered_if_disabled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void let_linger_pass(void)
     harness_run_until_idle(&b);
 }
 
-static void nothing_is_watched_for_a_session_without_a_stream(void **state)
+static void session_without_a_stream_starts_no_watch(void **state)
 {
     (void)state;
     list();
@@ -87,7 +87,7 @@ static void nothing_is_watched_for_a_session_without_a_stream(void **state)
     assert_int_equal(stub_watched_all(&fixed), 0);
 }
 
-static void with_a_stream_what_lists_need_is_watched(void **state)
+static void listed_resources_are_watched_while_a_stream_is_open(void **state)
 {
     (void)state;
     struct client *c = stream();
@@ -99,7 +99,7 @@ static void with_a_stream_what_lists_need_is_watched(void **state)
     go(c);
 }
 
-static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
+static void stream_reopened_at_once_keeps_the_watch(void **state)
 {
     (void)state;
     list();
@@ -115,7 +115,7 @@ static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
     go(c);
 }
 
-static void without_a_stream_it_ends(void **state)
+static void watch_ends_without_a_stream(void **state)
 {
     (void)state;
     go(stream());
@@ -123,7 +123,7 @@ static void without_a_stream_it_ends(void **state)
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void who_has_listed_hears_that_it_may_have_changed(void **state)
+static void session_that_listed_receives_a_list_change(void **state)
 {
     (void)state;
     list();
@@ -136,7 +136,7 @@ static void who_has_listed_hears_that_it_may_have_changed(void **state)
     go(c);
 }
 
-static void who_has_not_listed_has_nothing_that_could_have_changed(void **state)
+static void session_that_never_listed_receives_no_list_change(void **state)
 {
     (void)state;
     go(stream());
@@ -155,7 +155,7 @@ static void stream_closed_while_watch_starts_leaves_nothing(void **state)
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void a_session_that_ends_leaves_nothing(void **state)
+static void session_end_leaves_no_watch(void **state)
 {
     (void)state;
     struct client *c = stream();
@@ -182,14 +182,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-        TEST(nothing_is_watched_for_a_session_without_a_stream),
-        TEST(with_a_stream_what_lists_need_is_watched),
-        TEST(a_stream_that_comes_back_at_once_finds_it_watched),
-        TEST(without_a_stream_it_ends),
-        TEST(who_has_listed_hears_that_it_may_have_changed),
-        TEST(who_has_not_listed_has_nothing_that_could_have_changed),
+        TEST(session_without_a_stream_starts_no_watch),
+        TEST(listed_resources_are_watched_while_a_stream_is_open),
+        TEST(stream_reopened_at_once_keeps_the_watch),
+        TEST(watch_ends_without_a_stream),
+        TEST(session_that_listed_receives_a_list_change),
+        TEST(session_that_never_listed_receives_no_list_change),
         TEST(stream_closed_while_watch_starts_leaves_nothing),
-        TEST(a_session_that_ends_leaves_nothing),
+        TEST(session_end_leaves_no_watch),
         TEST(list_changed_listen_needs_no_uri),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

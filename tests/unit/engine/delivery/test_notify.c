@@ -97,7 +97,7 @@ static const char *reason_of(const struct principal *principal, const char *uri)
     return reason;
 }
 
-static void what_is_no_list_is_refused_whole(void **state)
+static void malformed_list_is_refused_whole(void **state)
 {
     (void)state;
     static const struct {
@@ -130,7 +130,7 @@ static void what_is_no_list_is_refused_whole(void **state)
     client_free(c);
 }
 
-static void more_than_are_accepted_are_refused_and_counted(void **state)
+static void changes_over_the_limit_are_refused_and_counted(void **state)
 {
     (void)state;
     struct buf text;
@@ -146,7 +146,7 @@ static void more_than_are_accepted_are_refused_and_counted(void **state)
     buf_deinit(&text);
 }
 
-static void what_is_said_is_told_with_kind_and_metadata(void **state)
+static void posted_change_is_delivered_with_kind_and_metadata(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -166,7 +166,7 @@ static void what_is_said_is_told_with_kind_and_metadata(void **state)
     client_free(c);
 }
 
-static void without_rules_only_what_clients_write_may_be_said_to_have_changed(void **state)
+static void clients_announce_only_writable_resources_without_rules(void **state)
 {
     (void)state;
     static const struct {
@@ -187,7 +187,7 @@ static void without_rules_only_what_clients_write_may_be_said_to_have_changed(vo
     }
 }
 
-static void rules_say_who_may_say_what(void **state)
+static void rules_decide_the_announcements_of_each_client(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {
@@ -234,7 +234,7 @@ static void everything_takes_neither_kind_nor_metadata(void **state)
     assert_int_equal(outcome.err.code, TIDINGS_E_INVALID);
 }
 
-static void each_change_counts_as_a_request_until_there_are_no_more(void **state)
+static void changes_each_count_as_one_request(void **state)
 {
     (void)state;
     const struct quotas_options options = {
@@ -264,7 +264,7 @@ static void each_change_counts_as_a_request_until_there_are_no_more(void **state
     quotas_destroy(quotas);
 }
 
-static void without_memory_it_is_said(void **state)
+static void failed_allocation_is_reported_as_nomem(void **state)
 {
     (void)state;
     struct json *said = NULL;
@@ -292,14 +292,14 @@ static void without_memory_it_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(what_is_no_list_is_refused_whole),
-        WITH_BENCH(more_than_are_accepted_are_refused_and_counted),
-        WITH_BENCH(what_is_said_is_told_with_kind_and_metadata),
-        WITH_BENCH(without_rules_only_what_clients_write_may_be_said_to_have_changed),
-        WITH_BENCH(rules_say_who_may_say_what),
+        WITH_BENCH(malformed_list_is_refused_whole),
+        WITH_BENCH(changes_over_the_limit_are_refused_and_counted),
+        WITH_BENCH(posted_change_is_delivered_with_kind_and_metadata),
+        WITH_BENCH(clients_announce_only_writable_resources_without_rules),
+        WITH_BENCH(rules_decide_the_announcements_of_each_client),
         WITH_BENCH(everything_takes_neither_kind_nor_metadata),
-        WITH_BENCH(each_change_counts_as_a_request_until_there_are_no_more),
-        WITH_BENCH(without_memory_it_is_said),
+        WITH_BENCH(changes_each_count_as_one_request),
+        WITH_BENCH(failed_allocation_is_reported_as_nomem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

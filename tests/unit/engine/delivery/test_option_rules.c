@@ -68,7 +68,7 @@ static void check(const struct row *r)
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
 
-static void a_rule_says_which_kinds_there_are_and_what_they_may_ask_for(void **state)
+static void rule_decides_the_allowed_kinds_and_options(void **state)
 {
     (void)state;
     const struct option_rule set[] = {
@@ -142,8 +142,7 @@ static void defaults_of_a_rule_are_those_of_the_subscription(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_rule_says_which_kinds_there_are_and_what_they_may_ask_for,
-                                        begin, end),
+        cmocka_unit_test_setup_teardown(rule_decides_the_allowed_kinds_and_options, begin, end),
         cmocka_unit_test_setup_teardown(defaults_of_a_rule_are_those_of_the_subscription, begin,
                                         end),
     };

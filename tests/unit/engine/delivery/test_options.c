@@ -65,7 +65,7 @@ static void defaults_are_those_of_the_server(void **state)
     assert_int_equal(o.window_ms, 100);
 }
 
-static void every_field_is_taken(void **state)
+static void fields_are_all_parsed(void **state)
 {
     (void)state;
     struct options o;
@@ -88,7 +88,7 @@ static void every_field_is_taken(void **state)
     assert_true(jv_is(jv_get(o.filter, "required"), JV_ARRAY));
 }
 
-static void every_choice_has_its_meaning(void **state)
+static void choices_each_have_their_meaning(void **state)
 {
     (void)state;
     static const struct {
@@ -121,7 +121,7 @@ static void every_choice_has_its_meaning(void **state)
     }
 }
 
-static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
+static void invalid_option_is_refused_with_field_and_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -178,7 +178,7 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
     }
 }
 
-static void one_bad_field_spoils_all(void **state)
+static void invalid_field_rejects_all_options(void **state)
 {
     (void)state;
     struct options o;
@@ -190,7 +190,7 @@ static void one_bad_field_spoils_all(void **state)
     assert_memory_equal(&o, &before, sizeof(o));
 }
 
-static void a_long_unknown_name_is_cut_in_the_sentence(void **state)
+static void unknown_long_name_is_cut_in_the_error_message(void **state)
 {
     (void)state;
     char name[512], text[600];
@@ -203,7 +203,7 @@ static void a_long_unknown_name_is_cut_in_the_sentence(void **state)
     assert_non_null(strstr(err.text, "known are match"));
 }
 
-static void an_origin_may_have_256_bytes_and_no_more(void **state)
+static void origin_is_limited_to_256_bytes(void **state)
 {
     (void)state;
     char text[400];
@@ -216,7 +216,7 @@ static void an_origin_may_have_256_bytes_and_no_more(void **state)
     }
 }
 
-static void the_ceiling_itself_is_allowed(void **state)
+static void ceiling_itself_is_allowed(void **state)
 {
     (void)state;
     struct options o;
@@ -234,7 +234,7 @@ static void the_ceiling_itself_is_allowed(void **state)
     assert_non_null(strstr(err.text, "0 to 0"));
 }
 
-static void uris_are_passed_over_only_where_they_belong(void **state)
+static void uris_member_is_ignored_only_where_it_belongs(void **state)
 {
     (void)state;
     struct options o;
@@ -244,7 +244,7 @@ static void uris_are_passed_over_only_where_they_belong(void **state)
     assert_int_equal(take("{\"uris\":{}}", false, &o, &err), TIDINGS_E_INVALID);
 }
 
-static void what_is_read_later_wins_and_the_rest_stays(void **state)
+static void later_options_replace_earlier_ones(void **state)
 {
     (void)state;
     struct options o;
@@ -314,7 +314,7 @@ static int read_and_resolve(const char *text, const char *uri, struct options *o
     return options_resolve(o, &with, tidings_str(uri), matches, err);
 }
 
-static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
+static void defaults_come_from_the_longest_prefix_that_has_any(void **state)
 {
     (void)state;
     struct options o;
@@ -348,7 +348,7 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     assert_null(o.filter);
 }
 
-static void what_the_client_says_wins_over_defaults(void **state)
+static void client_options_replace_defaults(void **state)
 {
     (void)state;
     struct options o;
@@ -365,7 +365,7 @@ static void what_the_client_says_wins_over_defaults(void **state)
     assert_int_equal(jv_count(o.filter), 0);
 }
 
-static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **state)
+static void ceilings_apply_inside_a_prefix_and_to_overlapping_subscriptions(void **state)
 {
     (void)state;
     static const struct {
@@ -452,7 +452,7 @@ static void access_rule_is_checked_field_by_field(void **state)
     }
 }
 
-static void defaults_are_for_what_is_not_asked_for(void **state)
+static void defaults_apply_to_omitted_options(void **state)
 {
     (void)state;
     const struct dialect_defaults defaults = {.metadata = true, .rate_ms = 1000, .gather = true},
@@ -477,20 +477,20 @@ static void defaults_are_for_what_is_not_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_for_what_is_not_asked_for),
+        cmocka_unit_test(defaults_apply_to_omitted_options),
         cmocka_unit_test_teardown(defaults_are_those_of_the_server, forget),
-        cmocka_unit_test_teardown(every_field_is_taken, forget),
-        cmocka_unit_test_teardown(every_choice_has_its_meaning, forget),
-        cmocka_unit_test_teardown(what_is_wrong_names_the_field_and_what_is_accepted, forget),
-        cmocka_unit_test_teardown(one_bad_field_spoils_all, forget),
-        cmocka_unit_test_teardown(a_long_unknown_name_is_cut_in_the_sentence, forget),
-        cmocka_unit_test_teardown(an_origin_may_have_256_bytes_and_no_more, forget),
-        cmocka_unit_test_teardown(the_ceiling_itself_is_allowed, forget),
-        cmocka_unit_test_teardown(uris_are_passed_over_only_where_they_belong, forget),
-        cmocka_unit_test_teardown(what_is_read_later_wins_and_the_rest_stays, forget),
-        cmocka_unit_test_teardown(defaults_come_from_the_longest_prefix_that_has_one, forget_rules),
-        cmocka_unit_test_teardown(what_the_client_says_wins_over_defaults, forget_rules),
-        cmocka_unit_test_teardown(ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it,
+        cmocka_unit_test_teardown(fields_are_all_parsed, forget),
+        cmocka_unit_test_teardown(choices_each_have_their_meaning, forget),
+        cmocka_unit_test_teardown(invalid_option_is_refused_with_field_and_accepted_values, forget),
+        cmocka_unit_test_teardown(invalid_field_rejects_all_options, forget),
+        cmocka_unit_test_teardown(unknown_long_name_is_cut_in_the_error_message, forget),
+        cmocka_unit_test_teardown(origin_is_limited_to_256_bytes, forget),
+        cmocka_unit_test_teardown(ceiling_itself_is_allowed, forget),
+        cmocka_unit_test_teardown(uris_member_is_ignored_only_where_it_belongs, forget),
+        cmocka_unit_test_teardown(later_options_replace_earlier_ones, forget),
+        cmocka_unit_test_teardown(defaults_come_from_the_longest_prefix_that_has_any, forget_rules),
+        cmocka_unit_test_teardown(client_options_replace_defaults, forget_rules),
+        cmocka_unit_test_teardown(ceilings_apply_inside_a_prefix_and_to_overlapping_subscriptions,
                                   forget_rules),
         cmocka_unit_test_teardown(access_rule_is_checked_field_by_field, forget_rules),
     };

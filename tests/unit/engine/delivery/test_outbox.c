@@ -47,7 +47,7 @@ static enum outbox_result push(struct outbox *o, struct subscription *sub, const
     return r;
 }
 
-static void kinds_merge_as_the_table_says(void **state)
+static void kinds_merge_according_to_the_table(void **state)
 {
     (void)state;
     const enum tidings_change_kind u = TIDINGS_CHANGE_UPDATED, c = TIDINGS_CHANGE_CREATED,
@@ -61,7 +61,7 @@ static void kinds_merge_as_the_table_says(void **state)
     }
 }
 
-static void what_came_first_leaves_first(void **state)
+static void queue_returns_changes_in_order(void **state)
 {
     (void)state;
     struct outbox o;
@@ -96,7 +96,7 @@ static void what_came_first_leaves_first(void **state)
     outbox_deinit(&o);
 }
 
-static void a_second_change_merges_into_the_place_of_the_first(void **state)
+static void second_change_merges_in_the_place_of_the_first(void **state)
 {
     (void)state;
     struct outbox o;
@@ -129,7 +129,7 @@ static void a_second_change_merges_into_the_place_of_the_first(void **state)
     outbox_deinit(&o);
 }
 
-static void what_was_told_from_the_log_stays_marked_when_more_comes(void **state)
+static void replayed_change_stays_marked_after_a_merge(void **state)
 {
     (void)state;
     struct outbox o, held;
@@ -154,7 +154,7 @@ static void what_was_told_from_the_log_stays_marked_when_more_comes(void **state
     outbox_deinit(&o);
 }
 
-static void what_waits_is_due_since_its_change_was_numbered_or_its_window_ended(void **state)
+static void queued_change_is_due_since_its_number_or_window_end(void **state)
 {
     (void)state;
     struct outbox o, held;
@@ -198,7 +198,7 @@ static void what_waits_is_due_since_its_change_was_numbered_or_its_window_ended(
     change_unref(e);
 }
 
-static void more_changes_than_can_be_counted_stay_as_many(void **state)
+static void merge_counter_saturates(void **state)
 {
     (void)state;
     struct outbox o;
@@ -215,7 +215,7 @@ static void more_changes_than_can_be_counted_stay_as_many(void **state)
     outbox_deinit(&o);
 }
 
-static void for_a_strict_subscription_it_merges_into_the_place_of_the_newer(void **state)
+static void strict_subscription_merges_in_the_place_of_the_newer_change(void **state)
 {
     (void)state;
     static const uint64_t order[] = {2, 3, 5, 6};
@@ -242,7 +242,7 @@ static void for_a_strict_subscription_it_merges_into_the_place_of_the_newer(void
     outbox_deinit(&o);
 }
 
-static void a_full_queue_changes_nothing_but_still_merges(void **state)
+static void full_queue_rejects_changes_but_still_merges(void **state)
 {
     (void)state;
     struct outbox o;
@@ -258,7 +258,7 @@ static void a_full_queue_changes_nothing_but_still_merges(void **state)
     assert_int_equal(a.queued, 0);
 }
 
-static void without_memory_it_is_full(void **state)
+static void queue_is_full_without_memory(void **state)
 {
     (void)state;
     struct outbox o;
@@ -280,7 +280,7 @@ static void without_memory_it_is_full(void **state)
     change_unref(d);
 }
 
-static void forgetting_one_subscription_keeps_the_others_in_order(void **state)
+static void queue_keeps_the_order_when_a_subscription_is_removed(void **state)
 {
     (void)state;
     struct outbox o;
@@ -313,7 +313,7 @@ static void forgetting_one_subscription_keeps_the_others_in_order(void **state)
     outbox_deinit(&o);
 }
 
-static void an_empty_queue_holds_no_memory(void **state)
+static void empty_queue_holds_no_memory(void **state)
 {
     (void)state;
     struct outbox o;
@@ -338,28 +338,26 @@ static void an_empty_queue_holds_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_merge_as_the_table_says),
-        cmocka_unit_test_setup_teardown(what_came_first_leaves_first, count_allocations,
+        cmocka_unit_test(kinds_merge_according_to_the_table),
+        cmocka_unit_test_setup_teardown(queue_returns_changes_in_order, count_allocations,
                                         nothing_is_left),
-        cmocka_unit_test_setup_teardown(a_second_change_merges_into_the_place_of_the_first,
+        cmocka_unit_test_setup_teardown(second_change_merges_in_the_place_of_the_first,
                                         count_allocations, nothing_is_left),
-        cmocka_unit_test_setup_teardown(what_was_told_from_the_log_stays_marked_when_more_comes,
+        cmocka_unit_test_setup_teardown(replayed_change_stays_marked_after_a_merge,
                                         count_allocations, nothing_is_left),
-        cmocka_unit_test_setup_teardown(
-            what_waits_is_due_since_its_change_was_numbered_or_its_window_ended, count_allocations,
-            nothing_is_left),
-        cmocka_unit_test_setup_teardown(more_changes_than_can_be_counted_stay_as_many,
+        cmocka_unit_test_setup_teardown(queued_change_is_due_since_its_number_or_window_end,
                                         count_allocations, nothing_is_left),
-        cmocka_unit_test_setup_teardown(
-            for_a_strict_subscription_it_merges_into_the_place_of_the_newer, count_allocations,
-            nothing_is_left),
-        cmocka_unit_test_setup_teardown(a_full_queue_changes_nothing_but_still_merges,
-                                        count_allocations, nothing_is_left),
-        cmocka_unit_test_setup_teardown(without_memory_it_is_full, count_allocations,
+        cmocka_unit_test_setup_teardown(merge_counter_saturates, count_allocations,
                                         nothing_is_left),
-        cmocka_unit_test_setup_teardown(forgetting_one_subscription_keeps_the_others_in_order,
+        cmocka_unit_test_setup_teardown(strict_subscription_merges_in_the_place_of_the_newer_change,
                                         count_allocations, nothing_is_left),
-        cmocka_unit_test_setup_teardown(an_empty_queue_holds_no_memory, count_allocations,
+        cmocka_unit_test_setup_teardown(full_queue_rejects_changes_but_still_merges,
+                                        count_allocations, nothing_is_left),
+        cmocka_unit_test_setup_teardown(queue_is_full_without_memory, count_allocations,
+                                        nothing_is_left),
+        cmocka_unit_test_setup_teardown(queue_keeps_the_order_when_a_subscription_is_removed,
+                                        count_allocations, nothing_is_left),
+        cmocka_unit_test_setup_teardown(empty_queue_holds_no_memory, count_allocations,
                                         nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void assert_told_all(const struct client *c, const char *uri)
 
 /* ---- the chain ------------------------------------------------------------------------------- */
 
-static void first_it_is_whole_and_then_only_what_differs(void **state)
+static void first_update_is_complete_and_later_ones_are_patches(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -144,7 +144,7 @@ static void first_it_is_whole_and_then_only_what_differs(void **state)
     client_free(c);
 }
 
-static void who_names_a_baseline_begins_there(void **state)
+static void patches_start_at_the_given_baseline(void **state)
 {
     (void)state;
     docs_write(&docs, A, "{\"n\":2}");
@@ -155,7 +155,7 @@ static void who_names_a_baseline_begins_there(void **state)
     client_free(c);
 }
 
-static void a_window_is_one_patch_from_what_was_told_last(void **state)
+static void window_becomes_one_patch_from_the_last_sent_version(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH_WITH("\"windowMs\":60000"));
@@ -172,7 +172,7 @@ static void a_window_is_one_patch_from_what_was_told_last(void **state)
     client_free(c);
 }
 
-static void what_a_filter_leaves_out_is_in_the_next_patch(void **state)
+static void patch_includes_changes_that_a_filter_dropped(void **state)
 {
     (void)state;
     struct client *c = listen_with(
@@ -187,7 +187,7 @@ static void what_a_filter_leaves_out_is_in_the_next_patch(void **state)
     client_free(c);
 }
 
-static void what_is_deleted_says_so_and_returns_from_where_it_was(void **state)
+static void deletion_is_sent_and_recreation_patches_the_old_value(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -203,7 +203,7 @@ static void what_is_deleted_says_so_and_returns_from_where_it_was(void **state)
     client_free(c);
 }
 
-static void what_is_gone_before_it_is_read_is_told_without(void **state)
+static void resource_deleted_before_the_read_is_notified_without_content(void **state)
 {
     struct client *c = listen_with(&b, ON_A, PATCH);
     docs_put(&docs, A, "{\"n\":2}", NULL);
@@ -220,7 +220,7 @@ static void what_is_gone_before_it_is_read_is_told_without(void **state)
     client_free(c);
 }
 
-static void nothing_is_told_twice_or_backwards(void **state)
+static void versions_are_sent_once_and_in_order(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -235,7 +235,7 @@ static void nothing_is_told_twice_or_backwards(void **state)
 
 #define MANY 50u
 
-static void one_patch_serves_all_who_are_at_the_same_version(void **state)
+static void patch_is_shared_by_subscribers_at_the_same_version(void **state)
 {
     (void)state;
     struct client *clients[MANY];
@@ -253,7 +253,7 @@ static void one_patch_serves_all_who_are_at_the_same_version(void **state)
     }
 }
 
-static void as_many_patches_as_there_are_versions_told(void **state)
+static void patches_are_computed_once_per_sent_version(void **state)
 {
     (void)state;
     enum { K = 5 };
@@ -305,7 +305,7 @@ static void announce(const char *etag, const char *origin)
     harness_run_until_idle(&b);
 }
 
-static void one_s_own_write_never_leads_back(void **state)
+static void own_write_never_moves_the_patch_base_back(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, MINE);
@@ -365,7 +365,7 @@ static void failed_provider_leaves_patch_base_unchanged(void **state)
     client_free(c);
 }
 
-static void a_version_that_is_forgotten_is_told_whole(void **state)
+static void forgotten_version_is_sent_complete(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -398,7 +398,7 @@ static void patch_base_remembers_at_most_its_maximum(void **state)
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 12);
 }
 
-static void what_is_no_json_comes_as_it_is(void **state)
+static void content_other_than_json_is_sent_unchanged(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -411,7 +411,7 @@ static void what_is_no_json_comes_as_it_is(void **state)
 
 /* ---- coming back, taking time -------------------------------------------------------------- */
 
-static void a_session_that_was_away_goes_on_from_what_it_was_told(void **state)
+static void session_resumes_patches_from_its_last_version(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -432,7 +432,7 @@ static void a_session_that_was_away_goes_on_from_what_it_was_told(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
-static void a_provider_that_takes_its_time_keeps_the_order(void **state)
+static void slow_provider_keeps_the_patch_order(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, ON_A, PATCH);
@@ -497,7 +497,7 @@ static void write_own(struct follower *f, const struct client *c)
 }
 
 /* Writes by anybody, periods of any length, deletions; at the end everybody has what is there. */
-static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
+static void client_that_applies_all_patches_ends_with_the_current_value(void **state)
 {
     (void)state;
     static const char *const options[FOLLOWERS] = {
@@ -554,25 +554,25 @@ int main(void)
 #define WITH(test, flags) cmocka_unit_test_prestate_setup_teardown(test, begin, end, &(flags))
 #define BOTH(test) cmocka_unit_test_setup_teardown(test, begin, end), WITH(test, patching)
     const struct CMUnitTest tests[] = {
-        BOTH(first_it_is_whole_and_then_only_what_differs),
-        BOTH(who_names_a_baseline_begins_there),
-        BOTH(a_window_is_one_patch_from_what_was_told_last),
-        BOTH(what_a_filter_leaves_out_is_in_the_next_patch),
-        BOTH(what_is_deleted_says_so_and_returns_from_where_it_was),
-        BOTH(what_is_gone_before_it_is_read_is_told_without),
-        BOTH(nothing_is_told_twice_or_backwards),
-        BOTH(one_patch_serves_all_who_are_at_the_same_version),
-        BOTH(as_many_patches_as_there_are_versions_told),
+        BOTH(first_update_is_complete_and_later_ones_are_patches),
+        BOTH(patches_start_at_the_given_baseline),
+        BOTH(window_becomes_one_patch_from_the_last_sent_version),
+        BOTH(patch_includes_changes_that_a_filter_dropped),
+        BOTH(deletion_is_sent_and_recreation_patches_the_old_value),
+        BOTH(resource_deleted_before_the_read_is_notified_without_content),
+        BOTH(versions_are_sent_once_and_in_order),
+        BOTH(patch_is_shared_by_subscribers_at_the_same_version),
+        BOTH(patches_are_computed_once_per_sent_version),
         BOTH(own_write_becomes_patch_base),
-        WITH(one_s_own_write_never_leads_back, patching),
+        WITH(own_write_never_moves_the_patch_base_back, patching),
         BOTH(too_large_patch_is_omitted_and_patch_base_moves_on),
         WITH(failed_provider_leaves_patch_base_unchanged, patching),
-        WITH(a_version_that_is_forgotten_is_told_whole, patching),
+        WITH(forgotten_version_is_sent_complete, patching),
         BOTH(patch_base_remembers_at_most_its_maximum),
-        WITH(what_is_no_json_comes_as_it_is, text),
-        BOTH(a_session_that_was_away_goes_on_from_what_it_was_told),
-        WITH(a_provider_that_takes_its_time_keeps_the_order, patching),
-        BOTH(who_applies_what_it_is_told_ends_with_what_is_there),
+        WITH(content_other_than_json_is_sent_unchanged, text),
+        BOTH(session_resumes_patches_from_its_last_version),
+        WITH(slow_provider_keeps_the_patch_order, patching),
+        BOTH(client_that_applies_all_patches_ends_with_the_current_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

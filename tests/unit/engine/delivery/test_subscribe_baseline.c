@@ -90,7 +90,7 @@ static void patches_of_another_resource_need_a_baseline(void **state)
     client_free(c);
 }
 
-static void a_session_may_name_it_beside_the_uri(void **state)
+static void session_can_give_the_baseline_beside_the_uri(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -128,7 +128,7 @@ static void a_session_may_name_it_beside_the_uri(void **state)
 }
 
 /* On one connection, where the first of them is still there. */
-static void asked_for_again_patches_need_their_baseline_again(void **state)
+static void resubscription_needs_a_new_baseline(void **state)
 {
     (void)state;
     const char *uri = A "/patch", *uris = "[\"" A "/patch\"]";
@@ -158,7 +158,7 @@ static void asked_for_again_patches_need_their_baseline_again(void **state)
     }
 }
 
-static void a_baseline_goes_with_patches_of_one_resource(void **state)
+static void baseline_requires_patches_of_one_resource(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"doc:///a\",\"doc:///*\"]",
@@ -169,7 +169,7 @@ static void a_baseline_goes_with_patches_of_one_resource(void **state)
     client_free(c);
 }
 
-static void one_that_is_not_known_where_nobody_keeps_them_means_whole(void **state)
+static void unknown_baseline_without_version_history_sends_complete_value(void **state)
 {
     (void)state;
     struct client *c =
@@ -185,11 +185,11 @@ int main(void)
 #define WITH(test, flags) cmocka_unit_test_prestate_setup_teardown(test, begin, end, &(flags))
     const struct CMUnitTest tests[] = {
         WITH(patches_of_another_resource_need_a_baseline, patching),
-        WITH(a_session_may_name_it_beside_the_uri, patching),
-        WITH(asked_for_again_patches_need_their_baseline_again, patching),
-        PLAIN(a_baseline_goes_with_patches_of_one_resource),
-        WITH(a_baseline_goes_with_patches_of_one_resource, patching),
-        PLAIN(one_that_is_not_known_where_nobody_keeps_them_means_whole),
+        WITH(session_can_give_the_baseline_beside_the_uri, patching),
+        WITH(resubscription_needs_a_new_baseline, patching),
+        PLAIN(baseline_requires_patches_of_one_resource),
+        WITH(baseline_requires_patches_of_one_resource, patching),
+        PLAIN(unknown_baseline_without_version_history_sends_complete_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

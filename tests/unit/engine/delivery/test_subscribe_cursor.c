@@ -150,7 +150,7 @@ static uint64_t since(enum pattern_kind kind, const char *uri, struct log_cursor
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
+static void durable_cursor_resumes_after_a_restart(void **state)
 {
     (void)state;
     static const struct {
@@ -190,7 +190,7 @@ static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
 
 /* It is in the log by its position, like what is kept; of what is shared each node has numbers of
  * its own. */
-static void what_an_owner_announces_goes_on_at_another_node(void **state)
+static void owned_cursor_resumes_on_another_node(void **state)
 {
     (void)state;
     struct log_cursor cursor = {EARLIER, 7000, 75, true, 0, 0};
@@ -205,7 +205,7 @@ static void what_an_owner_announces_goes_on_at_another_node(void **state)
         50);
 }
 
-static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
+static void unknown_cursor_is_worthless(void **state)
 {
     (void)state;
     const struct log_cursor unknown[] = {
@@ -219,7 +219,7 @@ static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
     }
 }
 
-static void in_its_own_epoch_the_number_counts(void **state)
+static void number_counts_within_its_epoch(void **state)
 {
     (void)state;
     assert_int_equal(
@@ -241,12 +241,10 @@ static void in_its_own_epoch_the_number_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_kept_goes_on_across_a_restart_and_nothing_else,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(what_an_owner_announces_goes_on_at_another_node, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_cursor_that_is_not_known_is_worth_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(in_its_own_epoch_the_number_counts, begin, end),
+        cmocka_unit_test_setup_teardown(durable_cursor_resumes_after_a_restart, begin, end),
+        cmocka_unit_test_setup_teardown(owned_cursor_resumes_on_another_node, begin, end),
+        cmocka_unit_test_setup_teardown(unknown_cursor_is_worthless, begin, end),
+        cmocka_unit_test_setup_teardown(number_counts_within_its_epoch, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

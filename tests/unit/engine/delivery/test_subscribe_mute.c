@@ -62,7 +62,7 @@ static int end(void **state)
     return 0;
 }
 
-static void no_subscription_covers_an_unsubscribable_resource(void **state)
+static void subscriptions_do_not_cover_unsubscribable_resources(void **state)
 {
     (void)state;
     static const struct {
@@ -102,7 +102,7 @@ static void no_subscription_covers_an_unsubscribable_resource(void **state)
     }
 }
 
-static void an_unsubscribable_resource_is_not_replayed(void **state)
+static void unsubscribable_resource_is_not_replayed(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"app:///\"]", NULL);
@@ -119,7 +119,7 @@ static void an_unsubscribable_resource_is_not_replayed(void **state)
     client_free(c);
 }
 
-static void the_initial_state_leaves_out_unsubscribable_resources(void **state)
+static void initial_state_omits_unsubscribable_resources(void **state)
 {
     (void)state;
     stub_add(&files, "mem://x/srv/b", false);
@@ -132,7 +132,7 @@ static void the_initial_state_leaves_out_unsubscribable_resources(void **state)
     client_free(c);
 }
 
-static void a_resource_is_covered_again_after_a_new_registration(void **state)
+static void resource_is_covered_again_after_a_new_registration(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"app:///**\"]", NULL);
@@ -150,10 +150,10 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(no_subscription_covers_an_unsubscribable_resource),
-        WITH_BENCH(an_unsubscribable_resource_is_not_replayed),
-        WITH_BENCH(the_initial_state_leaves_out_unsubscribable_resources),
-        WITH_BENCH(a_resource_is_covered_again_after_a_new_registration),
+        WITH_BENCH(subscriptions_do_not_cover_unsubscribable_resources),
+        WITH_BENCH(unsubscribable_resource_is_not_replayed),
+        WITH_BENCH(initial_state_omits_unsubscribable_resources),
+        WITH_BENCH(resource_is_covered_again_after_a_new_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,19 +61,19 @@ static void check_bare(bool allow_write, const char *reason)
     harness_stop(&b);
 }
 
-static void a_query_of_metadata_that_no_change_carries_is_refused(void **state)
+static void query_of_unavailable_metadata_is_refused(void **state)
 {
     (void)state;
     check_bare(false, "no change can match this: changes of 'bare:///");
 }
 
-static void unless_clients_may_notify(void **state)
+static void query_is_accepted_if_clients_can_notify(void **state)
 {
     (void)state;
     check_bare(true, NULL);
 }
 
-static void a_change_type_that_there_is_not_is_refused(void **state)
+static void unknown_change_type_is_refused(void **state)
 {
     (void)state;
     begin(true);
@@ -87,9 +87,9 @@ static void a_change_type_that_there_is_not_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_query_of_metadata_that_no_change_carries_is_refused),
-        cmocka_unit_test(unless_clients_may_notify),
-        cmocka_unit_test(a_change_type_that_there_is_not_is_refused),
+        cmocka_unit_test(query_of_unavailable_metadata_is_refused),
+        cmocka_unit_test(query_is_accepted_if_clients_can_notify),
+        cmocka_unit_test(unknown_change_type_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,7 +198,7 @@ static bool has(const char *text, const char *part)
     return part ? text && strstr(text, part) != NULL : !text;
 }
 
-static void subscriptions_that_can_never_fire_are_refused_or_warned(void **state)
+static void subscriptions_that_never_fire_are_refused_or_warned(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -225,7 +225,7 @@ static void subscriptions_that_can_never_fire_are_refused_or_warned(void **state
     }
 }
 
-static void sessions_are_answered_alike(void **state)
+static void sessions_receive_the_same_answers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -245,7 +245,7 @@ static void sessions_are_answered_alike(void **state)
     }
 }
 
-static void an_absent_resource_is_watched_with_its_future_children(void **state)
+static void absent_resource_is_watched_with_its_future_children(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/srv/new\"]", "{\"initial\":true}");
@@ -273,7 +273,7 @@ static void an_absent_resource_is_watched_with_its_future_children(void **state)
     client_free(c);
 }
 
-static void absent_resources_that_the_provider_refuses_are_refused(void **state)
+static void absent_resources_are_refused_if_the_provider_refuses(void **state)
 {
     (void)state;
     files.watches_fail = TIDINGS_E_NOTFOUND;
@@ -379,10 +379,10 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(subscriptions_that_can_never_fire_are_refused_or_warned),
-        WITH_BENCH(sessions_are_answered_alike),
-        WITH_BENCH(an_absent_resource_is_watched_with_its_future_children),
-        WITH_BENCH(absent_resources_that_the_provider_refuses_are_refused),
+        WITH_BENCH(subscriptions_that_never_fire_are_refused_or_warned),
+        WITH_BENCH(sessions_receive_the_same_answers),
+        WITH_BENCH(absent_resource_is_watched_with_its_future_children),
+        WITH_BENCH(absent_resources_are_refused_if_the_provider_refuses),
         WITH_BENCH(answers_do_not_reveal_hidden_resources),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

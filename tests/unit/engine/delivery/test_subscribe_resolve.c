@@ -129,7 +129,7 @@ static void check_all(const struct row *table, size_t count)
     }
 }
 
-static void what_exists_is_literal_whatever_characters_it_holds(void **state)
+static void existing_resource_is_literal_with_any_characters(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -148,7 +148,7 @@ static void what_exists_is_literal_whatever_characters_it_holds(void **state)
     check_all(table, COUNT(table));
 }
 
-static void what_has_children_covers_them(void **state)
+static void container_covers_its_children(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -169,7 +169,7 @@ static void what_has_children_covers_them(void **state)
     check_all(table, COUNT(table));
 }
 
-static void a_container_above_mounts_watches_each(void **state)
+static void container_above_mounts_watches_each(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -188,7 +188,7 @@ static void a_container_above_mounts_watches_each(void **state)
     assert_int_equal(watched(), 0);
 }
 
-static void a_question_mark_begins_a_query(void **state)
+static void question_mark_starts_a_query(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -258,7 +258,7 @@ static void braces_make_a_template_and_stars_and_brackets_a_glob(void **state)
     check_all(table, COUNT(table));
 }
 
-static void an_option_forces_the_kind(void **state)
+static void option_forces_the_kind(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -304,7 +304,7 @@ static void an_option_forces_the_kind(void **state)
     check_all(table, COUNT(table));
 }
 
-static void a_regex_is_found_anywhere_in_the_canonical_uri(void **state)
+static void regex_matches_anywhere_in_the_canonical_uri(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"/dir/o.e$\"]", "{\"match\":\"regex\"}");
@@ -319,7 +319,7 @@ static void a_regex_is_found_anywhere_in_the_canonical_uri(void **state)
     client_free(c);
 }
 
-static void a_provider_may_have_a_relation_of_its_own(void **state)
+static void provider_can_define_its_own_relation(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -339,7 +339,7 @@ static void a_provider_may_have_a_relation_of_its_own(void **state)
     check_all(table, COUNT(table));
 }
 
-static void a_relation_that_repeats_a_container_tells_once(void **state)
+static void relation_equal_to_a_container_notifies_once(void **state)
 {
     (void)state;
     stub_add(&rows, "row:///t/k/", true);
@@ -356,7 +356,7 @@ static void a_relation_that_repeats_a_container_tells_once(void **state)
     client_free(c);
 }
 
-static void what_names_nothing_is_refused(void **state)
+static void unknown_uri_is_refused(void **state)
 {
     (void)state;
     static const struct row table[] = {
@@ -381,7 +381,7 @@ static void announce(const char *uri, const char *metadata, enum tidings_change_
     harness_run_until_idle(&b);
 }
 
-static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
+static void query_attributes_are_compared_with_the_metadata(void **state)
 {
     (void)state;
     static const struct {
@@ -429,7 +429,7 @@ static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
     }
 }
 
-static void a_query_covers_the_rows_of_a_collection(void **state)
+static void query_covers_the_rows_of_a_collection(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"api:///events?type=error\"]", NULL);
@@ -446,7 +446,7 @@ static void a_query_covers_the_rows_of_a_collection(void **state)
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void broad_ones_are_bounded(void **state)
+static void broad_subscriptions_are_bounded(void **state)
 {
     (void)state;
     b.limits.max_broad = 1;
@@ -479,7 +479,7 @@ static void broad_ones_are_bounded(void **state)
     assert_int_equal(watched(), 0);
 }
 
-static void without_breadth_whole_mounts_are_refused(void **state)
+static void whole_mounts_are_refused_without_breadth(void **state)
 {
     (void)state;
     b.limits.max_broad = 0;
@@ -509,7 +509,7 @@ static void subscribers_of_one_scope_share_its_watch(void **state)
     assert_int_equal(watched(), 0);
 }
 
-static void a_mount_inside_another_is_watched_by_what_covers_both(void **state)
+static void nested_mount_is_watched_by_a_container_above_both(void **state)
 {
     (void)state;
     static struct stub inner;
@@ -531,7 +531,7 @@ static void a_mount_inside_another_is_watched_by_what_covers_both(void **state)
     }
 }
 
-static void random_comings_and_goings_leave_nothing_watched(void **state)
+static void random_subscriptions_leave_no_watch(void **state)
 {
     (void)state;
     static const char *const spelled[] = {
@@ -574,23 +574,23 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(what_exists_is_literal_whatever_characters_it_holds),
-        WITH_BENCH(what_has_children_covers_them),
-        WITH_BENCH(a_container_above_mounts_watches_each),
-        WITH_BENCH(a_question_mark_begins_a_query),
+        WITH_BENCH(existing_resource_is_literal_with_any_characters),
+        WITH_BENCH(container_covers_its_children),
+        WITH_BENCH(container_above_mounts_watches_each),
+        WITH_BENCH(question_mark_starts_a_query),
         WITH_BENCH(braces_make_a_template_and_stars_and_brackets_a_glob),
-        WITH_BENCH(an_option_forces_the_kind),
-        WITH_BENCH(a_regex_is_found_anywhere_in_the_canonical_uri),
-        WITH_BENCH(a_provider_may_have_a_relation_of_its_own),
-        WITH_BENCH(a_relation_that_repeats_a_container_tells_once),
-        WITH_BENCH(what_names_nothing_is_refused),
-        WITH_BENCH(attributes_of_a_query_are_compared_with_the_metadata),
-        WITH_BENCH(a_query_covers_the_rows_of_a_collection),
-        WITH_BENCH(broad_ones_are_bounded),
-        WITH_BENCH(without_breadth_whole_mounts_are_refused),
+        WITH_BENCH(option_forces_the_kind),
+        WITH_BENCH(regex_matches_anywhere_in_the_canonical_uri),
+        WITH_BENCH(provider_can_define_its_own_relation),
+        WITH_BENCH(relation_equal_to_a_container_notifies_once),
+        WITH_BENCH(unknown_uri_is_refused),
+        WITH_BENCH(query_attributes_are_compared_with_the_metadata),
+        WITH_BENCH(query_covers_the_rows_of_a_collection),
+        WITH_BENCH(broad_subscriptions_are_bounded),
+        WITH_BENCH(whole_mounts_are_refused_without_breadth),
         WITH_BENCH(subscribers_of_one_scope_share_its_watch),
-        WITH_BENCH(a_mount_inside_another_is_watched_by_what_covers_both),
-        WITH_BENCH(random_comings_and_goings_leave_nothing_watched),
+        WITH_BENCH(nested_mount_is_watched_by_a_container_above_both),
+        WITH_BENCH(random_subscriptions_leave_no_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static struct client *listener(const char *uris)
     return c;
 }
 
-static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void **state)
+static void stalled_stream_receives_merged_updates_when_it_drains(void **state)
 {
     (void)state;
     struct client *c = listener("[\"mem://x/\"]");
@@ -110,7 +110,7 @@ static void on_end_of_turn(void *user)
     }
 }
 
-static void what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_turn(void **state)
+static void queued_changes_are_sent_when_the_stream_drains_at_turn_end(void **state)
 {
     (void)state;
     struct late_writer w = {.c = listener("[\"mem://x/\"]")};
@@ -166,7 +166,7 @@ static void overflow_flags_each_subscription_once(void **state)
     client_free(c);
 }
 
-static void one_slow_peer_does_not_delay_another(void **state)
+static void slow_peer_does_not_delay_another(void **state)
 {
     (void)state;
     struct client *slow = listener("[\"mem://x/\"]"), *quick = listener("[\"mem://x/\"]");
@@ -180,7 +180,7 @@ static void one_slow_peer_does_not_delay_another(void **state)
     client_free(quick);
 }
 
-static void unsubscribing_forgets_what_waits(void **state)
+static void unsubscription_drops_queued_changes(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -213,7 +213,7 @@ static void full_stream_receives_no_partial_message(void **state)
     client_free(c);
 }
 
-static void peers_of_two_workers_hear_the_same(void **state)
+static void peers_of_two_workers_receive_the_same_updates(void **state)
 {
     (void)state;
     harness_stop(&b);
@@ -251,7 +251,7 @@ static void lose_a_change(void)
     harness_run_until_idle(&b);
 }
 
-static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void **state)
+static void lost_change_makes_modern_clients_re_read_without_log_messages(void **state)
 {
     (void)state;
     struct client *c = listener("[\"mem://x/0\",\"mem://x/1\"]");
@@ -272,7 +272,7 @@ static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void
     client_free(arming);
 }
 
-static void a_lost_change_is_explained_to_legacy_clients(void **state)
+static void lost_change_is_explained_to_legacy_clients(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -343,7 +343,7 @@ static void check_cursors(const struct client *c, const unsigned *changed, uint6
     }
 }
 
-static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **state)
+static void cursor_stays_below_unsent_matching_changes(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < 40; round++) {
@@ -392,16 +392,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(a_stream_that_is_backed_up_gets_merged_updates_when_it_drains),
-        TEST(what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_turn),
+        TEST(stalled_stream_receives_merged_updates_when_it_drains),
+        TEST(queued_changes_are_sent_when_the_stream_drains_at_turn_end),
         TEST(overflow_flags_each_subscription_once),
-        TEST(one_slow_peer_does_not_delay_another),
-        TEST(unsubscribing_forgets_what_waits),
+        TEST(slow_peer_does_not_delay_another),
+        TEST(unsubscription_drops_queued_changes),
         TEST(full_stream_receives_no_partial_message),
-        TEST(peers_of_two_workers_hear_the_same),
-        TEST(a_lost_change_makes_modern_clients_re_read_without_log_messages),
-        TEST(a_lost_change_is_explained_to_legacy_clients),
-        cmocka_unit_test(a_cursor_is_never_above_a_matching_change_that_was_not_told),
+        TEST(peers_of_two_workers_receive_the_same_updates),
+        TEST(lost_change_makes_modern_clients_re_read_without_log_messages),
+        TEST(lost_change_is_explained_to_legacy_clients),
+        cmocka_unit_test(cursor_stays_below_unsent_matching_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

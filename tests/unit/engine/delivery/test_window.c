@@ -69,7 +69,7 @@ static size_t take(struct window *w)
     return n;
 }
 
-static void without_a_period_everything_passes(void **state)
+static void changes_pass_at_once_without_a_period(void **state)
 {
     (void)state;
     struct subscription sub = {0};
@@ -81,7 +81,7 @@ static void without_a_period_everything_passes(void **state)
     assert_int_equal(window_first_seq(&sub.window), 0);
 }
 
-static void the_first_passes_and_the_rest_waits_for_the_end(void **state)
+static void first_change_passes_and_the_rest_waits_for_window_end(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -103,7 +103,7 @@ static void the_first_passes_and_the_rest_waits_for_the_end(void **state)
     assert_int_equal(sub.queued, 0);
 }
 
-static void a_quiet_stream_is_told_at_once_again(void **state)
+static void quiet_stream_receives_the_next_change_at_once(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -117,7 +117,7 @@ static void a_quiet_stream_is_told_at_once_again(void **state)
     assert_int_equal(offer(&sub, 1400, "x:1"), WINDOW_PASS);
 }
 
-static void a_busy_stream_is_told_every_period(void **state)
+static void busy_stream_receives_one_update_per_period(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -137,7 +137,7 @@ static void a_busy_stream_is_told_every_period(void **state)
     window_clear(&all, &sub.window);
 }
 
-static void a_late_timer_still_hands_over_before_anything_newer(void **state)
+static void late_timer_sends_held_changes_before_newer_ones(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -148,7 +148,7 @@ static void a_late_timer_still_hands_over_before_anything_newer(void **state)
     assert_int_equal(take(windows_due(&all, 160)), 2);
 }
 
-static void a_period_that_ends_early_does_not_let_anything_overtake(void **state)
+static void early_period_end_keeps_the_order(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -160,7 +160,7 @@ static void a_period_that_ends_early_does_not_let_anything_overtake(void **state
     assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_PASS);
 }
 
-static void a_gathering_window_delays_the_first_change_too(void **state)
+static void gathering_window_delays_the_first_change_too(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}, .gather_ms = 100};
@@ -175,7 +175,7 @@ static void a_gathering_window_delays_the_first_change_too(void **state)
     assert_null(windows_due(&all, 9999));
 }
 
-static void gathering_and_a_rate_wait_for_the_later_of_both(void **state)
+static void gathering_and_rate_wait_for_the_later_of_both(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 1000}, .gather_ms = 100};
@@ -205,7 +205,7 @@ static struct subscription **many_subscriptions(void)
     return subs;
 }
 
-static void those_due_come_in_the_order_of_their_ends(void **state)
+static void due_windows_are_returned_by_end_time(void **state)
 {
     (void)state;
     struct subscription **subs = many_subscriptions();
@@ -240,7 +240,7 @@ static void those_due_come_in_the_order_of_their_ends(void **state)
     assert_null(all.heap);
 }
 
-static void random_comings_and_goings_keep_the_order(void **state)
+static void random_windows_keep_the_order(void **state)
 {
     (void)state;
     struct subscription **subs = many_subscriptions();
@@ -280,7 +280,7 @@ static void random_comings_and_goings_keep_the_order(void **state)
     }
 }
 
-static void what_does_not_fit_is_said(void **state)
+static void overflow_is_reported(void **state)
 {
     (void)state;
     struct subscription sub = {.window = {.period_ms = 100}};
@@ -293,7 +293,7 @@ static void what_does_not_fit_is_said(void **state)
     assert_int_equal(sub.queued, 0);
 }
 
-static void out_of_memory_is_full_and_leaves_nothing_behind(void **state)
+static void window_is_full_without_memory_and_leaks_nothing(void **state)
 {
     (void)state;
     unsigned failures = 0;
@@ -323,18 +323,18 @@ int main(void)
 {
 #define WITH_COUNT(test) cmocka_unit_test_setup_teardown(test, begin, nothing_is_left)
     const struct CMUnitTest tests[] = {
-        WITH_COUNT(without_a_period_everything_passes),
-        WITH_COUNT(the_first_passes_and_the_rest_waits_for_the_end),
-        WITH_COUNT(a_quiet_stream_is_told_at_once_again),
-        WITH_COUNT(a_busy_stream_is_told_every_period),
-        WITH_COUNT(a_gathering_window_delays_the_first_change_too),
-        WITH_COUNT(gathering_and_a_rate_wait_for_the_later_of_both),
-        WITH_COUNT(a_late_timer_still_hands_over_before_anything_newer),
-        WITH_COUNT(a_period_that_ends_early_does_not_let_anything_overtake),
-        WITH_COUNT(those_due_come_in_the_order_of_their_ends),
-        WITH_COUNT(random_comings_and_goings_keep_the_order),
-        WITH_COUNT(what_does_not_fit_is_said),
-        WITH_COUNT(out_of_memory_is_full_and_leaves_nothing_behind),
+        WITH_COUNT(changes_pass_at_once_without_a_period),
+        WITH_COUNT(first_change_passes_and_the_rest_waits_for_window_end),
+        WITH_COUNT(quiet_stream_receives_the_next_change_at_once),
+        WITH_COUNT(busy_stream_receives_one_update_per_period),
+        WITH_COUNT(gathering_window_delays_the_first_change_too),
+        WITH_COUNT(gathering_and_rate_wait_for_the_later_of_both),
+        WITH_COUNT(late_timer_sends_held_changes_before_newer_ones),
+        WITH_COUNT(early_period_end_keeps_the_order),
+        WITH_COUNT(due_windows_are_returned_by_end_time),
+        WITH_COUNT(random_windows_keep_the_order),
+        WITH_COUNT(overflow_is_reported),
+        WITH_COUNT(window_is_full_without_memory_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
