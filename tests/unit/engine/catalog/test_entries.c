@@ -56,7 +56,7 @@ static void assert_holds(const struct entries *e, const bool *present)
     }
 }
 
-static void random_changes_leave_what_a_sorted_list_would(void **state)
+static void entries_equal_a_sorted_list_after_random_changes(void **state)
 {
     (void)state;
     static bool present[NAMES], then[NAMES];
@@ -97,7 +97,7 @@ static void random_changes_leave_what_a_sorted_list_would(void **state)
     fail_alloc_end();
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **state)
+static void failed_allocation_leaves_entries_unchanged(void **state)
 {
     (void)state;
     fail_alloc_start(0);
@@ -131,8 +131,8 @@ static void a_failed_allocation_leaves_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_changes_leave_what_a_sorted_list_would),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
+        cmocka_unit_test(entries_equal_a_sorted_list_after_random_changes),
+        cmocka_unit_test(failed_allocation_leaves_entries_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static unsigned log_lines(const struct worker *worker)
     return lines;
 }
 
-static void what_does_not_finish_is_named(void **state)
+static void slow_jobs_are_logged_with_uri(void **state)
 {
     static const struct tidings_provider_ops ops = {.name = "slow"};
     (void)state;
@@ -78,7 +78,7 @@ static void what_does_not_finish_is_named(void **state)
     assert_null(worker.first_job);
 }
 
-static void no_more_than_eight_are_named(void **state)
+static void log_names_at_most_eight_slow_jobs(void **state)
 {
     (void)state;
     struct worker worker = {.jobs = 0};
@@ -97,8 +97,8 @@ static void no_more_than_eight_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_does_not_finish_is_named),
-        cmocka_unit_test(no_more_than_eight_are_named),
+        cmocka_unit_test(slow_jobs_are_logged_with_uri),
+        cmocka_unit_test(log_names_at_most_eight_slow_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void assert_encoded(struct payload *first, struct payload *second, size_t
     buf_deinit(&text);
 }
 
-static void pieces_give_the_same_text_as_encoding_at_once(void **state)
+static void pieces_equal_one_encoding_of_the_text(void **state)
 {
     (void)state;
     static const char *const patterns[] = {"plain text\n", "\x01\"\\", "\xc3\xa4\xe2\x82\xac",
@@ -248,7 +248,7 @@ static void changed_content_is_never_sent(void **state)
     test_free(room);
 }
 
-static void changing_content_is_read_until_two_readings_agree(void **state)
+static void changing_content_is_read_until_two_reads_agree(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -272,7 +272,7 @@ static void changing_content_is_read_until_two_readings_agree(void **state)
     assert_true(thing.is_closed);
 }
 
-static void a_client_that_leaves_ends_the_reading(void **state)
+static void reading_stops_when_client_leaves(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -300,7 +300,7 @@ static struct sendq_source *source_of_fetched(struct output *output)
     return payload_source(&text, &c, output, &worker);
 }
 
-static void a_source_waits_for_pieces_that_are_fetched(void **state)
+static void source_waits_for_pieces_being_fetched(void **state)
 {
     (void)state;
     struct output output = {0};
@@ -339,7 +339,7 @@ static void a_source_waits_for_pieces_that_are_fetched(void **state)
     test_free(room);
 }
 
-static void a_piece_that_cannot_be_fetched_ends_the_answer(void **state)
+static void failed_fetch_ends_the_answer(void **state)
 {
     (void)state;
     static const struct {
@@ -360,7 +360,7 @@ static void a_piece_that_cannot_be_fetched_ends_the_answer(void **state)
     }
 }
 
-static void what_is_being_fetched_is_kept_and_booked_until_it_is_there(void **state)
+static void fetched_piece_stays_booked_until_it_arrives(void **state)
 {
     (void)state;
     static struct limit_counters counters;
@@ -382,7 +382,7 @@ static void what_is_being_fetched_is_kept_and_booked_until_it_is_there(void **st
     assert_int_equal(worker.jobs, 0);
 }
 
-static void nothing_is_lost_when_memory_is_gone(void **state)
+static void failed_allocation_leaks_nothing(void **state)
 {
     (void)state;
     bool reached = true;
@@ -420,14 +420,14 @@ static void nothing_is_lost_when_memory_is_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_give_the_same_text_as_encoding_at_once),
+        cmocka_unit_test(pieces_equal_one_encoding_of_the_text),
         cmocka_unit_test(changed_content_is_never_sent),
-        cmocka_unit_test(changing_content_is_read_until_two_readings_agree),
-        cmocka_unit_test(a_client_that_leaves_ends_the_reading),
-        cmocka_unit_test(a_source_waits_for_pieces_that_are_fetched),
-        cmocka_unit_test(a_piece_that_cannot_be_fetched_ends_the_answer),
-        cmocka_unit_test(what_is_being_fetched_is_kept_and_booked_until_it_is_there),
-        cmocka_unit_test(nothing_is_lost_when_memory_is_gone),
+        cmocka_unit_test(changing_content_is_read_until_two_reads_agree),
+        cmocka_unit_test(reading_stops_when_client_leaves),
+        cmocka_unit_test(source_waits_for_pieces_being_fetched),
+        cmocka_unit_test(failed_fetch_ends_the_answer),
+        cmocka_unit_test(fetched_piece_stays_booked_until_it_arrives),
+        cmocka_unit_test(failed_allocation_leaks_nothing),
     };
     worker.mailbox = mailbox_create_blocking(&worker, NULL);
     int failed = worker.mailbox ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

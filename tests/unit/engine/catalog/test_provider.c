@@ -69,7 +69,7 @@ static int create(const struct tidings_provider_ops *ops, const char *config,
     return rc;
 }
 
-static void tables_up_to_our_own_version_are_accepted(void **state)
+static void provider_tables_up_to_current_version_are_accepted(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -80,7 +80,7 @@ static void tables_up_to_our_own_version_are_accepted(void **state)
     }
 }
 
-static void what_an_older_table_lacks_counts_as_null(void **state)
+static void members_missing_in_older_table_are_null(void **state)
 {
     (void)state;
     struct tidings_provider_ops ops = table(), room;
@@ -98,7 +98,7 @@ static void what_an_older_table_lacks_counts_as_null(void **state)
     assert_ptr_equal(provider_table(&ops, sizeof(ops), &room), &ops);
 }
 
-static void a_newer_table_is_refused_with_both_versions(void **state)
+static void newer_table_is_refused_with_both_versions(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -115,7 +115,7 @@ static void a_newer_table_is_refused_with_both_versions(void **state)
     assert_int_equal(create(&ops, "", &err), TIDINGS_E_UNSUPPORTED);
 }
 
-static void a_table_without_what_is_required_is_refused(void **state)
+static void table_without_required_members_is_refused(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -134,7 +134,7 @@ static void a_table_without_what_is_required_is_refused(void **state)
     assert_int_equal(create(NULL, "", &err), TIDINGS_E_INVALID);
 }
 
-static void one_that_cannot_open_is_closed_and_named(void **state)
+static void provider_that_cannot_open_is_closed_and_named(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -143,7 +143,7 @@ static void one_that_cannot_open_is_closed_and_named(void **state)
     assert_string_equal(err.text, "mine provider at 'mine:///': cannot");
 }
 
-static void what_begins_with_an_alias_lies_below_the_prefix(void **state)
+static void alias_maps_to_paths_below_prefix(void **state)
 {
     (void)state;
     static const struct {
@@ -178,12 +178,12 @@ static void what_begins_with_an_alias_lies_below_the_prefix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_up_to_our_own_version_are_accepted),
-        cmocka_unit_test(what_an_older_table_lacks_counts_as_null),
-        cmocka_unit_test(a_newer_table_is_refused_with_both_versions),
-        cmocka_unit_test(a_table_without_what_is_required_is_refused),
-        cmocka_unit_test(one_that_cannot_open_is_closed_and_named),
-        cmocka_unit_test(what_begins_with_an_alias_lies_below_the_prefix),
+        cmocka_unit_test(provider_tables_up_to_current_version_are_accepted),
+        cmocka_unit_test(members_missing_in_older_table_are_null),
+        cmocka_unit_test(newer_table_is_refused_with_both_versions),
+        cmocka_unit_test(table_without_required_members_is_refused),
+        cmocka_unit_test(provider_that_cannot_open_is_closed_and_named),
+        cmocka_unit_test(alias_maps_to_paths_below_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

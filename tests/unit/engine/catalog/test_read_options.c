@@ -51,7 +51,7 @@ static void ranges_are_read(void **state)
     }
 }
 
-static void what_is_wrong_is_named_with_what_is_accepted(void **state)
+static void invalid_option_is_refused_with_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -121,7 +121,7 @@ static void formats_are_ranked_without_case_and_parameters(void **state)
     jv_unref(meta);
 }
 
-static void a_weak_etag_is_never_held(void **state)
+static void weak_etag_never_matches(void **state)
 {
     (void)state;
     struct json *meta = parse("{\"dev.tidings/ifNoneMatch\":[\"a\",\"W/b\"]}");
@@ -140,9 +140,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_are_read),
-        cmocka_unit_test(what_is_wrong_is_named_with_what_is_accepted),
+        cmocka_unit_test(invalid_option_is_refused_with_accepted_values),
         cmocka_unit_test(formats_are_ranked_without_case_and_parameters),
-        cmocka_unit_test(a_weak_etag_is_never_held),
+        cmocka_unit_test(weak_etag_never_matches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void check(const char *expected)
 }
 
 /* Whatever lines it was written on: a message is one. */
-static void meta_of_the_application_is_told_beside_ours_on_one_line(void **state)
+static void application_meta_is_written_on_one_line_with_server_meta(void **state)
 {
     (void)state;
     struct tidings_resource r = {0};
@@ -64,7 +64,7 @@ static void meta_of_the_application_is_told_beside_ours_on_one_line(void **state
     }
 }
 
-static void meta_that_is_none_is_refused_by_name(void **state)
+static void invalid_meta_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -109,7 +109,7 @@ static void meta_that_is_none_is_refused_by_name(void **state)
     assert_non_null(strstr(err.text, "8192"));
 }
 
-static void a_resource_says_what_is_known_and_always_its_capabilities(void **state)
+static void resource_lists_known_members_and_always_capabilities(void **state)
 {
     (void)state;
     struct tidings_resource r = {0};
@@ -143,7 +143,7 @@ static void a_resource_says_what_is_known_and_always_its_capabilities(void **sta
           "\"dev.tidings/formats\":[\"text/plain\"]}}");
 }
 
-static void links_and_embedded_resources_are_written_by_it_too(void **state)
+static void links_and_embedded_resources_share_the_writer(void **state)
 {
     (void)state;
     struct tidings_resource r = {0};
@@ -162,7 +162,7 @@ static void links_and_embedded_resources_are_written_by_it_too(void **state)
           "\"blob\":\"YWJj\"}}");
 }
 
-static void annotations_beside_an_embedded_resource_move_inside(void **state)
+static void annotations_move_inside_an_embedded_resource(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -194,11 +194,11 @@ static void annotations_beside_an_embedded_resource_move_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meta_of_the_application_is_told_beside_ours_on_one_line),
-        cmocka_unit_test(meta_that_is_none_is_refused_by_name),
-        cmocka_unit_test(a_resource_says_what_is_known_and_always_its_capabilities),
-        cmocka_unit_test(links_and_embedded_resources_are_written_by_it_too),
-        cmocka_unit_test(annotations_beside_an_embedded_resource_move_inside),
+        cmocka_unit_test(application_meta_is_written_on_one_line_with_server_meta),
+        cmocka_unit_test(invalid_meta_is_refused_by_name),
+        cmocka_unit_test(resource_lists_known_members_and_always_capabilities),
+        cmocka_unit_test(links_and_embedded_resources_share_the_writer),
+        cmocka_unit_test(annotations_move_inside_an_embedded_resource),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

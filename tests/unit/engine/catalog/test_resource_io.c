@@ -194,7 +194,7 @@ static void check_content(struct resource_io *p, const char *content)
 
 /* ---- reads ----------------------------------------------------------------------------------- */
 
-static void the_first_format_comes_unless_another_is_asked_for(void **state)
+static void first_format_is_returned_by_default(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -236,7 +236,7 @@ static void range_is_exact_to_the_byte(void **state)
     resource_io_deinit(&p);
 }
 
-static void what_is_held_is_not_given(void **state)
+static void content_with_known_etag_is_not_returned(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -248,7 +248,7 @@ static void what_is_held_is_not_given(void **state)
     resource_io_deinit(&p);
 }
 
-static void content_handed_over_is_not_copied(void **state)
+static void handed_over_content_is_not_copied(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -265,7 +265,7 @@ static void content_handed_over_is_not_copied(void **state)
     resource_io_deinit(&p);
 }
 
-static void what_is_not_there_is_said_at_once(void **state)
+static void missing_resource_fails_at_once(void **state)
 {
     (void)state;
     static const struct {
@@ -289,7 +289,7 @@ static void what_is_not_there_is_said_at_once(void **state)
     }
 }
 
-static void a_cancelled_read_still_ends_once(void **state)
+static void cancelled_read_ends_once(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -306,7 +306,7 @@ static void a_cancelled_read_still_ends_once(void **state)
 
 /* ---- writes ---------------------------------------------------------------------------------- */
 
-static void a_write_reaches_the_provider_whole(void **state)
+static void write_reaches_the_provider_whole(void **state)
 {
     (void)state;
     struct resource_io p;
@@ -331,7 +331,7 @@ static void a_write_reaches_the_provider_whole(void **state)
 }
 
 /* What was looked at is what is written over: its etag goes with the write. */
-static void a_write_on_condition_of_a_date_takes_the_etag_along(void **state)
+static void write_conditional_on_a_date_sends_the_etag(void **state)
 {
     (void)state;
     static const struct {
@@ -358,7 +358,7 @@ static void a_write_on_condition_of_a_date_takes_the_etag_along(void **state)
     }
 }
 
-static void what_cannot_be_written_says_so(void **state)
+static void write_fails_if_provider_cannot_write(void **state)
 {
     (void)state;
     static const struct {
@@ -379,7 +379,7 @@ static void what_cannot_be_written_says_so(void **state)
     }
 }
 
-static void whatever_allocation_fails_it_ends_once_and_leaks_nothing(void **state)
+static void failed_allocation_ends_request_once_and_leaks_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -414,16 +414,16 @@ static void whatever_allocation_fails_it_ends_once_and_leaks_nothing(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_first_format_comes_unless_another_is_asked_for),
+        TEST(first_format_is_returned_by_default),
         TEST(range_is_exact_to_the_byte),
-        TEST(what_is_held_is_not_given),
-        TEST(content_handed_over_is_not_copied),
-        TEST(what_is_not_there_is_said_at_once),
-        TEST(a_cancelled_read_still_ends_once),
-        TEST(a_write_reaches_the_provider_whole),
-        TEST(a_write_on_condition_of_a_date_takes_the_etag_along),
-        TEST(what_cannot_be_written_says_so),
-        TEST(whatever_allocation_fails_it_ends_once_and_leaks_nothing),
+        TEST(content_with_known_etag_is_not_returned),
+        TEST(handed_over_content_is_not_copied),
+        TEST(missing_resource_fails_at_once),
+        TEST(cancelled_read_ends_once),
+        TEST(write_reaches_the_provider_whole),
+        TEST(write_conditional_on_a_date_sends_the_etag),
+        TEST(write_fails_if_provider_cannot_write),
+        TEST(failed_allocation_ends_request_once_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static struct tidings_provider *two[] = {&docs, &logs, &self};
 static const struct catalog one_root = {.mounts = one, .mount_count = 3};
 static const struct catalog two_roots = {.mounts = two, .mount_count = 3};
 
-static void roots_are_mounts_but_the_server_itself(void **state)
+static void roots_are_mounts_except_the_server_itself(void **state)
 {
     (void)state;
     struct buf out;
@@ -96,7 +96,7 @@ static void long_paths_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_are_mounts_but_the_server_itself),
+        cmocka_unit_test(roots_are_mounts_except_the_server_itself),
         cmocka_unit_test(paths_become_uris),
         cmocka_unit_test(long_paths_are_refused),
     };

@@ -168,7 +168,7 @@ static void expect(const struct json *scheme, size_t index, const char *form, co
     assert_true(jv_str(jv_get(row, "description")).len > 0);
 }
 
-static void every_scheme_is_described_once_in_its_own_words(void **state)
+static void schemes_are_each_described_once(void **state)
 {
     (void)state;
     struct made m;
@@ -206,7 +206,7 @@ static bool has_queries(const struct catalog *catalog, const char *scheme, bool 
     return has;
 }
 
-static void queries_are_where_changes_can_carry_metadata(void **state)
+static void queries_are_described_if_changes_can_carry_metadata(void **state)
 {
     (void)state;
     struct made m = {0};
@@ -228,7 +228,7 @@ static void queries_are_where_changes_can_carry_metadata(void **state)
     unmake(&m);
 }
 
-static void nothing_served_is_an_empty_description(void **state)
+static void description_is_empty_if_nothing_is_served(void **state)
 {
     (void)state;
     struct catalog *empty = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
@@ -238,7 +238,7 @@ static void nothing_served_is_an_empty_description(void **state)
     catalog_unref(empty);
 }
 
-static void every_failed_allocation_is_told(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     fail_alloc_start(0); /* all memory comes from where it goes */
@@ -268,10 +268,10 @@ static void every_failed_allocation_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_scheme_is_described_once_in_its_own_words),
-        cmocka_unit_test(queries_are_where_changes_can_carry_metadata),
-        cmocka_unit_test(nothing_served_is_an_empty_description),
-        cmocka_unit_test(every_failed_allocation_is_told),
+        cmocka_unit_test(schemes_are_each_described_once),
+        cmocka_unit_test(queries_are_described_if_changes_can_carry_metadata),
+        cmocka_unit_test(description_is_empty_if_nothing_is_served),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

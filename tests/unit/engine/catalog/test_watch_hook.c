@@ -128,7 +128,7 @@ static void leave(struct client *c)
 
 /* ---- first and last -------------------------------------------------------------------------- */
 
-static void the_first_and_the_last_are_told(void **state)
+static void hook_runs_at_first_and_last_subscription(void **state)
 {
     (void)state;
     add("app:a");
@@ -151,7 +151,7 @@ static void the_first_and_the_last_are_told(void **state)
     leave(pipe);
 }
 
-static void a_template_is_told_of_uris_and_of_patterns(void **state)
+static void template_hook_runs_for_uris_and_patterns(void **state)
 {
     (void)state;
     harness_add_template(&b, "weather://city/{name}");
@@ -191,7 +191,7 @@ static void a_template_is_told_of_uris_and_of_patterns(void **state)
     }
 }
 
-static void a_name_and_a_pattern_need_a_resource_once(void **state)
+static void resource_is_required_once_for_name_and_pattern(void **state)
 {
     (void)state;
     add("app:///a");
@@ -206,7 +206,7 @@ static void a_name_and_a_pattern_need_a_resource_once(void **state)
     assert_int_equal(told.off_count, 1);
 }
 
-static void a_hook_comes_before_or_after_its_resource_and_goes_with_it(void **state)
+static void hook_is_set_before_or_after_its_resource_and_removed_with_it(void **state)
 {
     (void)state;
     set_hook("app:a");
@@ -230,7 +230,7 @@ static void a_hook_comes_before_or_after_its_resource_and_goes_with_it(void **st
 
 /* ---- refusing -------------------------------------------------------------------------------- */
 
-static void a_refusal_is_told_instead_of_an_acknowledgement(void **state)
+static void refused_subscription_is_not_acknowledged(void **state)
 {
     (void)state;
     add("app:///a");
@@ -253,7 +253,7 @@ static void a_refusal_is_told_instead_of_an_acknowledgement(void **state)
     leave(pipe);
 }
 
-static void nobody_is_told_before_a_late_answer(void **state)
+static void clients_are_answered_after_a_late_answer(void **state)
 {
     (void)state;
     add("app:a");
@@ -274,7 +274,7 @@ static void nobody_is_told_before_a_late_answer(void **state)
     assert_int_equal(told.off_count, 1);
 }
 
-static void a_late_refusal_reaches_everybody_who_waits(void **state)
+static void late_refusal_reaches_all_waiting_clients(void **state)
 {
     (void)state;
     add("app:a");
@@ -290,7 +290,7 @@ static void a_late_refusal_reaches_everybody_who_waits(void **state)
 
 /* ---- meanwhile ------------------------------------------------------------------------------- */
 
-static void who_leaves_while_the_answer_is_awaited_is_forgotten(void **state)
+static void client_that_leaves_before_the_answer_is_forgotten(void **state)
 {
     (void)state;
     add("app:a");
@@ -316,7 +316,7 @@ static void who_leaves_while_the_answer_is_awaited_is_forgotten(void **state)
     assert_int_equal(told.off_count, 2);
 }
 
-static void stopping_while_the_answer_is_awaited_leaks_nothing(void **state)
+static void stop_before_the_answer_leaks_nothing(void **state)
 {
     (void)state;
     add("app:a");
@@ -354,7 +354,7 @@ static bool is_answered(void *user)
     return text && strstr(text, "\"id\":7") != NULL;
 }
 
-static void who_waits_for_ever_is_refused_in_time(void **state)
+static void client_is_refused_if_hook_never_answers(void **state)
 {
     (void)state;
     add("app:a");
@@ -380,7 +380,7 @@ static void who_waits_for_ever_is_refused_in_time(void **state)
     assert_int_equal(told.off_count, 1);
 }
 
-static void a_late_answer_that_nobody_waits_for_is_released(void **state)
+static void late_answer_without_waiting_clients_is_released(void **state)
 {
     (void)state;
     add("app:a");
@@ -401,7 +401,7 @@ static void a_late_answer_that_nobody_waits_for_is_released(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void without_memory_a_hook_is_not_set(void **state)
+static void hook_is_not_set_without_memory(void **state)
 {
     (void)state;
     harness_add(&b, "app:a");
@@ -429,18 +429,18 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 #define IMPATIENT(name) cmocka_unit_test_setup_teardown(name, begin_impatient, end)
     const struct CMUnitTest tests[] = {
-        TEST(the_first_and_the_last_are_told),
-        TEST(a_template_is_told_of_uris_and_of_patterns),
-        TEST(a_name_and_a_pattern_need_a_resource_once),
-        TEST(a_hook_comes_before_or_after_its_resource_and_goes_with_it),
-        TEST(a_refusal_is_told_instead_of_an_acknowledgement),
-        TEST(nobody_is_told_before_a_late_answer),
-        TEST(a_late_refusal_reaches_everybody_who_waits),
-        TEST(who_leaves_while_the_answer_is_awaited_is_forgotten),
-        TEST(stopping_while_the_answer_is_awaited_leaks_nothing),
-        IMPATIENT(who_waits_for_ever_is_refused_in_time),
-        IMPATIENT(a_late_answer_that_nobody_waits_for_is_released),
-        TEST(without_memory_a_hook_is_not_set),
+        TEST(hook_runs_at_first_and_last_subscription),
+        TEST(template_hook_runs_for_uris_and_patterns),
+        TEST(resource_is_required_once_for_name_and_pattern),
+        TEST(hook_is_set_before_or_after_its_resource_and_removed_with_it),
+        TEST(refused_subscription_is_not_acknowledged),
+        TEST(clients_are_answered_after_a_late_answer),
+        TEST(late_refusal_reaches_all_waiting_clients),
+        TEST(client_that_leaves_before_the_answer_is_forgotten),
+        TEST(stop_before_the_answer_leaks_nothing),
+        IMPATIENT(client_is_refused_if_hook_never_answers),
+        IMPATIENT(late_answer_without_waiting_clients_is_released),
+        TEST(hook_is_not_set_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
