@@ -53,7 +53,7 @@ static void set_usual(void)
 
 /* ---- other rules, and the end of time -------------------------------------------------------- */
 
-static void new_rules_narrow_what_goes_on(void **state)
+static void new_rules_narrow_open_streams(void **state)
 {
     (void)state;
     set_usual();
@@ -91,7 +91,7 @@ static void new_rules_narrow_what_goes_on(void **state)
     assert_int_equal(b.worker[0]->principals->by_key.count, 0);
 }
 
-static void new_rules_hold_for_whoever_is_connected_already(void **state)
+static void new_rules_apply_to_connected_clients(void **state)
 {
     (void)state;
     struct client *pipe = client_pipe(&b);
@@ -112,7 +112,7 @@ static bool has_ended(void *c)
     return client_count_kind(c, SAID_END) > 0;
 }
 
-static void streams_end_when_the_time_is_over_and_the_session_stays(void **state)
+static void streams_end_at_expiry_and_the_session_stays(void **state)
 {
     (void)state;
     harness_is(&b, "ada", "");
@@ -155,7 +155,7 @@ static int get(const char *session, const char *last_event_id)
     return status;
 }
 
-static void sessions_and_events_of_another_are_not_found(void **state)
+static void sessions_and_events_of_other_principals_are_not_found(void **state)
 {
     (void)state;
     harness_is(&b, "ada", "");
@@ -192,10 +192,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(new_rules_narrow_what_goes_on),
-        TEST(new_rules_hold_for_whoever_is_connected_already),
-        TEST(streams_end_when_the_time_is_over_and_the_session_stays),
-        TEST(sessions_and_events_of_another_are_not_found),
+        TEST(new_rules_narrow_open_streams),
+        TEST(new_rules_apply_to_connected_clients),
+        TEST(streams_end_at_expiry_and_the_session_stays),
+        TEST(sessions_and_events_of_other_principals_are_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static struct client *listen_from(const char *address, size_t worker, const char
     return c;
 }
 
-static void connections_of_one_principal_share_what_it_may_have(void **state)
+static void connections_of_one_principal_share_its_breadth(void **state)
 {
     (void)state;
     struct client *one = listen_from("ada", 0, "mem://**");
@@ -80,7 +80,7 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
     assert_int_equal(stub_watched_all(&stub), 0);
 }
 
-static void what_is_refused_for_another_reason_takes_no_share(void **state)
+static void subscription_refused_for_another_reason_uses_no_breadth(void **state)
 {
     (void)state;
     b.limits.max_subscriptions = 1;
@@ -100,10 +100,9 @@ static void what_is_refused_for_another_reason_takes_no_share(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(connections_of_one_principal_share_what_it_may_have, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(what_is_refused_for_another_reason_takes_no_share, begin,
-                                        end),
+        cmocka_unit_test_setup_teardown(connections_of_one_principal_share_its_breadth, begin, end),
+        cmocka_unit_test_setup_teardown(subscription_refused_for_another_reason_uses_no_breadth,
+                                        begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void *finish_elsewhere(void *h)
 
 /* ---- later ----------------------------------------------------------------------------------- */
 
-static void an_answer_may_come_later_from_another_thread(void **state)
+static void answer_can_arrive_later_from_another_thread(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -78,7 +78,7 @@ static void an_answer_may_come_later_from_another_thread(void **state)
     client_free(c);
 }
 
-static void a_handler_is_told_the_trace_of_its_call(void **state)
+static void handler_receives_the_trace_of_its_call(void **state)
 {
     (void)state;
     static const char parent[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -106,7 +106,7 @@ static void a_handler_is_told_the_trace_of_its_call(void **state)
     }
 }
 
-static void a_blocking_handler_runs_on_another_thread(void **state)
+static void blocking_handler_runs_on_another_thread(void **state)
 {
     (void)state;
     harness_add_tool(
@@ -149,7 +149,7 @@ static bool nothing_is_under_way(void *user)
     return list_empty(&b.worker[0]->handlers->calls);
 }
 
-static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **state)
+static void call_cancelled_before_a_thread_is_free_does_not_run(void **state)
 {
     (void)state;
     b.limits.max_calls = 16;
@@ -180,7 +180,7 @@ static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **
     sem_destroy(&gate);
 }
 
-static void a_tool_that_was_removed_finishes_what_it_began(void **state)
+static void removed_tool_finishes_its_calls(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -192,7 +192,7 @@ static void a_tool_that_was_removed_finishes_what_it_began(void **state)
     client_free(c);
 }
 
-static void beyond_the_limit_calls_are_refused_by_its_name(void **state)
+static void calls_over_the_limit_are_refused_with_its_name(void **state)
 {
     (void)state;
     struct client *c[3];
@@ -219,7 +219,7 @@ static void beyond_the_limit_calls_are_refused_by_its_name(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(void **state)
+static void timed_out_call_is_answered_and_its_handler_cancelled(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -236,7 +236,7 @@ static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(
     client_free(c);
 }
 
-static void the_servers_deadline_holds_where_a_tool_has_none(void **state)
+static void server_deadline_applies_to_tools_without_their_own(void **state)
 {
     (void)state;
     b.limits.call_timeout_ms = 7;
@@ -266,7 +266,7 @@ static void count_and_finish(void *user, struct tidings_call *h)
     finish(h, "cancelled");
 }
 
-static void a_modern_client_cancels_by_going(void **state)
+static void modern_client_cancels_by_disconnecting(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -280,7 +280,7 @@ static void a_modern_client_cancels_by_going(void **state)
     client_free(c);
 }
 
-static void a_handler_may_finish_inside_the_callback(void **state)
+static void handler_can_finish_inside_the_callback(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -307,7 +307,7 @@ static void late_listener_is_notified_at_once(void **state)
     client_free(c);
 }
 
-static void a_legacy_client_that_loses_its_connection_has_not_cancelled(void **state)
+static void legacy_client_that_disconnects_does_not_cancel(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -329,7 +329,7 @@ static void a_legacy_client_that_loses_its_connection_has_not_cancelled(void **s
     (void)session_delete(&s);
 }
 
-static void a_legacy_client_cancels_with_a_notification(void **state)
+static void legacy_client_cancels_with_a_notification(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -346,7 +346,7 @@ static void a_legacy_client_cancels_with_a_notification(void **state)
     (void)session_delete(&s);
 }
 
-static void a_core_that_ends_tells_every_handler(void **state)
+static void server_stop_cancels_every_handler(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -362,7 +362,7 @@ static void a_core_that_ends_tells_every_handler(void **state)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static void progress_rises_on_the_stream_the_answer_ends(void **state)
+static void progress_rises_until_the_answer_ends_the_stream(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -385,7 +385,7 @@ static void progress_rises_on_the_stream_the_answer_ends(void **state)
     client_free(c);
 }
 
-static void progress_is_told_no_more_often_than_it_is_of_use(void **state)
+static void progress_notifications_are_throttled(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -401,7 +401,7 @@ static void progress_is_told_no_more_often_than_it_is_of_use(void **state)
     client_free(c);
 }
 
-static void who_did_not_ask_or_takes_no_stream_hears_no_progress(void **state)
+static void progress_is_omitted_without_a_token_or_stream(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -420,7 +420,7 @@ static void who_did_not_ask_or_takes_no_stream_hears_no_progress(void **state)
     client_free(c);
 }
 
-static void what_is_reported_to_a_reader_that_stopped_is_dropped(void **state)
+static void reports_to_a_stalled_reader_are_dropped(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -446,7 +446,7 @@ static void *report_much(void *h)
     return NULL;
 }
 
-static void reports_from_another_thread_come_in_order_and_are_bounded(void **state)
+static void reports_from_another_thread_arrive_in_order_and_are_bounded(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -469,7 +469,7 @@ static void log_all(struct tidings_call *h)
     }
 }
 
-static void a_modern_request_hears_what_it_asked_for(void **state)
+static void modern_request_receives_the_requested_log_levels(void **state)
 {
     (void)state;
     static const struct {
@@ -492,7 +492,7 @@ static void a_modern_request_hears_what_it_asked_for(void **state)
     }
 }
 
-static void a_legacy_session_hears_what_it_set(void **state)
+static void legacy_session_receives_its_log_level(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -507,7 +507,7 @@ static void a_legacy_session_hears_what_it_set(void **state)
     (void)session_delete(&s);
 }
 
-static void a_cancelled_stream_ends_without_another_word(void **state)
+static void cancelled_stream_ends_without_another_message(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -529,28 +529,28 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(an_answer_may_come_later_from_another_thread),
-        WITH_BENCH(a_blocking_handler_runs_on_another_thread),
-        WITH_BENCH(a_handler_is_told_the_trace_of_its_call),
-        WITH_BENCH(what_was_cancelled_while_it_waited_for_a_thread_does_not_run),
-        WITH_BENCH(a_tool_that_was_removed_finishes_what_it_began),
-        WITH_BENCH(beyond_the_limit_calls_are_refused_by_its_name),
-        WITH_BENCH(after_the_deadline_the_client_has_an_answer_and_the_handler_is_told),
-        WITH_BENCH(the_servers_deadline_holds_where_a_tool_has_none),
-        WITH_BENCH(a_modern_client_cancels_by_going),
-        WITH_BENCH(a_handler_may_finish_inside_the_callback),
+        WITH_BENCH(answer_can_arrive_later_from_another_thread),
+        WITH_BENCH(blocking_handler_runs_on_another_thread),
+        WITH_BENCH(handler_receives_the_trace_of_its_call),
+        WITH_BENCH(call_cancelled_before_a_thread_is_free_does_not_run),
+        WITH_BENCH(removed_tool_finishes_its_calls),
+        WITH_BENCH(calls_over_the_limit_are_refused_with_its_name),
+        WITH_BENCH(timed_out_call_is_answered_and_its_handler_cancelled),
+        WITH_BENCH(server_deadline_applies_to_tools_without_their_own),
+        WITH_BENCH(modern_client_cancels_by_disconnecting),
+        WITH_BENCH(handler_can_finish_inside_the_callback),
         WITH_BENCH(late_listener_is_notified_at_once),
-        WITH_BENCH(a_legacy_client_that_loses_its_connection_has_not_cancelled),
-        WITH_BENCH(a_legacy_client_cancels_with_a_notification),
-        WITH_BENCH(a_core_that_ends_tells_every_handler),
-        WITH_BENCH(progress_rises_on_the_stream_the_answer_ends),
-        WITH_BENCH(progress_is_told_no_more_often_than_it_is_of_use),
-        WITH_BENCH(who_did_not_ask_or_takes_no_stream_hears_no_progress),
-        WITH_BENCH(what_is_reported_to_a_reader_that_stopped_is_dropped),
-        WITH_BENCH(reports_from_another_thread_come_in_order_and_are_bounded),
-        WITH_BENCH(a_modern_request_hears_what_it_asked_for),
-        WITH_BENCH(a_legacy_session_hears_what_it_set),
-        WITH_BENCH(a_cancelled_stream_ends_without_another_word),
+        WITH_BENCH(legacy_client_that_disconnects_does_not_cancel),
+        WITH_BENCH(legacy_client_cancels_with_a_notification),
+        WITH_BENCH(server_stop_cancels_every_handler),
+        WITH_BENCH(progress_rises_until_the_answer_ends_the_stream),
+        WITH_BENCH(progress_notifications_are_throttled),
+        WITH_BENCH(progress_is_omitted_without_a_token_or_stream),
+        WITH_BENCH(reports_to_a_stalled_reader_are_dropped),
+        WITH_BENCH(reports_from_another_thread_arrive_in_order_and_are_bounded),
+        WITH_BENCH(modern_request_receives_the_requested_log_levels),
+        WITH_BENCH(legacy_session_receives_its_log_level),
+        WITH_BENCH(cancelled_stream_ends_without_another_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static void questions_are_answered_in_the_next_round_on_any_worker(void **state)
 }
 
 /* The state of one is brought back by another, who is asked anew. */
-static void a_state_is_of_use_to_nobody_else(void **state)
+static void state_is_rejected_for_another_principal(void **state)
 {
     (void)state;
     static const struct {
@@ -173,7 +173,7 @@ static void a_state_is_of_use_to_nobody_else(void **state)
     }
 }
 
-static void a_state_fits_one_call_only(void **state)
+static void state_fits_one_call_only(void **state)
 {
     (void)state;
     struct utterance u = say(0, "greet", "\"arguments\":{\"a\":1}", CAN("\"elicitation\":{}"));
@@ -211,7 +211,7 @@ static void answers_of_another_shape_are_refused(void **state)
     }
 }
 
-static void a_missing_answer_is_asked_for_again(void **state)
+static void missing_answer_is_requested_again(void **state)
 {
     (void)state;
     struct utterance u =
@@ -219,7 +219,7 @@ static void a_missing_answer_is_asked_for_again(void **state)
     assert_json(u.text, "result|resultType", "input_required");
 }
 
-static void who_cannot_be_asked_is_told_what_is_missing(void **state)
+static void client_without_the_capability_receives_the_missing_name(void **state)
 {
     (void)state;
     struct utterance u = say(0, "greet", NULL, CAN("\"sampling\":{}"));
@@ -241,14 +241,14 @@ static void who_cannot_be_asked_is_told_what_is_missing(void **state)
     (void)session_delete(&s);
 }
 
-static void nonsense_cannot_be_asked(void **state)
+static void invalid_question_cannot_be_asked(void **state)
 {
     (void)state;
     struct utterance u = say(0, "badly", NULL, CAN("\"roots\":{}"));
     assert_json(u.text, "result|resultType", "complete");
 }
 
-static void only_so_many_questions_fit_and_none_twice(void **state)
+static void questions_are_limited_and_unique(void **state)
 {
     (void)state;
     struct utterance u = say(0, "much", NULL, CAN("\"roots\":{}"));
@@ -257,7 +257,7 @@ static void only_so_many_questions_fit_and_none_twice(void **state)
     assert_no_json(u.text, "result|inputRequests|one more");
 }
 
-static void a_state_is_good_for_ten_minutes(void **state)
+static void state_expires_after_ten_minutes(void **state)
 {
     (void)state;
     struct clock_fake now = {.monotonic_ns = clock_monotonic_ns(), .wall_ms = clock_wall_ms()};
@@ -274,7 +274,7 @@ static void a_state_is_good_for_ten_minutes(void **state)
     clock_set_fake(NULL);
 }
 
-static void a_state_alone_means_come_back_later(void **state)
+static void state_without_questions_means_retry_later(void **state)
 {
     (void)state;
     struct utterance u = say(0, "keep", NULL, NULL);
@@ -288,15 +288,15 @@ int main(void)
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(questions_are_answered_in_the_next_round_on_any_worker),
-        WITH_BENCH(a_state_fits_one_call_only),
-        WITH_BENCH(a_state_is_of_use_to_nobody_else),
+        WITH_BENCH(state_fits_one_call_only),
+        WITH_BENCH(state_is_rejected_for_another_principal),
         WITH_BENCH(answers_of_another_shape_are_refused),
-        WITH_BENCH(a_missing_answer_is_asked_for_again),
-        WITH_BENCH(who_cannot_be_asked_is_told_what_is_missing),
-        WITH_BENCH(nonsense_cannot_be_asked),
-        WITH_BENCH(only_so_many_questions_fit_and_none_twice),
-        WITH_BENCH(a_state_is_good_for_ten_minutes),
-        WITH_BENCH(a_state_alone_means_come_back_later),
+        WITH_BENCH(missing_answer_is_requested_again),
+        WITH_BENCH(client_without_the_capability_receives_the_missing_name),
+        WITH_BENCH(invalid_question_cannot_be_asked),
+        WITH_BENCH(questions_are_limited_and_unique),
+        WITH_BENCH(state_expires_after_ten_minutes),
+        WITH_BENCH(state_without_questions_means_retry_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

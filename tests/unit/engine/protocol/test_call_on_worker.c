@@ -76,7 +76,7 @@ static void hold_and_finish_on_worker(struct client *c)
     pthread_join(thread, NULL);
 }
 
-static void what_is_given_on_the_worker_is_made_on_its_thread(void **state)
+static void worker_callback_runs_on_the_worker_thread(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -91,7 +91,7 @@ static void what_is_given_on_the_worker_is_made_on_its_thread(void **state)
     client_free(c);
 }
 
-static void what_fails_on_the_worker_is_a_result_that_says_so(void **state)
+static void worker_callback_failure_is_an_error_result(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -108,7 +108,7 @@ static bool was_called(void *user)
     return ((struct given *)user)->calls > 0;
 }
 
-static void it_is_called_also_when_nobody_waits(void **state)
+static void worker_callback_runs_without_a_waiting_client(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -124,9 +124,9 @@ static void it_is_called_also_when_nobody_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(what_is_given_on_the_worker_is_made_on_its_thread),
-        WITH_BENCH(what_fails_on_the_worker_is_a_result_that_says_so),
-        WITH_BENCH(it_is_called_also_when_nobody_waits),
+        WITH_BENCH(worker_callback_runs_on_the_worker_thread),
+        WITH_BENCH(worker_callback_failure_is_an_error_result),
+        WITH_BENCH(worker_callback_runs_without_a_waiting_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

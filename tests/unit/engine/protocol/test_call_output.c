@@ -22,7 +22,7 @@ static struct tidings_call *held;
 /* Each of them is under way and has given so much. */
 #define GIVEN (1u << 20)
 
-static void what_handlers_give_is_booked_before_they_finish(void **state)
+static void handler_output_is_booked_before_the_call_finishes(void **state)
 {
     (void)state;
     enum { CALLS = 40 };
@@ -73,7 +73,7 @@ static void what_handlers_give_is_booked_before_they_finish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_handlers_give_is_booked_before_they_finish),
+        cmocka_unit_test(handler_output_is_booked_before_the_call_finishes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

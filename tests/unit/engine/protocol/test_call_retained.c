@@ -130,7 +130,7 @@ static void assert_nothing_is_kept(void)
     assert_true(list_empty(&all->retained_clients));
 }
 
-static void who_has_most_loses_its_oldest(void **state)
+static void principal_with_the_most_bytes_loses_its_oldest_answer(void **state)
 {
     (void)state;
     struct requests *all = b.worker[0]->requests;
@@ -202,7 +202,7 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(who_has_most_loses_its_oldest),
+        WITH_BENCH(principal_with_the_most_bytes_loses_its_oldest_answer),
         WITH_BENCH(later_answer_evicts_older_ones),
         WITH_BENCH(answer_without_space_harms_no_other),
     };

@@ -234,7 +234,7 @@ static size_t kept(void)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static void a_call_that_is_a_task_gives_its_result_later(void **state)
+static void call_that_becomes_a_task_returns_its_result_later(void **state)
 {
     (void)state;
     const char *id = begin("alice", "hold");
@@ -251,7 +251,7 @@ static void a_call_that_is_a_task_gives_its_result_later(void **state)
     assert_json(task("alice", "get", id), "result|status", "completed"); /* as often as one likes */
 }
 
-static void failures_of_tools_are_results_and_refusals_errors(void **state)
+static void tool_failures_are_results_and_refusals_are_errors(void **state)
 {
     (void)state;
     const char *said = task(NULL, "get", begin(NULL, "fail"));
@@ -269,7 +269,7 @@ static void failures_of_tools_are_results_and_refusals_errors(void **state)
 }
 
 #define NO_TASKS "\"io.modelcontextprotocol/clientCapabilities\":{}"
-static void who_does_not_declare_the_extension_gets_no_task(void **state)
+static void client_without_the_extension_receives_no_task(void **state)
 {
     (void)state;
     const char *said = say(NULL, "tools/call", "hello", "\"name\":\"hello\"", NO_TASKS);
@@ -292,7 +292,7 @@ static void who_does_not_declare_the_extension_gets_no_task(void **state)
     assert_int_equal(kept(), 0);
 }
 
-static void a_handler_makes_its_call_a_task_when_it_likes(void **state)
+static void handler_can_make_its_call_a_task_at_any_time(void **state)
 {
     (void)state;
     static const char *const tools[] = {"become", "pool"};
@@ -309,7 +309,7 @@ static void a_handler_makes_its_call_a_task_when_it_likes(void **state)
 
 /* ---- strangers ------------------------------------------------------------------------------- */
 
-static void to_others_it_is_as_if_there_were_no_task(void **state)
+static void task_is_absent_for_other_principals(void **state)
 {
     (void)state;
     const char *id = begin("alice", "inquire");
@@ -328,7 +328,7 @@ static void to_others_it_is_as_if_there_were_no_task(void **state)
     assert_acknowledged(task("alice", "cancel", id));
 }
 
-static void what_is_no_id_is_refused(void **state)
+static void invalid_task_id_is_refused(void **state)
 {
     (void)state;
     begin(NULL, "hello");
@@ -344,7 +344,7 @@ static void what_is_no_id_is_refused(void **state)
     assert_acknowledged(task(NULL, "cancel", id));
 }
 
-static void a_client_that_begins_endless_tasks_is_refused(void **state)
+static void client_with_endless_tasks_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < b.limits.max_client_tasks; i++) {
@@ -359,7 +359,7 @@ static void a_client_that_begins_endless_tasks_is_refused(void **state)
     assert_json(task("bob", "get", begin("bob", "hello")), "result|status", "completed");
 }
 
-static void arguments_that_take_much_memory_are_refused(void **state)
+static void arguments_over_the_memory_limit_are_refused(void **state)
 {
     (void)state;
     size_t count = TASKS_BYTES / 4 / 16; /* numbers, of two bytes in the message */
@@ -379,7 +379,7 @@ static void arguments_that_take_much_memory_are_refused(void **state)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static void a_task_asks_and_goes_on_with_the_answers(void **state)
+static void task_asks_and_continues_with_the_answers(void **state)
 {
     (void)state;
     const char *id = begin("alice", "inquire");
@@ -405,7 +405,7 @@ static void a_task_asks_and_goes_on_with_the_answers(void **state)
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
-static void a_cancelled_task_stays_cancelled(void **state)
+static void cancelled_task_stays_cancelled(void **state)
 {
     (void)state;
     const char *id = begin("alice", "hold");
@@ -423,7 +423,7 @@ static void a_cancelled_task_stays_cancelled(void **state)
     assert_json(task("alice", "get", id), "result|status", "cancelled");
 }
 
-static void cancelling_races_with_the_end(void **state)
+static void cancellation_races_with_the_end(void **state)
 {
     (void)state;
     const char *id = begin("alice", "hold");
@@ -445,7 +445,7 @@ static bool has_cancelled(void *user)
     return cancels > 0;
 }
 
-static void a_handler_that_never_ends_is_told_when_the_time_to_live_is_over(void **state)
+static void handler_is_cancelled_when_the_task_expires(void **state)
 {
     (void)state;
     const char *id = begin("alice", "mortal");
@@ -462,7 +462,7 @@ static void a_handler_that_never_ends_is_told_when_the_time_to_live_is_over(void
     assert_json(task("alice", "get", id), "result|status", "failed");
 }
 
-static void a_tool_has_its_own_limit_as_a_task_too(void **state)
+static void tool_timeout_applies_to_its_tasks(void **state)
 {
     (void)state;
     const char *id = begin("alice", "brief");
@@ -474,7 +474,7 @@ static void a_tool_has_its_own_limit_as_a_task_too(void **state)
     tidings_call_done(held, 0, NULL);
 }
 
-static void what_ended_long_ago_is_forgotten(void **state)
+static void ended_task_expires(void **state)
 {
     (void)state;
     struct clock_fake now = {.monotonic_ns = clock_monotonic_ns(), .wall_ms = clock_wall_ms()};
@@ -494,7 +494,7 @@ static void what_ended_long_ago_is_forgotten(void **state)
 
 /* ---- those who go ---------------------------------------------------------------------------- */
 
-static void the_task_outlives_its_connection_and_the_server_does_not_wait_for_it(void **state)
+static void task_outlives_its_connection_and_does_not_delay_the_server(void **state)
 {
     (void)state;
     const char *id = begin("alice", "inquire");
@@ -514,21 +514,21 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_call_that_is_a_task_gives_its_result_later),
-        TEST(failures_of_tools_are_results_and_refusals_errors),
-        TEST(who_does_not_declare_the_extension_gets_no_task),
-        TEST(a_handler_makes_its_call_a_task_when_it_likes),
-        TEST(to_others_it_is_as_if_there_were_no_task),
-        TEST(what_is_no_id_is_refused),
-        TEST(a_client_that_begins_endless_tasks_is_refused),
-        TEST(arguments_that_take_much_memory_are_refused),
-        TEST(a_task_asks_and_goes_on_with_the_answers),
-        TEST(a_cancelled_task_stays_cancelled),
-        TEST(cancelling_races_with_the_end),
-        TEST(a_handler_that_never_ends_is_told_when_the_time_to_live_is_over),
-        TEST(a_tool_has_its_own_limit_as_a_task_too),
-        TEST(what_ended_long_ago_is_forgotten),
-        TEST(the_task_outlives_its_connection_and_the_server_does_not_wait_for_it),
+        TEST(call_that_becomes_a_task_returns_its_result_later),
+        TEST(tool_failures_are_results_and_refusals_are_errors),
+        TEST(client_without_the_extension_receives_no_task),
+        TEST(handler_can_make_its_call_a_task_at_any_time),
+        TEST(task_is_absent_for_other_principals),
+        TEST(invalid_task_id_is_refused),
+        TEST(client_with_endless_tasks_is_refused),
+        TEST(arguments_over_the_memory_limit_are_refused),
+        TEST(task_asks_and_continues_with_the_answers),
+        TEST(cancelled_task_stays_cancelled),
+        TEST(cancellation_races_with_the_end),
+        TEST(handler_is_cancelled_when_the_task_expires),
+        TEST(tool_timeout_applies_to_its_tasks),
+        TEST(ended_task_expires),
+        TEST(task_outlives_its_connection_and_does_not_delay_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void who_goes_before_the_task_is_kept_leaves_nothing_in_the_store(void **state)
+static void client_that_leaves_before_the_task_is_stored_leaves_no_row(void **state)
 {
     (void)state;
     client_free(begin("hello"));
@@ -122,7 +122,7 @@ static void who_goes_before_the_task_is_kept_leaves_nothing_in_the_store(void **
 }
 
 /* Whether it is kept is not known: then it is taken back. */
-static void what_may_be_kept_is_taken_back(void **state)
+static void task_with_unknown_store_result_is_removed(void **state)
 {
     (void)state;
     struct client *c = begin("hello");
@@ -135,7 +135,7 @@ static void what_may_be_kept_is_taken_back(void **state)
 }
 
 /* It answers when nobody waits any more: nothing is left of the task. */
-static void a_store_that_hangs_does_not_hang_those_who_begin_a_task(void **state)
+static void hung_store_does_not_hang_clients_that_start_tasks(void **state)
 {
     (void)state;
     b.limits.call_timeout_ms = 5;
@@ -158,9 +158,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(who_goes_before_the_task_is_kept_leaves_nothing_in_the_store),
-        TEST(what_may_be_kept_is_taken_back),
-        TEST(a_store_that_hangs_does_not_hang_those_who_begin_a_task),
+        TEST(client_that_leaves_before_the_task_is_stored_leaves_no_row),
+        TEST(task_with_unknown_store_result_is_removed),
+        TEST(hung_store_does_not_hang_clients_that_start_tasks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

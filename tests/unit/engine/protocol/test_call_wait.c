@@ -188,7 +188,7 @@ static bool has_ended(void *client)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void a_question_is_a_request_on_the_stream_of_the_call(void **state)
+static void question_is_a_request_on_the_stream_of_the_call(void **state)
 {
     (void)state;
     const char *const tools[] = {"greet", "pool"};
@@ -211,7 +211,7 @@ static void a_question_is_a_request_on_the_stream_of_the_call(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
-static void a_connection_of_messages_is_asked_on_itself(void **state)
+static void pipe_receives_questions_on_itself(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b), *other = client_pipe(&b);
@@ -242,7 +242,7 @@ static void a_connection_of_messages_is_asked_on_itself(void **state)
     client_free(other);
 }
 
-static void an_answer_is_taken_from_nobody_else(void **state)
+static void answer_from_another_session_is_ignored(void **state)
 {
     (void)state;
     struct harness_session mine = open_session("alice", EVERYTHING);
@@ -273,7 +273,7 @@ static void an_answer_is_taken_from_nobody_else(void **state)
     client_free(c);
 }
 
-static void answers_that_are_no_good_fail_the_call(void **state)
+static void invalid_answers_fail_the_call(void **state)
 {
     (void)state;
     static const struct {
@@ -311,7 +311,7 @@ static void answers_that_are_no_good_fail_the_call(void **state)
     client_free(c);
 }
 
-static void only_what_was_declared_is_asked(void **state)
+static void questions_require_a_declared_capability(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, "\"elicitation\":{\"form\":{}}");
@@ -328,7 +328,7 @@ static void only_what_was_declared_is_asked(void **state)
     client_free(c);
 }
 
-static void a_model_that_may_use_tools_is_asked_where_that_was_declared(void **state)
+static void model_questions_with_tools_require_the_declaration(void **state)
 {
     (void)state;
     static const char used[] = "{\"role\":\"assistant\",\"model\":\"m\",\"stopReason\":\"toolUse\","
@@ -354,7 +354,7 @@ static void a_model_that_may_use_tools_is_asked_where_that_was_declared(void **s
     "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}]"
 
 /* 2025-03-26: the call is one of a batch, and so are the answers. */
-static void calls_of_a_batch_ask_and_answers_come_in_one(void **state)
+static void calls_of_a_batch_ask_and_answers_arrive_in_one(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -380,7 +380,7 @@ static void calls_of_a_batch_ask_and_answers_come_in_one(void **state)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-static void who_cancels_the_call_is_asked_no_more(void **state)
+static void cancelled_call_withdraws_its_question(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, EVERYTHING);
@@ -395,7 +395,7 @@ static void who_cancels_the_call_is_asked_no_more(void **state)
     client_free(c);
 }
 
-static void who_does_not_answer_in_time_is_told(void **state)
+static void unanswered_question_times_out(void **state)
 {
     (void)state;
     b.limits.ask_timeout_ms = 5;
@@ -410,7 +410,7 @@ static void who_does_not_answer_in_time_is_told(void **state)
     client_free(c);
 }
 
-static void who_goes_away_takes_the_call_along(void **state)
+static void disconnected_client_cancels_its_call(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -430,7 +430,7 @@ static void who_goes_away_takes_the_call_along(void **state)
     client_free(c);
 }
 
-static void only_so_many_questions_are_open(void **state)
+static void open_questions_are_limited(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -448,7 +448,7 @@ static void only_so_many_questions_are_open(void **state)
 
 /* ---- streams that are lost ------------------------------------------------------------------- */
 
-static void a_lost_stream_is_resumed_with_what_is_not_answered(void **state)
+static void lost_stream_resumes_with_unanswered_questions(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, EVERYTHING);
@@ -475,7 +475,7 @@ static void a_lost_stream_is_resumed_with_what_is_not_answered(void **state)
     client_free(c);
 }
 
-static void an_answer_is_kept_for_who_comes_back(void **state)
+static void answer_is_retained_for_a_resuming_client(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, EVERYTHING);
@@ -503,7 +503,7 @@ static void an_answer_is_kept_for_who_comes_back(void **state)
     assert_int_equal(b.worker[0]->requests->retained_bytes, 0);
 }
 
-static void an_answer_that_nobody_fetches_is_dropped_in_time(void **state)
+static void retained_answer_expires(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, EVERYTHING);
@@ -528,7 +528,7 @@ static void an_answer_that_nobody_fetches_is_dropped_in_time(void **state)
     client_free(c);
 }
 
-static void who_takes_no_stream_is_asked_on_that_of_the_session(void **state)
+static void client_without_a_stream_is_asked_on_the_session_stream(void **state)
 {
     (void)state;
     struct harness_session s = open_session(NULL, EVERYTHING);
@@ -566,21 +566,21 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(a_question_is_a_request_on_the_stream_of_the_call),
-        WITH_BENCH(a_connection_of_messages_is_asked_on_itself),
-        WITH_BENCH(an_answer_is_taken_from_nobody_else),
-        WITH_BENCH(answers_that_are_no_good_fail_the_call),
-        WITH_BENCH(only_what_was_declared_is_asked),
-        WITH_BENCH(a_model_that_may_use_tools_is_asked_where_that_was_declared),
-        WITH_BENCH(calls_of_a_batch_ask_and_answers_come_in_one),
-        WITH_BENCH(who_cancels_the_call_is_asked_no_more),
-        WITH_BENCH(who_does_not_answer_in_time_is_told),
-        WITH_BENCH(who_goes_away_takes_the_call_along),
-        WITH_BENCH(only_so_many_questions_are_open),
-        WITH_BENCH(a_lost_stream_is_resumed_with_what_is_not_answered),
-        WITH_BENCH(an_answer_is_kept_for_who_comes_back),
-        WITH_BENCH(an_answer_that_nobody_fetches_is_dropped_in_time),
-        WITH_BENCH(who_takes_no_stream_is_asked_on_that_of_the_session),
+        WITH_BENCH(question_is_a_request_on_the_stream_of_the_call),
+        WITH_BENCH(pipe_receives_questions_on_itself),
+        WITH_BENCH(answer_from_another_session_is_ignored),
+        WITH_BENCH(invalid_answers_fail_the_call),
+        WITH_BENCH(questions_require_a_declared_capability),
+        WITH_BENCH(model_questions_with_tools_require_the_declaration),
+        WITH_BENCH(calls_of_a_batch_ask_and_answers_arrive_in_one),
+        WITH_BENCH(cancelled_call_withdraws_its_question),
+        WITH_BENCH(unanswered_question_times_out),
+        WITH_BENCH(disconnected_client_cancels_its_call),
+        WITH_BENCH(open_questions_are_limited),
+        WITH_BENCH(lost_stream_resumes_with_unanswered_questions),
+        WITH_BENCH(answer_is_retained_for_a_resuming_client),
+        WITH_BENCH(retained_answer_expires),
+        WITH_BENCH(client_without_a_stream_is_asked_on_the_session_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

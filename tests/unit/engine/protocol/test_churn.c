@@ -127,7 +127,7 @@ static void ten_thousand_listens_leak_nothing(void **state)
     assert_int_equal(match_bytes(&b.worker[0]->delivery->match), index);
 }
 
-static void nor_do_sessions(void **state)
+static void sessions_leak_nothing_after_churn(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 20; i++) {
@@ -145,7 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ten_thousand_listens_leak_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(nor_do_sessions, begin, end),
+        cmocka_unit_test_setup_teardown(sessions_leak_nothing_after_churn, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static uint16_t intern(const char *json)
     return number;
 }
 
-static void equal_ones_are_one_and_go_with_their_last_holder(void **state)
+static void equal_client_infos_are_shared_until_the_last_holder_leaves(void **state)
 {
     (void)state;
     client_infos_init(&all);
@@ -46,7 +46,7 @@ static void equal_ones_are_one_and_go_with_their_last_holder(void **state)
     client_infos_deinit(&all);
 }
 
-static void what_says_nothing_has_no_number(void **state)
+static void client_info_without_name_has_no_number(void **state)
 {
     (void)state;
     client_infos_init(&all);
@@ -80,8 +80,8 @@ static void names_are_cut_between_characters_and_cannot_drive_a_terminal(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_ones_are_one_and_go_with_their_last_holder),
-        cmocka_unit_test(what_says_nothing_has_no_number),
+        cmocka_unit_test(equal_client_infos_are_shared_until_the_last_holder_leaves),
+        cmocka_unit_test(client_info_without_name_has_no_number),
         cmocka_unit_test(names_are_cut_between_characters_and_cannot_drive_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,7 +165,7 @@ static void hold(void *user, struct tidings_complete *c)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void it_is_offered_where_somebody_completes(void **state)
+static void completion_is_offered_if_a_completer_exists(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -191,7 +191,7 @@ static void it_is_offered_where_somebody_completes(void **state)
     assert_json(ask("server/discover", NULL), "result|capabilities|completions", "{}");
 }
 
-static void a_variable_of_a_template_is_completed_in_context(void **state)
+static void template_variable_is_completed_in_context(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -211,7 +211,7 @@ static void a_variable_of_a_template_is_completed_in_context(void **state)
     assert_json(text, "result|completion|total", "0");
 }
 
-static void an_argument_of_a_prompt_is_completed(void **state)
+static void prompt_argument_is_completed(void **state)
 {
     (void)state;
     harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
@@ -231,7 +231,7 @@ static void an_argument_of_a_prompt_is_completed(void **state)
         "result|completion|values", "[]");
 }
 
-static void a_hundred_values_are_enough(void **state)
+static void completion_returns_at_most_a_hundred_values(void **state)
 {
     (void)state;
     static const struct {
@@ -256,7 +256,7 @@ static void a_hundred_values_are_enough(void **state)
     }
 }
 
-static void whoever_completes_may_know_how_many_there_are(void **state)
+static void completer_can_report_the_total(void **state)
 {
     (void)state;
     size_t total = 7000;
@@ -272,7 +272,7 @@ static void whoever_completes_may_know_how_many_there_are(void **state)
     assert_json(text, "result|completion|hasMore", "false");
 }
 
-static void a_mount_completes_its_own_templates(void **state)
+static void mount_completes_its_own_templates(void **state)
 {
     (void)state;
     assert_int_equal(hub_mount(b.hub, &completing, STR("dir:///"), STR_EMPTY, NULL, NULL), 0);
@@ -288,7 +288,7 @@ static void a_mount_completes_its_own_templates(void **state)
     assert_json(text, "error|data|uri", "dir:///mute/{+path}");
 }
 
-static void what_makes_no_sense_is_refused_with_the_reason(void **state)
+static void invalid_completion_is_refused_with_the_reason(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -323,7 +323,7 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
     }
 }
 
-static void a_failure_is_told(void **state)
+static void completer_failure_is_reported(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -345,7 +345,7 @@ static bool is_answered(void *user)
     return client_count_kind(asker, SAID_ANSWER) == *(size_t *)user;
 }
 
-static void change_content_may_come_later_from_any_thread(void **state)
+static void completion_can_arrive_later_from_any_thread(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -366,7 +366,7 @@ static void change_content_may_come_later_from_any_thread(void **state)
     assert_json(client_answer(asker)->text, "result|completion|values", "[\"Pisa\"]");
 }
 
-static void who_cancelled_gets_nothing(void **state)
+static void cancelled_completion_is_not_answered(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
@@ -385,7 +385,7 @@ static void who_cancelled_gets_nothing(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void whatever_allocation_fails_the_client_is_told_and_nothing_leaks(void **state)
+static void failed_allocation_is_answered_and_leaks_nothing(void **state)
 {
     (void)state;
     static const char *const lives[][2] = {
@@ -426,17 +426,17 @@ int main(void)
 {
 #define COMPLETE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        COMPLETE_TEST(it_is_offered_where_somebody_completes),
-        COMPLETE_TEST(a_variable_of_a_template_is_completed_in_context),
-        COMPLETE_TEST(an_argument_of_a_prompt_is_completed),
-        COMPLETE_TEST(a_hundred_values_are_enough),
-        COMPLETE_TEST(whoever_completes_may_know_how_many_there_are),
-        COMPLETE_TEST(a_mount_completes_its_own_templates),
-        COMPLETE_TEST(what_makes_no_sense_is_refused_with_the_reason),
-        COMPLETE_TEST(a_failure_is_told),
-        COMPLETE_TEST(change_content_may_come_later_from_any_thread),
-        COMPLETE_TEST(who_cancelled_gets_nothing),
-        cmocka_unit_test(whatever_allocation_fails_the_client_is_told_and_nothing_leaks),
+        COMPLETE_TEST(completion_is_offered_if_a_completer_exists),
+        COMPLETE_TEST(template_variable_is_completed_in_context),
+        COMPLETE_TEST(prompt_argument_is_completed),
+        COMPLETE_TEST(completion_returns_at_most_a_hundred_values),
+        COMPLETE_TEST(completer_can_report_the_total),
+        COMPLETE_TEST(mount_completes_its_own_templates),
+        COMPLETE_TEST(invalid_completion_is_refused_with_the_reason),
+        COMPLETE_TEST(completer_failure_is_reported),
+        COMPLETE_TEST(completion_can_arrive_later_from_any_thread),
+        COMPLETE_TEST(cancelled_completion_is_not_answered),
+        cmocka_unit_test(failed_allocation_is_answered_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

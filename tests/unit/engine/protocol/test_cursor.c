@@ -76,7 +76,7 @@ static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
     }
 }
 
-static void what_is_written_is_read_again(void **state)
+static void cursor_text_parses_to_the_same_cursor(void **state)
 {
     (void)state;
     static const struct log_cursor rows[] = {
@@ -100,7 +100,7 @@ static void what_is_written_is_read_again(void **state)
     }
 }
 
-static void those_who_have_yet_to_be_told_are_a_range(void **state)
+static void pending_subscriptions_are_a_range(void **state)
 {
     (void)state;
     struct log_cursor a = {.gap = 10, .gap_to = 20}, b = {.gap = 5, .gap_to = 12}, none = {0};
@@ -131,7 +131,7 @@ static uint64_t position_of(uint64_t n)
     return 100 + 2 * n;
 }
 
-static void the_position_of_a_number_is_that_of_the_last_durable_change_up_to_it(void **state)
+static void position_of_a_number_is_that_of_the_last_durable_change_up_to_it(void **state)
 {
     (void)state;
     struct position_map m;
@@ -150,7 +150,7 @@ static void the_position_of_a_number_is_that_of_the_last_durable_change_up_to_it
     position_map_deinit(&m);
 }
 
-static void of_numbers_long_ago_a_lower_position_is_given_never_a_higher(void **state)
+static void position_of_an_old_number_is_never_too_high(void **state)
 {
     (void)state;
     struct position_map m;
@@ -168,7 +168,7 @@ static void of_numbers_long_ago_a_lower_position_is_given_never_a_higher(void **
     position_map_deinit(&m);
 }
 
-static void without_memory_there_are_no_marks(void **state)
+static void map_has_no_marks_without_memory(void **state)
 {
     (void)state;
     struct position_map m;
@@ -183,11 +183,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cursors_are_a_hexadecimal_epoch_and_a_decimal_number),
-        cmocka_unit_test(what_is_written_is_read_again),
-        cmocka_unit_test(those_who_have_yet_to_be_told_are_a_range),
-        cmocka_unit_test(the_position_of_a_number_is_that_of_the_last_durable_change_up_to_it),
-        cmocka_unit_test(of_numbers_long_ago_a_lower_position_is_given_never_a_higher),
-        cmocka_unit_test(without_memory_there_are_no_marks),
+        cmocka_unit_test(cursor_text_parses_to_the_same_cursor),
+        cmocka_unit_test(pending_subscriptions_are_a_range),
+        cmocka_unit_test(position_of_a_number_is_that_of_the_last_durable_change_up_to_it),
+        cmocka_unit_test(position_of_an_old_number_is_never_too_high),
+        cmocka_unit_test(map_has_no_marks_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,7 +147,7 @@ static void http_messages_get_the_era_of_the_table(void **state)
     check_http(rows, COUNT(rows));
 }
 
-static void missing_meta_comes_before_headers_and_headers_before_the_version(void **state)
+static void missing_meta_precedes_headers_and_headers_precede_the_version(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -210,7 +210,7 @@ static void missing_meta_comes_before_headers_and_headers_before_the_version(voi
     check_http(rows, COUNT(rows));
 }
 
-static void an_encoded_name_is_decoded_before_it_is_compared(void **state)
+static void encoded_name_is_decoded_before_comparison(void **state)
 {
     (void)state;
     static const struct {
@@ -253,7 +253,7 @@ static void an_encoded_name_is_decoded_before_it_is_compared(void **state)
     }
 }
 
-static void an_unsupported_version_is_answered_with_those_that_are(void **state)
+static void unsupported_version_is_answered_with_the_supported_ones(void **state)
 {
     (void)state;
     static const struct {
@@ -318,7 +318,7 @@ static void an_unsupported_version_is_answered_with_those_that_are(void **state)
     }
 }
 
-static void the_refused_version_is_the_one_that_was_sent(void **state)
+static void refused_version_is_echoed(void **state)
 {
     (void)state;
     struct json *root = NULL;
@@ -376,7 +376,7 @@ static void pipe_messages_get_the_era_of_the_table(void **state)
     }
 }
 
-static void negotiation_gives_what_was_asked_for_or_the_newest_legacy_revision(void **state)
+static void negotiation_returns_the_requested_or_newest_legacy_revision(void **state)
 {
     (void)state;
     static const struct {
@@ -404,7 +404,7 @@ static void negotiation_gives_what_was_asked_for_or_the_newest_legacy_revision(v
     }
 }
 
-static void only_one_revision_has_batches_and_only_one_has_priming(void **state)
+static void batches_and_priming_each_exist_in_one_revision(void **state)
 {
     (void)state;
     static const char *const names[] = {"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
@@ -487,7 +487,7 @@ static void log_levels_are_the_eight_words_in_order_and_nothing_else(void **stat
 }
 
 /* The table here and the list that programs see. */
-static void every_version_that_is_spoken_has_a_row(void **state)
+static void spoken_versions_each_have_a_row(void **state)
 {
     (void)state;
     static const char *const names[] = {TIDINGS_PROTOCOL_VERSIONS};
@@ -510,17 +510,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(http_messages_get_the_era_of_the_table),
-        cmocka_unit_test(missing_meta_comes_before_headers_and_headers_before_the_version),
-        cmocka_unit_test(an_encoded_name_is_decoded_before_it_is_compared),
-        cmocka_unit_test(an_unsupported_version_is_answered_with_those_that_are),
-        cmocka_unit_test(the_refused_version_is_the_one_that_was_sent),
+        cmocka_unit_test(missing_meta_precedes_headers_and_headers_precede_the_version),
+        cmocka_unit_test(encoded_name_is_decoded_before_comparison),
+        cmocka_unit_test(unsupported_version_is_answered_with_the_supported_ones),
+        cmocka_unit_test(refused_version_is_echoed),
         cmocka_unit_test(pipe_messages_get_the_era_of_the_table),
-        cmocka_unit_test(negotiation_gives_what_was_asked_for_or_the_newest_legacy_revision),
-        cmocka_unit_test(only_one_revision_has_batches_and_only_one_has_priming),
+        cmocka_unit_test(negotiation_returns_the_requested_or_newest_legacy_revision),
+        cmocka_unit_test(batches_and_priming_each_exist_in_one_revision),
         cmocka_unit_test(streams_are_for_legacy_revisions_below_the_ceiling),
         cmocka_unit_test(codes_and_statuses_depend_on_the_era),
         cmocka_unit_test(log_levels_are_the_eight_words_in_order_and_nothing_else),
-        cmocka_unit_test(every_version_that_is_spoken_has_a_row),
+        cmocka_unit_test(spoken_versions_each_have_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

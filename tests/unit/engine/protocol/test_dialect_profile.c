@@ -22,7 +22,7 @@ static struct server_identity with(const char *name)
     return (struct server_identity){.profile = dialect_find_profile(tidings_str(name))};
 }
 
-static void only_the_names_of_the_table_are_profiles(void **state)
+static void profiles_are_the_names_of_the_table(void **state)
 {
     (void)state;
     static const char *const good[] = {DIALECT_PROFILES};
@@ -77,7 +77,7 @@ static void check_failure(const struct failing *f, enum era era, int expected)
     buf_deinit(&text);
 }
 
-static void failures_have_the_codes_of_the_profile_in_the_legacy_era_alone(void **state)
+static void failures_have_profile_codes_in_the_legacy_era_only(void **state)
 {
     (void)state;
     static const char read[] = "resources/read", subscribe[] = "resources/subscribe";
@@ -184,7 +184,7 @@ static void check_metadata(const char *metadata, enum tidings_change_kind kind, 
     change_unref(change);
 }
 
-static void metadata_of_erlmcp_is_the_applications_own(void **state)
+static void erlmcp_metadata_is_the_application_metadata(void **state)
 {
     (void)state;
     check_metadata("{\"seq\":1}", TIDINGS_CHANGE_UPDATED, false, ERLMCP("\"seq\":1"));
@@ -201,7 +201,7 @@ static void metadata_of_erlmcp_is_the_applications_own(void **state)
     check_metadata("{}", TIDINGS_CHANGE_UPDATED, false, ERLMCP("\"updated_at\":7"));
 }
 
-static void updates_say_what_the_document_prints_and_nothing_more(void **state)
+static void updates_contain_exactly_what_the_document_prints(void **state)
 {
     (void)state;
     struct tidings_change about = {.uri = STR("x://a"),
@@ -256,7 +256,7 @@ static void check_data(const char *value, const char *expected)
     buf_deinit(&out);
 }
 
-static void content_is_said_as_title_and_data(void **state)
+static void content_is_written_as_title_and_data(void **state)
 {
     (void)state;
     check_data(
@@ -275,7 +275,7 @@ static void content_is_said_as_title_and_data(void **state)
 
 /* ---- options and revisions ------------------------------------------------------------------- */
 
-static void defaults_of_a_profile_are_those_of_who_asks_for_nothing(void **state)
+static void profile_defaults_apply_if_configuration_sets_none(void **state)
 {
     (void)state;
     struct server_identity er = with("erlmcp");
@@ -288,7 +288,7 @@ static void defaults_of_a_profile_are_those_of_who_asks_for_nothing(void **state
     assert_false(dialect_defaults(&none).metadata);
 }
 
-static void the_draft_revision_exists_in_its_profile_alone(void **state)
+static void draft_revision_exists_in_its_profile_only(void **state)
 {
     (void)state;
     struct tidings_str draft = STR("DRAFT-2025-v2"), none = STR_EMPTY;
@@ -311,14 +311,14 @@ static void the_draft_revision_exists_in_its_profile_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_names_of_the_table_are_profiles),
-        cmocka_unit_test(failures_have_the_codes_of_the_profile_in_the_legacy_era_alone),
+        cmocka_unit_test(profiles_are_the_names_of_the_table),
+        cmocka_unit_test(failures_have_profile_codes_in_the_legacy_era_only),
         cmocka_unit_test(statuses_and_other_codes_follow_the_profile),
-        cmocka_unit_test(metadata_of_erlmcp_is_the_applications_own),
-        cmocka_unit_test(updates_say_what_the_document_prints_and_nothing_more),
-        cmocka_unit_test(content_is_said_as_title_and_data),
-        cmocka_unit_test(defaults_of_a_profile_are_those_of_who_asks_for_nothing),
-        cmocka_unit_test(the_draft_revision_exists_in_its_profile_alone),
+        cmocka_unit_test(erlmcp_metadata_is_the_application_metadata),
+        cmocka_unit_test(updates_contain_exactly_what_the_document_prints),
+        cmocka_unit_test(content_is_written_as_title_and_data),
+        cmocka_unit_test(profile_defaults_apply_if_configuration_sets_none),
+        cmocka_unit_test(draft_revision_exists_in_its_profile_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

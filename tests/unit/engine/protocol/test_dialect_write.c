@@ -96,7 +96,7 @@ static void check_update(const struct dialect_updated *u)
     test_free(text);
 }
 
-static void every_shape_of_update_is_as_long_as_measured_and_says_what_it_should(void **state)
+static void update_shapes_each_have_the_measured_length_and_content(void **state)
 {
     (void)state;
     static const struct tidings_str uris[] = {
@@ -128,7 +128,7 @@ static void every_shape_of_update_is_as_long_as_measured_and_says_what_it_should
     }
 }
 
-static void the_longest_numbers_all_at_once_fit(void **state)
+static void longest_numbers_fit_together(void **state)
 {
     (void)state;
     struct dialect_updated u = {
@@ -143,7 +143,7 @@ static void the_longest_numbers_all_at_once_fit(void **state)
     check_update(&u);
 }
 
-static void what_a_change_knows_rides_along(void **state)
+static void update_includes_known_change_members(void **state)
 {
     (void)state;
     struct tidings_change from = {
@@ -176,7 +176,7 @@ static void what_a_change_knows_rides_along(void **state)
 
 /* What a slim update is, to the byte: nothing of ours but the URI, the cursor and what was asked
  * for; what is no ordinary update says so. */
-static void a_slim_update_says_what_changed_and_the_cursor(void **state)
+static void slim_update_has_the_change_and_the_cursor(void **state)
 {
     (void)state;
 #define HEAD "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{"
@@ -264,7 +264,7 @@ static void results_are_decorated_by_era_and_kind(void **state)
     }
 }
 
-static void errors_carry_what_they_know_and_no_empty_data(void **state)
+static void errors_carry_known_data_and_no_empty_data(void **state)
 {
     (void)state;
     struct buf out;
@@ -364,12 +364,12 @@ static void other_notifications_are_whole_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape_of_update_is_as_long_as_measured_and_says_what_it_should),
-        cmocka_unit_test(the_longest_numbers_all_at_once_fit),
-        cmocka_unit_test(what_a_change_knows_rides_along),
-        cmocka_unit_test(a_slim_update_says_what_changed_and_the_cursor),
+        cmocka_unit_test(update_shapes_each_have_the_measured_length_and_content),
+        cmocka_unit_test(longest_numbers_fit_together),
+        cmocka_unit_test(update_includes_known_change_members),
+        cmocka_unit_test(slim_update_has_the_change_and_the_cursor),
         cmocka_unit_test(results_are_decorated_by_era_and_kind),
-        cmocka_unit_test(errors_carry_what_they_know_and_no_empty_data),
+        cmocka_unit_test(errors_carry_known_data_and_no_empty_data),
         cmocka_unit_test(initialize_and_discover_describe_the_same_server),
         cmocka_unit_test(other_notifications_are_whole_messages),
     };

@@ -216,7 +216,7 @@ FAULT(stopping_survives_any_failed_allocation, a_stop, false)
 FAULT(stopping_a_pipe_survives_any_failed_allocation, a_stop, true)
 
 /* A change that was lost for want of memory is made up for by the next one. */
-static void no_change_is_lost_in_silence(void **state)
+static void change_lost_without_memory_is_reported_by_the_next(void **state)
 {
     (void)state;
     bool reached = true;
@@ -259,7 +259,7 @@ int main(void)
         cmocka_unit_test(a_session_survives_any_failed_allocation),
         cmocka_unit_test(stopping_survives_any_failed_allocation),
         cmocka_unit_test(stopping_a_pipe_survives_any_failed_allocation),
-        cmocka_unit_test(no_change_is_lost_in_silence),
+        cmocka_unit_test(change_lost_without_memory_is_reported_by_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

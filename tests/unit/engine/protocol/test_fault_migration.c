@@ -65,7 +65,7 @@ static bool answers_at(size_t node)
     return is_there;
 }
 
-static void whatever_allocation_fails_it_is_somewhere(void **state)
+static void session_is_on_one_node_after_any_failed_allocation(void **state)
 {
     (void)state;
     bool is_reached = true;
@@ -92,7 +92,7 @@ static void whatever_allocation_fails_it_is_somewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_allocation_fails_it_is_somewhere),
+        cmocka_unit_test(session_is_on_one_node_after_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,7 @@ static bool live_on_a_pipe(long n)
     return reached;
 }
 
-static void subscribing_again_survives_any_failure(void **state)
+static void resubscriptions_survive_any_failure(void **state)
 {
     (void)state;
     long n = 1;
@@ -172,7 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listens_survive_any_failure),
-        cmocka_unit_test(subscribing_again_survives_any_failure),
+        cmocka_unit_test(resubscriptions_survive_any_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static long tell(unsigned flags, unsigned count, uint64_t *ret_patches)
     return allocations;
 }
 
-static void a_thousand_subscribers_take_one_patch_and_no_memory_of_their_own(void **state)
+static void thousand_subscribers_share_one_patch_and_no_extra_memory(void **state)
 {
     (void)state;
     for (unsigned flags = 0; flags <= DOCS_PATCHING; flags++) {
@@ -159,7 +159,7 @@ static void a_thousand_subscribers_take_one_patch_and_no_memory_of_their_own(voi
 }
 
 /* Each has a question of its own; an answer is there until it was told, however many wait. */
-static void many_that_wait_at_once_are_told_one_after_the_other(void **state)
+static void waiting_subscribers_are_each_notified(void **state)
 {
     (void)state;
     enum { WAITING = 600 };
@@ -187,8 +187,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocation_failures_leave_patch_base_valid),
-        cmocka_unit_test(a_thousand_subscribers_take_one_patch_and_no_memory_of_their_own),
-        cmocka_unit_test(many_that_wait_at_once_are_told_one_after_the_other),
+        cmocka_unit_test(thousand_subscribers_share_one_patch_and_no_extra_memory),
+        cmocka_unit_test(waiting_subscribers_are_each_notified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

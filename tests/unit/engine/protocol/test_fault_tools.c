@@ -137,7 +137,7 @@ FAULT(a_question_survives_any_failed_allocation, a_question)
 FAULT(a_list_survives_any_failed_allocation, a_list)
 FAULT(a_registration_survives_any_failed_allocation, a_registration)
 
-static void ten_thousand_of_everything_leave_no_trace(void **state)
+static void features_leave_no_memory_after_ten_thousand_rounds(void **state)
 {
     (void)state;
     begin();
@@ -168,7 +168,7 @@ int main(void)
         cmocka_unit_test(a_question_survives_any_failed_allocation),
         cmocka_unit_test(a_list_survives_any_failed_allocation),
         cmocka_unit_test(a_registration_survives_any_failed_allocation),
-        cmocka_unit_test(ten_thousand_of_everything_leave_no_trace),
+        cmocka_unit_test(features_leave_no_memory_after_ten_thousand_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static const char *suggested(const struct feature_list *list, const char *name)
     return text;
 }
 
-static void the_nearest_are_suggested_first_and_at_most_three(void **state)
+static void nearest_names_are_suggested_first_and_at_most_three(void **state)
 {
     (void)state;
     static const char *const names[] = {"abcd", "abce", "abcf", "abcdef", "subtract", "zzzz"};
@@ -69,7 +69,7 @@ static void the_nearest_are_suggested_first_and_at_most_three(void **state)
 }
 
 /* A hundred thousand tools, and a name of a megabyte. */
-static void the_cost_is_bounded(void **state)
+static void suggestion_cost_is_bounded(void **state)
 {
     (void)state;
     enum { COUNT = 100000 };
@@ -97,8 +97,8 @@ static void the_cost_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_are_suggested_first_and_at_most_three),
-        cmocka_unit_test(the_cost_is_bounded),
+        cmocka_unit_test(nearest_names_are_suggested_first_and_at_most_three),
+        cmocka_unit_test(suggestion_cost_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

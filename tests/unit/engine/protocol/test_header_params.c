@@ -33,7 +33,7 @@ static int create(const char *text, struct header_params **m, struct tidings_err
     return rc;
 }
 
-static void schemas_that_make_no_sense_are_refused_with_the_place(void **state)
+static void invalid_schemas_are_refused_with_the_place(void **state)
 {
     (void)state;
 #define PROPERTY(p) "{\"type\":\"object\",\"properties\":{\"a\":" p "}}"
@@ -72,7 +72,7 @@ static void schemas_that_make_no_sense_are_refused_with_the_place(void **state)
     }
 }
 
-static void a_schema_without_it_needs_nothing(void **state)
+static void schema_without_header_params_needs_no_header(void **state)
 {
     (void)state;
     struct header_params *m = NULL;
@@ -84,7 +84,7 @@ static void a_schema_without_it_needs_nothing(void **state)
     assert_true(header_params_holds(NULL, NULL, NULL, NULL));
 }
 
-static void a_request_must_say_the_same_twice(void **state)
+static void header_must_equal_the_argument(void **state)
 {
     (void)state;
     static const struct {
@@ -153,9 +153,9 @@ static void a_request_must_say_the_same_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schemas_that_make_no_sense_are_refused_with_the_place),
-        cmocka_unit_test(a_schema_without_it_needs_nothing),
-        cmocka_unit_test(a_request_must_say_the_same_twice),
+        cmocka_unit_test(invalid_schemas_are_refused_with_the_place),
+        cmocka_unit_test(schema_without_header_params_needs_no_header),
+        cmocka_unit_test(header_must_equal_the_argument),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

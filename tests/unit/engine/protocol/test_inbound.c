@@ -55,7 +55,7 @@ static const char *last_text(const struct client *c)
     return c->said[c->count - 1].text;
 }
 
-static void texts_that_are_not_messages_are_answered_with_what_is_wrong(void **state)
+static void invalid_messages_are_answered_with_the_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -106,7 +106,7 @@ static void texts_that_are_not_messages_are_answered_with_what_is_wrong(void **s
     client_free(pipe);
 }
 
-static void notifications_and_responses_are_accepted_without_a_word(void **state)
+static void notifications_and_responses_are_accepted_without_an_answer(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -139,7 +139,7 @@ static void notifications_and_responses_are_accepted_without_a_word(void **state
     client_free(pipe);
 }
 
-static void a_stranger_s_version_is_echoed_in_a_message_of_bounded_size(void **state)
+static void long_version_is_echoed_in_a_bounded_message(void **state)
 {
     (void)state;
     enum { LEN = 200 * 1024 };
@@ -162,7 +162,7 @@ static void a_stranger_s_version_is_echoed_in_a_message_of_bounded_size(void **s
     test_free(version);
 }
 
-static void modern_unknown_methods_are_404_and_removed_ones_too(void **state)
+static void modern_unknown_and_removed_methods_are_404(void **state)
 {
     (void)state;
     static const char *const methods[] = {"initialize",
@@ -231,7 +231,7 @@ static void batches_exist_in_one_revision_only(void **state)
     client_free(c);
 }
 
-static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **state)
+static void mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -272,7 +272,7 @@ static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **
     client_free(c);
 }
 
-static void a_batch_of_notifications_is_accepted_and_a_bad_element_is_not_passed_over(void **state)
+static void batch_of_notifications_is_accepted_and_invalid_element_is_reported(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -287,7 +287,7 @@ static void a_batch_of_notifications_is_accepted_and_a_bad_element_is_not_passed
     client_free(c);
 }
 
-static void a_batch_holds_one_to_a_hundred_messages(void **state)
+static void batch_holds_one_to_a_hundred_messages(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -314,7 +314,7 @@ static void a_batch_holds_one_to_a_hundred_messages(void **state)
     client_free(c);
 }
 
-static void a_batch_whose_answers_do_not_fit_is_told_so(void **state)
+static void batch_with_oversized_answers_is_refused(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -335,7 +335,7 @@ static void a_batch_whose_answers_do_not_fit_is_told_so(void **state)
 
 /* ---- cancelling and leaving ------------------------------------------------------------------ */
 
-static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **state)
+static void cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -361,7 +361,7 @@ static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **s
     }
 }
 
-static void a_cancelled_read_on_a_pipe_is_not_answered(void **state)
+static void cancelled_read_on_a_pipe_is_not_answered(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -376,7 +376,7 @@ static void a_cancelled_read_on_a_pipe_is_not_answered(void **state)
     client_free(c);
 }
 
-static void a_read_outlives_its_client(void **state)
+static void read_outlives_its_client(void **state)
 {
     (void)state;
     for (int on_thread = 0; on_thread < 2; on_thread++) {
@@ -395,7 +395,7 @@ static void a_read_outlives_its_client(void **state)
     }
 }
 
-static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
+static void batch_outlives_its_client_and_its_cancelled_calls(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -420,7 +420,7 @@ static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
+static void provider_timeout_is_reported(void **state)
 {
     (void)state;
     b.limits.call_timeout_ms = 5;
@@ -451,7 +451,7 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
     }
 }
 
-static void in_a_batch_the_others_are_answered_with_it(void **state)
+static void batch_is_answered_whole_when_one_request_times_out(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -470,7 +470,7 @@ static void in_a_batch_the_others_are_answered_with_it(void **state)
     client_free(c);
 }
 
-static void who_left_before_the_deadline_is_not_answered(void **state)
+static void client_that_left_before_the_deadline_is_not_answered(void **state)
 {
     (void)state;
     b.limits.call_timeout_ms = 5;
@@ -489,22 +489,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(a_provider_that_does_not_answer_in_time_is_told_of),
-        TEST(in_a_batch_the_others_are_answered_with_it),
-        TEST(who_left_before_the_deadline_is_not_answered),
-        TEST(texts_that_are_not_messages_are_answered_with_what_is_wrong),
-        TEST(notifications_and_responses_are_accepted_without_a_word),
-        TEST(a_stranger_s_version_is_echoed_in_a_message_of_bounded_size),
-        TEST(modern_unknown_methods_are_404_and_removed_ones_too),
+        TEST(provider_timeout_is_reported),
+        TEST(batch_is_answered_whole_when_one_request_times_out),
+        TEST(client_that_left_before_the_deadline_is_not_answered),
+        TEST(invalid_messages_are_answered_with_the_reason),
+        TEST(notifications_and_responses_are_accepted_without_an_answer),
+        TEST(long_version_is_echoed_in_a_bounded_message),
+        TEST(modern_unknown_and_removed_methods_are_404),
         TEST(batches_exist_in_one_revision_only),
-        TEST(a_mixed_batch_is_answered_as_one_array_when_the_last_is_done),
-        TEST(a_batch_of_notifications_is_accepted_and_a_bad_element_is_not_passed_over),
-        TEST(a_batch_holds_one_to_a_hundred_messages),
-        TEST(a_batch_whose_answers_do_not_fit_is_told_so),
-        TEST(a_cancelled_read_ends_its_exchange_and_is_dropped_when_done),
-        TEST(a_cancelled_read_on_a_pipe_is_not_answered),
-        TEST(a_read_outlives_its_client),
-        TEST(a_batch_outlives_its_client_and_its_cancelled_calls),
+        TEST(mixed_batch_is_answered_as_one_array_when_the_last_is_done),
+        TEST(batch_of_notifications_is_accepted_and_invalid_element_is_reported),
+        TEST(batch_holds_one_to_a_hundred_messages),
+        TEST(batch_with_oversized_answers_is_refused),
+        TEST(cancelled_read_ends_its_exchange_and_is_dropped_when_done),
+        TEST(cancelled_read_on_a_pipe_is_not_answered),
+        TEST(read_outlives_its_client),
+        TEST(batch_outlives_its_client_and_its_cancelled_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

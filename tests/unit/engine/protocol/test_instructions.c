@@ -84,13 +84,13 @@ static bool instructions_say(const char *part)
     return strstr(text, part) != NULL;
 }
 
-static void without_roots_and_tools_there_is_nothing_to_say(void **state)
+static void instructions_are_empty_without_roots_and_tools(void **state)
 {
     (void)state;
     assert_null(instructions());
 }
 
-static void they_say_what_the_server_has(void **state)
+static void instructions_describe_the_server(void **state)
 {
     (void)state;
     stub_mount(&stubs[0], &b, "stub:///", 0);
@@ -108,7 +108,7 @@ static void they_say_what_the_server_has(void **state)
     assert_false(instructions_say("subscribe"));
 }
 
-static void roots_beyond_their_space_are_not_named(void **state)
+static void roots_over_the_size_limit_are_omitted(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < MANY; i++) {
@@ -120,7 +120,7 @@ static void roots_beyond_their_space_are_not_named(void **state)
     assert_true(instructions_say("Tools also take paths of files.")); /* and nothing is cut off */
 }
 
-static void a_client_is_told_of_roots_that_it_may_list(void **state)
+static void instructions_list_only_accessible_roots(void **state)
 {
     (void)state;
     static const struct harness_rule all[] = {{"ada", NULL, "mem://x/**", HARNESS_SEE}};
@@ -139,7 +139,7 @@ static void a_client_is_told_of_roots_that_it_may_list(void **state)
     client_free(c);
 }
 
-static void the_program_may_have_its_own(void **state)
+static void program_can_set_its_own_instructions(void **state)
 {
     (void)state;
     add_wait();
@@ -153,13 +153,12 @@ static void the_program_may_have_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_roots_and_tools_there_is_nothing_to_say, begin,
+        cmocka_unit_test_setup_teardown(instructions_are_empty_without_roots_and_tools, begin, end),
+        cmocka_unit_test_setup_teardown(instructions_describe_the_server, begin, end),
+        cmocka_unit_test_setup_teardown(roots_over_the_size_limit_are_omitted, begin, end),
+        cmocka_unit_test_setup_teardown(instructions_list_only_accessible_roots, begin_with_rules,
                                         end),
-        cmocka_unit_test_setup_teardown(they_say_what_the_server_has, begin, end),
-        cmocka_unit_test_setup_teardown(roots_beyond_their_space_are_not_named, begin, end),
-        cmocka_unit_test_setup_teardown(a_client_is_told_of_roots_that_it_may_list,
-                                        begin_with_rules, end),
-        cmocka_unit_test_setup_teardown(the_program_may_have_its_own, begin, end),
+        cmocka_unit_test_setup_teardown(program_can_set_its_own_instructions, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

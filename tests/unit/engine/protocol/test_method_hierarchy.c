@@ -124,7 +124,7 @@ static void metadata_names_all_formats(void **state)
     assert_no_json(ask("resources/list", NULL), "result|resources|0|_meta");
 }
 
-static void the_children_of_a_registered_container_are_those_one_segment_below(void **state)
+static void registered_container_lists_children_one_segment_below(void **state)
 {
     (void)state;
     add("app:///d/", LIST);
@@ -167,7 +167,7 @@ static void list_rows(void *user, struct tidings_list *list, struct tidings_str 
     tidings_list_done(list, *(const int *)user, NULL);
 }
 
-static void children_that_a_template_makes_are_listed_by_the_program(void **state)
+static void template_children_are_listed_by_the_program(void **state)
 {
     (void)state;
     int code = 0;
@@ -187,7 +187,7 @@ static void children_that_a_template_makes_are_listed_by_the_program(void **stat
     assert_string_equal(children("resources/list", "db:///t", 2), "");
 }
 
-static void a_cursor_belongs_to_its_list(void **state)
+static void cursor_belongs_to_its_list(void **state)
 {
     (void)state;
     add("app:///d/", LIST);
@@ -213,7 +213,7 @@ static void a_cursor_belongs_to_its_list(void **state)
     }
 }
 
-static void the_capabilities_of_a_template_bound_those_of_its_resources(void **state)
+static void template_capabilities_bound_those_of_its_resources(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -236,7 +236,7 @@ static void the_capabilities_of_a_template_bound_those_of_its_resources(void **s
     assert_int_equal(add_template("t:///all/{x}", 0), TIDINGS_E_EXISTS);
 }
 
-static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
+static void failed_allocation_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
     bool reached = true;
@@ -271,11 +271,11 @@ int main(void)
 #define HIERARCHY_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         HIERARCHY_TEST(metadata_names_all_formats),
-        HIERARCHY_TEST(the_children_of_a_registered_container_are_those_one_segment_below),
-        HIERARCHY_TEST(children_that_a_template_makes_are_listed_by_the_program),
-        HIERARCHY_TEST(a_cursor_belongs_to_its_list),
-        HIERARCHY_TEST(the_capabilities_of_a_template_bound_those_of_its_resources),
-        cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
+        HIERARCHY_TEST(registered_container_lists_children_one_segment_below),
+        HIERARCHY_TEST(template_children_are_listed_by_the_program),
+        HIERARCHY_TEST(cursor_belongs_to_its_list),
+        HIERARCHY_TEST(template_capabilities_bound_those_of_its_resources),
+        cmocka_unit_test(failed_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

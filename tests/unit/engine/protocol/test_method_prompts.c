@@ -60,7 +60,7 @@ static const char *get(const char *name, const char *arguments)
                        arguments ? arguments : ""));
 }
 
-static void prompts_are_offered_once_there_is_one(void **state)
+static void prompts_are_offered_once_one_exists(void **state)
 {
     (void)state;
     assert_json(ask("prompts/list", NULL), "error|code", "-32601");
@@ -95,7 +95,7 @@ static void all_kinds(void *user, struct tidings_call *call)
     tidings_call_done(call, 0, NULL);
 }
 
-static void each_block_is_a_message_with_a_role(void **state)
+static void blocks_are_each_a_message_with_a_role(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "a", NULL, all_kinds, NULL);
@@ -119,7 +119,7 @@ static void each_block_is_a_message_with_a_role(void **state)
     assert_no_json(text, "result|ttlMs");
 }
 
-static void arguments_are_strings_and_the_required_ones_are_there(void **state)
+static void prompt_arguments_must_be_strings_and_complete(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "a",
@@ -166,7 +166,7 @@ static void say_too_much(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
-static void a_failure_is_an_error_of_the_protocol(void **state)
+static void failure_is_a_protocol_error(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "io", NULL, fail_it, NULL);
@@ -191,7 +191,7 @@ static bool is_answered(void *user)
     return client_count_kind(asker, SAID_ANSWER) == *(size_t *)user;
 }
 
-static void a_handler_may_answer_later_from_any_thread(void **state)
+static void handler_can_answer_later_from_any_thread(void **state)
 {
     (void)state;
     struct tidings_call *held = NULL;
@@ -226,7 +226,7 @@ static bool is_told(void *user)
     return client_count(user, SAID_PROMPTS) > 0;
 }
 
-static void clients_of_both_eras_hear_that_the_list_changed(void **state)
+static void clients_of_both_eras_receive_prompt_list_changes(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "a", NULL, tool_hello, NULL);
@@ -263,12 +263,12 @@ int main(void)
 {
 #define PROMPT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        PROMPT_TEST(prompts_are_offered_once_there_is_one),
-        PROMPT_TEST(each_block_is_a_message_with_a_role),
-        PROMPT_TEST(arguments_are_strings_and_the_required_ones_are_there),
-        PROMPT_TEST(a_failure_is_an_error_of_the_protocol),
-        PROMPT_TEST(a_handler_may_answer_later_from_any_thread),
-        PROMPT_TEST(clients_of_both_eras_hear_that_the_list_changed),
+        PROMPT_TEST(prompts_are_offered_once_one_exists),
+        PROMPT_TEST(blocks_are_each_a_message_with_a_role),
+        PROMPT_TEST(prompt_arguments_must_be_strings_and_complete),
+        PROMPT_TEST(failure_is_a_protocol_error),
+        PROMPT_TEST(handler_can_answer_later_from_any_thread),
+        PROMPT_TEST(clients_of_both_eras_receive_prompt_list_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

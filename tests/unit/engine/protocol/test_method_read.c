@@ -116,7 +116,7 @@ static const char *read_with(const char *uri, const char *options)
 
 /* ---- one element ----------------------------------------------------------------------------- */
 
-static void every_read_says_how_new_it_is_and_has_an_etag(void **state)
+static void reads_have_an_age_and_an_etag(void **state)
 {
     (void)state;
     struct script s = {.uri = "app:a", .pieces = {{.text = "abc"}}, .count = 1};
@@ -140,7 +140,7 @@ static void every_read_says_how_new_it_is_and_has_an_etag(void **state)
     assert_string_not_equal(json_at(text, "result|contents|0|_meta|" META "etag"), held);
 }
 
-static void what_the_client_holds_is_not_sent_again(void **state)
+static void content_with_the_client_etag_is_not_sent_again(void **state)
 {
     (void)state;
     struct script s = {
@@ -174,7 +174,7 @@ static void what_the_client_holds_is_not_sent_again(void **state)
     assert_json(text, "result|contents|0|text", "abc");
 }
 
-static void a_range_is_cut_out_of_what_a_handler_gives(void **state)
+static void range_is_cut_out_of_handler_content(void **state)
 {
     (void)state;
     struct script s = {
@@ -214,7 +214,7 @@ static void a_range_is_cut_out_of_what_a_handler_gives(void **state)
     assert_json(text, "result|contents|0|_meta|" META "range|from", "1");
 }
 
-static void a_range_lets_more_be_read_than_fits_at_once(void **state)
+static void range_lets_a_read_exceed_the_size_limit(void **state)
 {
     (void)state;
     size_t size = b.limits.max_read_bytes * 2;
@@ -236,7 +236,7 @@ static void a_range_lets_more_be_read_than_fits_at_once(void **state)
 
 /* ---- several --------------------------------------------------------------------------------- */
 
-static void alternatives_are_completed_and_one_can_be_asked_for(void **state)
+static void alternatives_are_completed_and_selectable(void **state)
 {
     (void)state;
     struct script s = {
@@ -296,7 +296,7 @@ static void alternatives_are_completed_and_one_can_be_asked_for(void **state)
     assert_no_json(text, "result|contents|1");
 }
 
-static void rules_of_contents_are_kept_and_named(void **state)
+static void content_rules_are_enforced_and_named(void **state)
 {
     (void)state;
     struct script rows[] = {
@@ -318,7 +318,7 @@ static void rules_of_contents_are_kept_and_named(void **state)
     }
 }
 
-static void a_listable_resource_gives_its_children_or_nothing(void **state)
+static void listable_resource_returns_its_children_or_nothing(void **state)
 {
     (void)state;
     struct script full = {
@@ -338,7 +338,7 @@ static void a_listable_resource_gives_its_children_or_nothing(void **state)
     assert_json(read_with("app:///e/", NULL), "result|contents", "[]");
 }
 
-static void text_that_is_none_is_a_blob(void **state)
+static void invalid_utf8_text_is_returned_as_a_blob(void **state)
 {
     (void)state;
     struct script s = {.uri = "app:a", .pieces = {{.text = "a\xff"}}, .count = 1};
@@ -428,7 +428,7 @@ static const struct tidings_provider_ops mount_ops = {
     .close = mount_close,
 };
 
-static void a_provider_keeps_the_rules_too(void **state)
+static void provider_content_follows_the_rules_too(void **state)
 {
     (void)state;
     assert_int_equal(hub_mount(b.hub, &mount_ops, STR("m://x/"), STR_EMPTY, NULL, NULL), 0);
@@ -456,7 +456,7 @@ static void a_provider_keeps_the_rules_too(void **state)
 
 /* ---- registering ----------------------------------------------------------------------------- */
 
-static void what_is_written_as_json_must_be_json(void **state)
+static void registration_with_invalid_json_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -481,7 +481,7 @@ static void what_is_written_as_json_must_be_json(void **state)
 
 /* ---- without memory -------------------------------------------------------------------------- */
 
-static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
+static void failed_allocation_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
     static struct script s = {
@@ -517,18 +517,18 @@ int main(void)
 {
 #define READ_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        READ_TEST(every_read_says_how_new_it_is_and_has_an_etag),
-        READ_TEST(what_the_client_holds_is_not_sent_again),
-        READ_TEST(a_range_is_cut_out_of_what_a_handler_gives),
-        READ_TEST(a_range_lets_more_be_read_than_fits_at_once),
-        READ_TEST(alternatives_are_completed_and_one_can_be_asked_for),
-        READ_TEST(rules_of_contents_are_kept_and_named),
-        READ_TEST(a_listable_resource_gives_its_children_or_nothing),
-        READ_TEST(text_that_is_none_is_a_blob),
+        READ_TEST(reads_have_an_age_and_an_etag),
+        READ_TEST(content_with_the_client_etag_is_not_sent_again),
+        READ_TEST(range_is_cut_out_of_handler_content),
+        READ_TEST(range_lets_a_read_exceed_the_size_limit),
+        READ_TEST(alternatives_are_completed_and_selectable),
+        READ_TEST(content_rules_are_enforced_and_named),
+        READ_TEST(listable_resource_returns_its_children_or_nothing),
+        READ_TEST(invalid_utf8_text_is_returned_as_a_blob),
         READ_TEST(range_is_returned_only_on_request_with_offset),
-        READ_TEST(a_provider_keeps_the_rules_too),
-        READ_TEST(what_is_written_as_json_must_be_json),
-        cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
+        READ_TEST(provider_content_follows_the_rules_too),
+        READ_TEST(registration_with_invalid_json_is_refused),
+        cmocka_unit_test(failed_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

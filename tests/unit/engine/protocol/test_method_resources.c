@@ -86,7 +86,7 @@ static const char *walk(const char *method, const char *rows, const char *uri_ke
     return all;
 }
 
-static void the_list_is_the_same_whatever_the_page_size(void **state)
+static void list_is_the_same_for_every_page_size(void **state)
 {
     (void)state;
     harness_add(&b, "app:2");
@@ -103,7 +103,7 @@ static void the_list_is_the_same_whatever_the_page_size(void **state)
     assert_string_equal(walk("resources/list", "resources", "uri", 2), "app:1 app:2 app:3");
 }
 
-static void templates_are_paged_and_mounts_are_templates_too(void **state)
+static void templates_are_paged_and_include_mounts(void **state)
 {
     (void)state;
     harness_add_template(&b, "b://{x}");
@@ -112,7 +112,7 @@ static void templates_are_paged_and_mounts_are_templates_too(void **state)
                         "a://{x} b://{x} mem://x/{+path}");
 }
 
-static void cursors_that_are_not_ours_are_refused(void **state)
+static void foreign_cursors_are_refused(void **state)
 {
     (void)state;
     static const char *const cursors[] = {
@@ -146,7 +146,7 @@ static void cursors_that_are_not_ours_are_refused(void **state)
     }
 }
 
-static void a_read_is_answered_in_the_client_s_spelling(void **state)
+static void read_is_answered_in_the_client_s_spelling(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/a");
@@ -160,7 +160,7 @@ static void a_read_is_answered_in_the_client_s_spelling(void **state)
     client_free(c);
 }
 
-static void what_cannot_be_read_is_said_by_era(void **state)
+static void unreadable_resource_is_reported_by_era(void **state)
 {
     (void)state;
     static const struct {
@@ -192,7 +192,7 @@ static void what_cannot_be_read_is_said_by_era(void **state)
     client_free(pipe);
 }
 
-static void content_beyond_the_limit_is_an_error_and_not_half_an_answer(void **state)
+static void content_over_the_limit_is_an_error_without_partial_answer(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/a");
@@ -208,7 +208,7 @@ static void content_beyond_the_limit_is_an_error_and_not_half_an_answer(void **s
     client_free(c);
 }
 
-static void answers_come_later_and_from_other_threads(void **state)
+static void answers_can_arrive_later_from_other_threads(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/a");
@@ -234,7 +234,7 @@ static void answers_come_later_and_from_other_threads(void **state)
     }
 }
 
-static void a_list_whose_client_left_is_dropped_when_done(void **state)
+static void list_is_dropped_when_its_client_left(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/a");
@@ -254,7 +254,7 @@ static bool is_answered(void *user)
     return all[0]->count > 0 && all[1]->count > 0 && all[2]->count > 0;
 }
 
-static void children_whose_client_left_meanwhile_are_no_trouble(void **state)
+static void children_are_dropped_when_their_client_left(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/dir/")->is_listable = true;
@@ -270,7 +270,7 @@ static void children_whose_client_left_meanwhile_are_no_trouble(void **state)
     client_free(c);
 }
 
-static void blocking_providers_work_on_the_pool(void **state)
+static void blocking_providers_run_on_the_pool(void **state)
 {
     (void)state;
     fake.stops_at_gate = true; /* this thread must not wait there */
@@ -289,7 +289,7 @@ static void blocking_providers_work_on_the_pool(void **state)
     }
 }
 
-static void a_client_may_leave_while_the_pool_works_for_it(void **state)
+static void client_can_leave_during_pool_work(void **state)
 {
     (void)state;
     fake.stops_at_gate = true;
@@ -309,17 +309,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define BLOCKING(name) cmocka_unit_test_setup_teardown(name, setup_blocking, teardown)
-        TEST(the_list_is_the_same_whatever_the_page_size),
-        TEST(templates_are_paged_and_mounts_are_templates_too),
-        TEST(cursors_that_are_not_ours_are_refused),
-        TEST(a_read_is_answered_in_the_client_s_spelling),
-        TEST(what_cannot_be_read_is_said_by_era),
-        TEST(content_beyond_the_limit_is_an_error_and_not_half_an_answer),
-        TEST(answers_come_later_and_from_other_threads),
-        TEST(a_list_whose_client_left_is_dropped_when_done),
-        TEST(children_whose_client_left_meanwhile_are_no_trouble),
-        BLOCKING(blocking_providers_work_on_the_pool),
-        BLOCKING(a_client_may_leave_while_the_pool_works_for_it),
+        TEST(list_is_the_same_for_every_page_size),
+        TEST(templates_are_paged_and_include_mounts),
+        TEST(foreign_cursors_are_refused),
+        TEST(read_is_answered_in_the_client_s_spelling),
+        TEST(unreadable_resource_is_reported_by_era),
+        TEST(content_over_the_limit_is_an_error_without_partial_answer),
+        TEST(answers_can_arrive_later_from_other_threads),
+        TEST(list_is_dropped_when_its_client_left),
+        TEST(children_are_dropped_when_their_client_left),
+        BLOCKING(blocking_providers_run_on_the_pool),
+        BLOCKING(client_can_leave_during_pool_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

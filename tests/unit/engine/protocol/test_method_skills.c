@@ -130,7 +130,7 @@ static int end(void **state)
     return 0;
 }
 
-static void skills_are_told_with_what_they_consist_of(void **state)
+static void skills_are_listed_with_their_resources(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -141,7 +141,7 @@ static void skills_are_told_with_what_they_consist_of(void **state)
     client_free(c);
 }
 
-static void what_has_the_same_etag_is_not_read_again(void **state)
+static void skill_with_known_etag_is_not_read_again(void **state)
 {
     (void)state;
     for (unsigned has_etags = 0; has_etags < 2; has_etags++) {
@@ -158,7 +158,7 @@ static void what_has_the_same_etag_is_not_read_again(void **state)
 }
 
 /* A skill of many bytes is hashed in several turns of the worker; a small one in one. */
-static void much_to_read_lets_others_go_first(void **state)
+static void long_reads_yield_to_other_requests(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -181,7 +181,7 @@ static void much_to_read_lets_others_go_first(void **state)
 }
 
 /* Too many bytes are found out while they are read, when the list does not say. */
-static void a_skill_that_is_too_large_is_none(void **state)
+static void oversized_skill_is_omitted(void **state)
 {
     (void)state;
     skills.large = 24;
@@ -199,7 +199,7 @@ static void a_skill_that_is_too_large_is_none(void **state)
 }
 
 /* A list that lacks a skill says that there is none. */
-static void what_cannot_be_read_now_fails_the_list(void **state)
+static void unreadable_skill_fails_the_list(void **state)
 {
     (void)state;
     skills.is_busy = true;
@@ -212,7 +212,7 @@ static void what_cannot_be_read_now_fails_the_list(void **state)
 }
 
 /* What is known of its SKILL.md may be from when it was read as a file of the other. */
-static void a_skill_inside_another_has_its_own_front_matter(void **state)
+static void nested_skill_has_its_own_front_matter(void **state)
 {
     (void)state;
     skills.has_etags = skills.is_nested = true;
@@ -230,7 +230,7 @@ static void a_skill_inside_another_has_its_own_front_matter(void **state)
     }
 }
 
-static void a_client_may_go_while_files_are_read(void **state)
+static void client_can_leave_while_files_are_read(void **state)
 {
     (void)state;
     for (unsigned large = 0; large < 10; large += 9) { /* … or while others go first */
@@ -251,7 +251,7 @@ static void a_client_may_go_while_files_are_read(void **state)
     }
 }
 
-static void whatever_allocation_fails_it_is_answered(void **state)
+static void failed_allocation_is_answered(void **state)
 {
     (void)state;
     static const char *const asked[] = {"skills/list", "skills/get"};
@@ -279,15 +279,14 @@ static void whatever_allocation_fails_it_is_answered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(skills_are_told_with_what_they_consist_of, begin, end),
-        cmocka_unit_test_setup_teardown(what_has_the_same_etag_is_not_read_again, begin, end),
-        cmocka_unit_test_setup_teardown(much_to_read_lets_others_go_first, begin, end),
-        cmocka_unit_test_setup_teardown(a_skill_that_is_too_large_is_none, begin, end),
-        cmocka_unit_test_setup_teardown(what_cannot_be_read_now_fails_the_list, begin, end),
-        cmocka_unit_test_setup_teardown(a_skill_inside_another_has_its_own_front_matter, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_client_may_go_while_files_are_read, begin, end),
-        cmocka_unit_test(whatever_allocation_fails_it_is_answered),
+        cmocka_unit_test_setup_teardown(skills_are_listed_with_their_resources, begin, end),
+        cmocka_unit_test_setup_teardown(skill_with_known_etag_is_not_read_again, begin, end),
+        cmocka_unit_test_setup_teardown(long_reads_yield_to_other_requests, begin, end),
+        cmocka_unit_test_setup_teardown(oversized_skill_is_omitted, begin, end),
+        cmocka_unit_test_setup_teardown(unreadable_skill_fails_the_list, begin, end),
+        cmocka_unit_test_setup_teardown(nested_skill_has_its_own_front_matter, begin, end),
+        cmocka_unit_test_setup_teardown(client_can_leave_while_files_are_read, begin, end),
+        cmocka_unit_test(failed_allocation_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void listen_is_acknowledged_after_watch_starts(void **state)
     client_free(c);
 }
 
-static void nothing_is_heard_before_the_acknowledgement(void **state)
+static void changes_are_not_sent_before_the_acknowledgement(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -131,7 +131,7 @@ static void change_before_watch_starts_is_not_announced(void **state)
     client_free(c);
 }
 
-static void what_is_refused_is_left_out_and_explained(void **state)
+static void refused_uris_are_omitted_and_explained(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/mute")->is_mute = true;
@@ -234,7 +234,7 @@ static void group_closed_while_uris_resolve_releases_watches(void **state)
     client_free(c);
 }
 
-static void two_peers_share_one_watch(void **state)
+static void peers_share_one_watch(void **state)
 {
     (void)state;
     struct client *one = client_http(&b), *two = client_http(&b);
@@ -264,7 +264,7 @@ static void two_peers_share_one_watch(void **state)
     }
 }
 
-static void everybody_who_waited_for_a_refused_watch_is_told(void **state)
+static void waiting_clients_are_all_notified_of_a_refused_watch(void **state)
 {
     (void)state;
     struct client *one = client_http(&b), *two = client_http(&b);
@@ -292,7 +292,7 @@ static void everybody_who_waited_for_a_refused_watch_is_told(void **state)
 
 /* ---- what matches, and under which name ------------------------------------------------------ */
 
-static void a_container_and_a_literal_inside_it_give_one_notification_each(void **state)
+static void container_and_literal_inside_each_notify_once(void **state)
 {
     (void)state;
     fake_add(&fake, "mem://x/d/")->is_listable = true;
@@ -315,7 +315,7 @@ static void a_container_and_a_literal_inside_it_give_one_notification_each(void 
     client_free(c);
 }
 
-static void the_client_hears_its_own_spelling(void **state)
+static void client_receives_its_own_spelling(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -331,7 +331,7 @@ static void the_client_hears_its_own_spelling(void **state)
     client_free(c);
 }
 
-static void the_spelling_of_the_provider_is_the_one_that_matches(void **state)
+static void provider_spelling_is_the_one_matched(void **state)
 {
     (void)state;
     struct fake_resource *r = fake_add(&fake, "mem://x/dir");
@@ -381,7 +381,7 @@ static void containers_and_resources_need_not_exist_yet(void **state)
     client_free(c);
 }
 
-static void a_uri_that_a_template_produces_can_be_subscribed_to(void **state)
+static void template_uri_can_be_subscribed_to(void **state)
 {
     (void)state;
     harness_add_template(&b, "weather://{city}/now");
@@ -400,21 +400,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(listen_is_acknowledged_after_watch_starts),
-        TEST(nothing_is_heard_before_the_acknowledgement),
+        TEST(changes_are_not_sent_before_the_acknowledgement),
         TEST(change_before_acknowledgement_is_delivered_after_it),
         TEST(change_before_watch_starts_is_not_announced),
-        TEST(what_is_refused_is_left_out_and_explained),
+        TEST(refused_uris_are_omitted_and_explained),
         TEST(empty_listen_is_acknowledged_and_stays_open),
         TEST(malformed_listens_are_refused_before_they_become_streams),
         TEST(group_closed_while_watches_start_releases_them),
         TEST(group_closed_while_uris_resolve_releases_watches),
-        TEST(two_peers_share_one_watch),
-        TEST(everybody_who_waited_for_a_refused_watch_is_told),
-        TEST(a_container_and_a_literal_inside_it_give_one_notification_each),
-        TEST(the_client_hears_its_own_spelling),
-        TEST(the_spelling_of_the_provider_is_the_one_that_matches),
+        TEST(peers_share_one_watch),
+        TEST(waiting_clients_are_all_notified_of_a_refused_watch),
+        TEST(container_and_literal_inside_each_notify_once),
+        TEST(client_receives_its_own_spelling),
+        TEST(provider_spelling_is_the_one_matched),
         TEST(containers_and_resources_need_not_exist_yet),
-        TEST(a_uri_that_a_template_produces_can_be_subscribed_to),
+        TEST(template_uri_can_be_subscribed_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

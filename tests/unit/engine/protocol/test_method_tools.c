@@ -59,7 +59,7 @@ static void no_asker(void)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void tools_are_offered_once_there_is_one(void **state)
+static void tools_are_offered_once_one_exists(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -81,7 +81,7 @@ static void tools_are_offered_once_there_is_one(void **state)
     client_free(c);
 }
 
-static void the_list_is_ordered_by_name_and_paged(void **state)
+static void list_is_ordered_by_name_and_paged(void **state)
 {
     (void)state;
     static const char *const names[] = {"m", "z", "a", "b.c", "B"};
@@ -112,7 +112,7 @@ static void the_list_is_ordered_by_name_and_paged(void **state)
 }
 
 /* Six times what may be read, and 4 MiB: so much an answer may have. */
-static void an_answer_that_is_too_large_says_so_and_what_to_do(void **state)
+static void oversized_answer_is_refused_with_advice(void **state)
 {
     (void)state;
     struct buf row;
@@ -133,7 +133,7 @@ static void an_answer_that_is_too_large_says_so_and_what_to_do(void **state)
     buf_deinit(&row);
 }
 
-static void a_name_is_taken_once_and_gone_when_removed(void **state)
+static void name_is_taken_once_and_free_after_removal(void **state)
 {
     (void)state;
     struct harness_tool a = {.name = "a", .handler = tool_hello};
@@ -233,7 +233,7 @@ static void give_everything(void *user, struct tidings_call *h)
     tidings_call_done(h, 0, NULL);
 }
 
-static void a_result_may_hold_every_kind_of_content(void **state)
+static void result_can_hold_every_kind_of_content(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_everything});
@@ -268,7 +268,7 @@ static void give_too_much(void *user, struct tidings_call *h)
     tidings_call_done(h, rc, &err);
 }
 
-static void a_failure_is_a_result_the_model_can_read(void **state)
+static void failure_is_a_result_the_model_can_read(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_too_much});
@@ -295,7 +295,7 @@ static void mark(void *user, struct tidings_call *h)
     tool_hello(user, h);
 }
 
-static void a_handler_may_refuse_and_may_describe_its_failure(void **state)
+static void handler_can_refuse_and_describe_its_failure(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "refuse", .handler = refuse});
@@ -319,7 +319,7 @@ static void give_structured(void *user, struct tidings_call *h)
     tidings_call_done(h, json ? tidings_call_structured(h, tidings_str(json), &err) : 0, &err);
 }
 
-static void structured_content_obeys_its_schema_and_is_told_as_text(void **state)
+static void structured_content_is_validated_and_sent_as_text(void **state)
 {
     (void)state;
     static const char schema[] =
@@ -377,16 +377,16 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(tools_are_offered_once_there_is_one),
-        WITH_BENCH(the_list_is_ordered_by_name_and_paged),
-        WITH_BENCH(an_answer_that_is_too_large_says_so_and_what_to_do),
-        WITH_BENCH(a_name_is_taken_once_and_gone_when_removed),
+        WITH_BENCH(tools_are_offered_once_one_exists),
+        WITH_BENCH(list_is_ordered_by_name_and_paged),
+        WITH_BENCH(oversized_answer_is_refused_with_advice),
+        WITH_BENCH(name_is_taken_once_and_free_after_removal),
         WITH_BENCH(arguments_are_reached_by_name_and_by_pointer),
         WITH_BENCH(arguments_the_schema_forbids_never_reach_the_handler),
-        WITH_BENCH(a_result_may_hold_every_kind_of_content),
-        WITH_BENCH(a_failure_is_a_result_the_model_can_read),
-        WITH_BENCH(a_handler_may_refuse_and_may_describe_its_failure),
-        WITH_BENCH(structured_content_obeys_its_schema_and_is_told_as_text),
+        WITH_BENCH(result_can_hold_every_kind_of_content),
+        WITH_BENCH(failure_is_a_result_the_model_can_read),
+        WITH_BENCH(handler_can_refuse_and_describe_its_failure),
+        WITH_BENCH(structured_content_is_validated_and_sent_as_text),
         WITH_BENCH(legacy_clients_call_tools_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

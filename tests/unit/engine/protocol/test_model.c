@@ -426,13 +426,13 @@ static void run_many(size_t log_entries)
     }
 }
 
-static void every_client_ends_up_knowing_the_truth(void **state)
+static void clients_all_reach_the_current_state(void **state)
 {
     (void)state;
     run_many(1000);
 }
 
-static void also_when_history_is_short(void **state)
+static void clients_reach_the_current_state_with_short_history(void **state)
 {
     (void)state;
     run_many(3);
@@ -441,8 +441,8 @@ static void also_when_history_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_client_ends_up_knowing_the_truth),
-        cmocka_unit_test(also_when_history_is_short),
+        cmocka_unit_test(clients_all_reach_the_current_state),
+        cmocka_unit_test(clients_reach_the_current_state_with_short_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

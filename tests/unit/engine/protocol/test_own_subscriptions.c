@@ -101,7 +101,7 @@ static void announce(const char *uri, const char *metadata)
     harness_run_until_idle(&b);
 }
 
-static void one_that_is_suspended_says_so(void **state)
+static void suspended_subscription_is_listed_as_suspended(void **state)
 {
     (void)state;
     static char metadata[4200];
@@ -128,7 +128,7 @@ static void one_that_is_suspended_says_so(void **state)
     pair_free(others);
 }
 
-static void one_that_must_read_again_says_so_until_it_is_told(void **state)
+static void truncated_subscription_is_listed_until_the_update_is_sent(void **state)
 {
     (void)state;
     struct pair slow = subscribed(NULL), others = subscribed(NULL);
@@ -156,9 +156,9 @@ static void one_that_must_read_again_says_so_until_it_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_that_is_suspended_says_so, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_must_read_again_says_so_until_it_is_told, begin,
-                                        end),
+        cmocka_unit_test_setup_teardown(suspended_subscription_is_listed_as_suspended, begin, end),
+        cmocka_unit_test_setup_teardown(truncated_subscription_is_listed_until_the_update_is_sent,
+                                        begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

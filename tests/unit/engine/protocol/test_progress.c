@@ -260,7 +260,7 @@ static void listen_resumes_from_each_message(void **state)
     }
 }
 
-static void also_with_a_subscription_for_each(void **state)
+static void listen_by_name_resumes_from_each_message(void **state)
 {
     (void)state;
     listen_by_name();
@@ -269,7 +269,7 @@ static void also_with_a_subscription_for_each(void **state)
     with_every_budget(at_start, connect_listen);
 }
 
-static void also_with_sealed_cursors(void **state)
+static void listen_resumes_from_sealed_cursors(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
@@ -287,7 +287,7 @@ static struct reader with_unknown_cursor(void)
     return r;
 }
 
-static void those_who_must_look_again_hear_it_one_after_the_other(void **state)
+static void truncated_subscriptions_are_notified_over_several_streams(void **state)
 {
     (void)state;
     listen_by_name();
@@ -301,7 +301,7 @@ static struct reader with_unknown_seal(void)
     return r;
 }
 
-static void also_with_sealed_cursors_of_an_earlier_run(void **state)
+static void truncation_resumes_from_sealed_cursors_of_an_earlier_run(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
@@ -311,7 +311,7 @@ static void also_with_sealed_cursors_of_an_earlier_run(void **state)
     with_every_budget(with_unknown_seal, connect_listen);
 }
 
-static void also_when_history_is_too_short(void **state)
+static void listen_truncates_with_short_history(void **state)
 {
     (void)state;
     listen_by_name();
@@ -363,14 +363,14 @@ static void end_session(void)
     harness_run_until_idle(&b);
 }
 
-static void a_stream_goes_on_from_each_event(void **state)
+static void stream_resumes_from_each_event(void **state)
 {
     (void)state;
     with_every_budget(in_session, connect_stream);
     end_session();
 }
 
-static void also_with_sealed_event_ids(void **state)
+static void stream_resumes_from_sealed_event_ids(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
@@ -391,7 +391,7 @@ static struct reader in_session_with_lists(void)
     return r;
 }
 
-static void a_list_that_changed_does_not_stop_it(void **state)
+static void list_change_does_not_stop_the_stream(void **state)
 {
     (void)state;
     with_every_budget(in_session_with_lists, connect_stream);
@@ -426,7 +426,7 @@ static struct reader in_session_since(void)
     return r;
 }
 
-static void a_session_that_goes_back_goes_on_from_each_event(void **state)
+static void session_with_a_cursor_resumes_from_each_event(void **state)
 {
     (void)state;
     note_start();
@@ -450,7 +450,7 @@ static struct reader in_session_lost(void)
     return r;
 }
 
-static void a_session_that_must_look_again_hears_it_one_after_the_other(void **state)
+static void truncated_session_is_notified_over_several_streams(void **state)
 {
     (void)state;
     with_every_budget(in_session_lost, connect_stream);
@@ -499,7 +499,7 @@ static struct reader from_earlier_run(void)
 
 /* Cut while those are told to look again that are not kept, what is kept may have to as well; cut
  * later it goes on from each message. */
-static void what_is_kept_and_what_is_not_are_both_told_after_a_restart(void **state)
+static void durable_and_volatile_resources_are_both_sent_after_a_restart(void **state)
 {
     (void)state;
     static char uris[64 * CHANGES];
@@ -528,7 +528,7 @@ static struct reader from_earlier_run_with_one(void)
     return r;
 }
 
-static void what_is_kept_goes_on_from_each_message_after_a_restart(void **state)
+static void durable_resources_resume_from_each_message_after_a_restart(void **state)
 {
     (void)state;
     char uris[64];
@@ -542,19 +542,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define PLAIN(name) cmocka_unit_test_setup_teardown(name, begin_plain, end)
         PLAIN(listen_resumes_from_each_message),
-        PLAIN(also_with_a_subscription_for_each),
-        PLAIN(also_with_sealed_cursors),
-        PLAIN(those_who_must_look_again_hear_it_one_after_the_other),
-        PLAIN(also_with_sealed_cursors_of_an_earlier_run),
-        cmocka_unit_test_setup_teardown(also_when_history_is_too_short, begin_short, end),
-        PLAIN(a_stream_goes_on_from_each_event),
-        PLAIN(also_with_sealed_event_ids),
-        cmocka_unit_test_setup_teardown(a_list_that_changed_does_not_stop_it, begin_listed, end),
-        PLAIN(a_session_that_goes_back_goes_on_from_each_event),
-        PLAIN(a_session_that_must_look_again_hears_it_one_after_the_other),
-        cmocka_unit_test_setup_teardown(what_is_kept_and_what_is_not_are_both_told_after_a_restart,
-                                        begin_stored, end),
-        cmocka_unit_test_setup_teardown(what_is_kept_goes_on_from_each_message_after_a_restart,
+        PLAIN(listen_by_name_resumes_from_each_message),
+        PLAIN(listen_resumes_from_sealed_cursors),
+        PLAIN(truncated_subscriptions_are_notified_over_several_streams),
+        PLAIN(truncation_resumes_from_sealed_cursors_of_an_earlier_run),
+        cmocka_unit_test_setup_teardown(listen_truncates_with_short_history, begin_short, end),
+        PLAIN(stream_resumes_from_each_event),
+        PLAIN(stream_resumes_from_sealed_event_ids),
+        cmocka_unit_test_setup_teardown(list_change_does_not_stop_the_stream, begin_listed, end),
+        PLAIN(session_with_a_cursor_resumes_from_each_event),
+        PLAIN(truncated_session_is_notified_over_several_streams),
+        cmocka_unit_test_setup_teardown(
+            durable_and_volatile_resources_are_both_sent_after_a_restart, begin_stored, end),
+        cmocka_unit_test_setup_teardown(durable_resources_resume_from_each_message_after_a_restart,
                                         begin_stored, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

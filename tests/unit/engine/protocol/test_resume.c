@@ -87,7 +87,7 @@ static void run(unsigned seed, size_t log_entries)
     harness_stop(&b);
 }
 
-static void whoever_comes_back_is_told_of_everything(void **state)
+static void resuming_client_misses_nothing(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -95,7 +95,7 @@ static void whoever_comes_back_is_told_of_everything(void **state)
     }
 }
 
-static void also_when_history_is_short(void **state)
+static void resuming_client_is_truncated_with_short_history(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -106,8 +106,8 @@ static void also_when_history_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_comes_back_is_told_of_everything),
-        cmocka_unit_test(also_when_history_is_short),
+        cmocka_unit_test(resuming_client_misses_nothing),
+        cmocka_unit_test(resuming_client_is_truncated_with_short_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,19 +229,19 @@ static void play_all(const char *revision)
     }
 }
 
-static void wherever_it_is_cut_each_subscription_hears_all_it_asked_for(void **state)
+static void cut_session_receives_all_requested_replays(void **state)
 {
     (void)state;
     play_all("2025-11-25");
 }
 
-static void also_without_an_id_at_the_beginning(void **state)
+static void cut_session_without_a_first_id_receives_all_replays(void **state)
 {
     (void)state;
     play_all("2025-06-18");
 }
 
-static void also_with_sealed_event_ids(void **state)
+static void cut_session_with_sealed_ids_receives_all_replays(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
@@ -259,7 +259,7 @@ static const char *newest_id(const struct client *c)
 
 /* One that comes back is put aside by the other before anything of its past is written: the other
  * has to carry it, which the ids that one knows say nothing of. */
-static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **state)
+static void replaced_stream_passes_its_replay_to_the_next(void **state)
 {
     (void)state;
     harness_session(&b, "2025-11-25", &s);
@@ -319,7 +319,7 @@ static size_t told_after_second_answer(const char *cursor, const char **update)
     return told;
 }
 
-static void no_answer_says_that_another_subscription_was_told(void **state)
+static void answers_do_not_confirm_other_subscriptions(void **state)
 {
     (void)state;
     const char *update;
@@ -412,7 +412,7 @@ static void run(unsigned seed, size_t log_entries)
     harness_stop(&b);
 }
 
-static void whoever_goes_back_and_is_cut_is_told_of_everything(void **state)
+static void rewound_session_misses_nothing_after_cuts(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= (is_slow() ? SEEDS / 5 : SEEDS); seed++) {
@@ -420,7 +420,7 @@ static void whoever_goes_back_and_is_cut_is_told_of_everything(void **state)
     }
 }
 
-static void also_when_history_is_short(void **state)
+static void rewound_session_is_truncated_with_short_history(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= (is_slow() ? SEEDS / 5 : SEEDS); seed++) {
@@ -432,13 +432,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define IN_WORLD(name) cmocka_unit_test_setup_teardown(name, begin, end)
-        IN_WORLD(wherever_it_is_cut_each_subscription_hears_all_it_asked_for),
-        IN_WORLD(also_without_an_id_at_the_beginning),
-        IN_WORLD(also_with_sealed_event_ids),
-        IN_WORLD(what_a_stream_takes_over_is_told_whatever_its_last_id_says),
-        IN_WORLD(no_answer_says_that_another_subscription_was_told),
-        cmocka_unit_test(whoever_goes_back_and_is_cut_is_told_of_everything),
-        cmocka_unit_test(also_when_history_is_short),
+        IN_WORLD(cut_session_receives_all_requested_replays),
+        IN_WORLD(cut_session_without_a_first_id_receives_all_replays),
+        IN_WORLD(cut_session_with_sealed_ids_receives_all_replays),
+        IN_WORLD(replaced_stream_passes_its_replay_to_the_next),
+        IN_WORLD(answers_do_not_confirm_other_subscriptions),
+        cmocka_unit_test(rewound_session_misses_nothing_after_cuts),
+        cmocka_unit_test(rewound_session_is_truncated_with_short_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

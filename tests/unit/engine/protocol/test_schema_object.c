@@ -31,7 +31,7 @@ static const struct tidings_schema_field all[] = {
     {.name = "c", .choices = colours},
 };
 
-static void every_type_is_said(void **state)
+static void schema_supports_every_type(void **state)
 {
     (void)state;
     char *schema = tidings_schema_object(all, COUNT(all), NULL);
@@ -54,7 +54,7 @@ static void every_type_is_said(void **state)
     tidings_free(schema);
 }
 
-static void what_makes_no_sense_is_refused_with_its_row(void **state)
+static void invalid_row_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -96,7 +96,7 @@ static void what_makes_no_sense_is_refused_with_its_row(void **state)
     }
 }
 
-static void one_that_is_too_long_is_refused(void **state)
+static void oversized_schema_is_refused(void **state)
 {
     (void)state;
     static char description[(1u << 20) + 1];
@@ -107,7 +107,7 @@ static void one_that_is_too_long_is_refused(void **state)
     assert_int_equal(err.code, TIDINGS_E_LIMIT);
 }
 
-static void running_out_of_memory_leaves_nothing_behind(void **state)
+static void failed_allocation_leaks_no_schema(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -128,10 +128,10 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_said),
-        cmocka_unit_test(what_makes_no_sense_is_refused_with_its_row),
-        cmocka_unit_test(one_that_is_too_long_is_refused),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
+        cmocka_unit_test(schema_supports_every_type),
+        cmocka_unit_test(invalid_row_is_refused_by_name),
+        cmocka_unit_test(oversized_schema_is_refused),
+        cmocka_unit_test(failed_allocation_leaks_no_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static bool is_visible_ascii(const char *s)
     return true;
 }
 
-static void ids_are_visible_long_and_never_the_same(void **state)
+static void ids_are_visible_long_and_unique(void **state)
 {
     (void)state;
     static char seen[50][48];
@@ -73,7 +73,7 @@ static void ids_are_visible_long_and_never_the_same(void **state)
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
 }
 
-static void an_id_names_its_worker_or_is_not_one_of_ours(void **state)
+static void id_names_its_worker_or_is_invalid(void **state)
 {
     (void)state;
     static const struct {
@@ -133,7 +133,7 @@ static void requests_need_the_id_of_a_living_session(void **state)
     client_free(c);
 }
 
-static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
+static void deleted_session_releases_its_streams_and_watches(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -159,7 +159,7 @@ static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
     client_free(two);
 }
 
-static void a_request_under_way_survives_the_end_of_its_session(void **state)
+static void request_survives_the_end_of_its_session(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -180,7 +180,7 @@ static void a_request_under_way_survives_the_end_of_its_session(void **state)
     client_free(subscribe);
 }
 
-static void there_are_at_most_so_many_sessions(void **state)
+static void sessions_are_limited(void **state)
 {
     (void)state;
     struct harness_session s[4];
@@ -217,7 +217,7 @@ static void sweep_between(uint64_t old, uint64_t young)
     b.limits.session_timeout_ms = before;
 }
 
-static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
+static void idle_sessions_end_unless_they_have_a_stream(void **state)
 {
     (void)state;
     struct harness_session idle, streaming, busy, fresh;
@@ -251,7 +251,7 @@ static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
     client_free(read);
 }
 
-static void a_session_that_lost_its_stream_does_not_shield_older_ones(void **state)
+static void session_without_its_stream_does_not_shield_older_ones(void **state)
 {
     (void)state;
     struct harness_session first, second;
@@ -273,7 +273,7 @@ static bool has_no_session(void *user)
     return b.worker[0]->stats.sessions == 0;
 }
 
-static void the_tick_ends_idle_sessions(void **state)
+static void tick_ends_idle_sessions(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -283,7 +283,7 @@ static void the_tick_ends_idle_sessions(void **state)
     harness_until(&b, has_no_session, NULL);
 }
 
-static void a_session_belongs_to_whoever_made_it(void **state)
+static void session_belongs_to_its_principal(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -295,7 +295,7 @@ static void a_session_belongs_to_whoever_made_it(void **state)
     client_free(c);
 }
 
-static void streams_of_the_modern_era_are_refused_with_the_way_to_go(void **state)
+static void modern_streams_are_refused_with_the_alternative(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -326,7 +326,7 @@ static void streams_of_the_modern_era_are_refused_with_the_way_to_go(void **stat
     assert_int_equal(session_delete(&s), 204);
 }
 
-static void a_session_has_at_most_four_streams(void **state)
+static void session_has_at_most_four_streams(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -352,18 +352,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(ids_are_visible_long_and_never_the_same),
-        TEST(an_id_names_its_worker_or_is_not_one_of_ours),
+        TEST(ids_are_visible_long_and_unique),
+        TEST(id_names_its_worker_or_is_invalid),
         TEST(requests_need_the_id_of_a_living_session),
-        TEST(a_deleted_session_is_gone_with_its_streams_and_watches),
-        TEST(a_request_under_way_survives_the_end_of_its_session),
-        TEST(there_are_at_most_so_many_sessions),
-        TEST(idle_sessions_end_and_those_with_a_stream_do_not),
-        TEST(a_session_that_lost_its_stream_does_not_shield_older_ones),
-        TEST(the_tick_ends_idle_sessions),
-        TEST(a_session_belongs_to_whoever_made_it),
-        TEST(streams_of_the_modern_era_are_refused_with_the_way_to_go),
-        TEST(a_session_has_at_most_four_streams),
+        TEST(deleted_session_releases_its_streams_and_watches),
+        TEST(request_survives_the_end_of_its_session),
+        TEST(sessions_are_limited),
+        TEST(idle_sessions_end_unless_they_have_a_stream),
+        TEST(session_without_its_stream_does_not_shield_older_ones),
+        TEST(tick_ends_idle_sessions),
+        TEST(session_belongs_to_its_principal),
+        TEST(modern_streams_are_refused_with_the_alternative),
+        TEST(session_has_at_most_four_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-static void it_goes_on_where_it_was(void **state)
+static void session_resumes_at_another_node(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -50,7 +50,7 @@ static void it_goes_on_where_it_was(void **state)
     client_free(first);
 }
 
-static void the_stream_at_the_old_node_ends(void **state)
+static void stream_at_the_old_node_ends(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -66,7 +66,7 @@ static void the_stream_at_the_old_node_ends(void **state)
 }
 
 /* Nothing was written since it subscribed: the id of the last event says more. */
-static void after_a_crash_ids_of_events_say_how_far_it_was(void **state)
+static void event_ids_give_the_position_after_a_crash(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -89,7 +89,7 @@ static void after_a_crash_ids_of_events_say_how_far_it_was(void **state)
     client_free(first);
 }
 
-static void without_an_id_it_begins_where_it_was_written_last(void **state)
+static void stream_without_an_id_starts_at_the_last_stored_position(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -112,7 +112,7 @@ static void without_an_id_it_begins_where_it_was_written_last(void **state)
 }
 
 /* Its client has heard of more than the new node: nothing is told twice when that has caught up. */
-static void a_node_that_is_behind_comes_as_far_first(void **state)
+static void lagging_node_catches_up_first(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -156,7 +156,7 @@ static void a_node_that_is_behind_comes_as_far_first(void **state)
 }
 
 /* A subscription made later does not hear of what was before it. */
-static void each_subscription_knows_when_it_began(void **state)
+static void subscriptions_each_know_their_start(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -172,7 +172,7 @@ static void each_subscription_knows_when_it_began(void **state)
 
 /* The old node still writes to its stream while the new one has a subscription more: ids that it
  * gives out say nothing of that one. */
-static void what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_says(void **state)
+static void new_subscription_is_replayed_regardless_of_old_node_ids(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -191,7 +191,7 @@ static void what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_
 }
 
 /* A node that does not know yet, and could not ask, opens another stream of its old copy. */
-static void ids_of_streams_that_were_never_written_say_nothing(void **state)
+static void ids_of_unwritten_streams_prove_nothing(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -211,7 +211,7 @@ static void ids_of_streams_that_were_never_written_say_nothing(void **state)
     client_free(first);
 }
 
-static void before_a_stream_is_opened_the_store_is_asked(void **state)
+static void store_is_queried_before_a_stream_opens(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -236,7 +236,7 @@ static void before_a_stream_is_opened_the_store_is_asked(void **state)
     assert_int_equal(code, 0);
 }
 
-static void what_is_local_has_to_be_looked_at_again(void **state)
+static void local_resources_are_truncated_after_migration(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -256,7 +256,7 @@ static void what_is_local_has_to_be_looked_at_again(void **state)
     client_free(first);
 }
 
-static void it_goes_back_and_forth(void **state)
+static void session_migrates_back_and_forth(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -280,7 +280,7 @@ static void it_goes_back_and_forth(void **state)
 }
 
 /* Two nodes that are asked in turn do not do nothing but take. */
-static void who_lost_one_waits_before_taking_it_back(void **state)
+static void node_that_lost_a_session_waits_before_claiming_it(void **state)
 {
     (void)state;
     assert_int_equal(nodes_bring(&all, B, &s), 0);
@@ -296,7 +296,7 @@ static void who_lost_one_waits_before_taking_it_back(void **state)
     client_free(c);
 }
 
-static void options_and_level_come_along(void **state)
+static void options_and_level_migrate(void **state)
 {
     (void)state;
     static const char *const options =
@@ -321,7 +321,7 @@ static void options_and_level_come_along(void **state)
 
 /* ---- who may have it ------------------------------------------------------------------------- */
 
-static void somebody_elses_is_not_taken(void **state)
+static void session_of_another_principal_does_not_migrate(void **state)
 {
     (void)state;
     nodes_stop(&all);
@@ -349,7 +349,7 @@ static void somebody_elses_is_not_taken(void **state)
     assert_int_equal(sessions_at(A), 0);
 }
 
-static void what_may_not_be_subscribed_there_is_said(void **state)
+static void unsubscribable_resource_is_reported_after_migration(void **state)
 {
     (void)state;
     stub_add(&all.at[A].kept, "kept://x/only", false);
@@ -371,7 +371,7 @@ static void what_may_not_be_subscribed_there_is_said(void **state)
     assert_null(strstr(nodes_row(&all, &s)->state, "only"));
 }
 
-static void limits_hold_for_what_comes(void **state)
+static void limits_apply_to_migrating_sessions(void **state)
 {
     (void)state;
     struct harness_session other;
@@ -391,7 +391,7 @@ static void limits_hold_for_what_comes(void **state)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void it_is_ended_at_any_node(void **state)
+static void session_can_be_deleted_at_any_node(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -405,7 +405,7 @@ static void it_is_ended_at_any_node(void **state)
 }
 
 /* B has it, and does not know yet that A has taken it back. */
-static void it_is_ended_at_a_node_that_has_lost_it(void **state)
+static void session_can_be_deleted_at_a_node_that_lost_it(void **state)
 {
     (void)state;
     assert_int_equal(nodes_bring(&all, B, &s), 0);
@@ -420,7 +420,7 @@ static void it_is_ended_at_a_node_that_has_lost_it(void **state)
 }
 
 /* One that is idle there, and is used elsewhere. */
-static void an_old_copy_that_is_idle_ends_alone(void **state)
+static void idle_old_copy_ends_without_the_session(void **state)
 {
     (void)state;
     all.at[A].is_deaf = true;
@@ -433,7 +433,7 @@ static void an_old_copy_that_is_idle_ends_alone(void **state)
     assert_int_equal(ping(), 200);
 }
 
-static void one_that_is_idle_ends_everywhere(void **state)
+static void idle_session_ends_everywhere(void **state)
 {
     (void)state;
     all.at[A].b.limits.session_timeout_ms = 0;
@@ -442,7 +442,7 @@ static void one_that_is_idle_ends_everywhere(void **state)
     assert_null(nodes_row(&all, &s));
 }
 
-static void a_node_that_ends_writes_how_far_it_was(void **state)
+static void stopping_node_stores_the_position(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -465,7 +465,7 @@ static void a_node_that_ends_writes_how_far_it_was(void **state)
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-static void an_id_leads_to_one_worker_at_every_node(void **state)
+static void id_leads_to_one_worker_at_every_node(void **state)
 {
     (void)state;
     struct worker here = {.count = 3};
@@ -482,7 +482,7 @@ static void an_id_leads_to_one_worker_at_every_node(void **state)
     assert_true(seen[0] > 50 && seen[1] > 50);
 }
 
-static void what_does_not_move_costs_nothing(void **state)
+static void session_of_a_single_node_has_no_migration_state(void **state)
 {
     (void)state;
     struct harness alone;
@@ -503,29 +503,29 @@ static void what_does_not_move_costs_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(it_goes_on_where_it_was),
-        TEST(the_stream_at_the_old_node_ends),
-        TEST(after_a_crash_ids_of_events_say_how_far_it_was),
-        TEST(without_an_id_it_begins_where_it_was_written_last),
-        TEST(a_node_that_is_behind_comes_as_far_first),
-        TEST(each_subscription_knows_when_it_began),
-        TEST(what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_says),
-        TEST(ids_of_streams_that_were_never_written_say_nothing),
-        TEST(before_a_stream_is_opened_the_store_is_asked),
-        TEST(what_is_local_has_to_be_looked_at_again),
-        TEST(it_goes_back_and_forth),
-        TEST(who_lost_one_waits_before_taking_it_back),
-        TEST(options_and_level_come_along),
-        TEST(somebody_elses_is_not_taken),
-        TEST(what_may_not_be_subscribed_there_is_said),
-        TEST(limits_hold_for_what_comes),
-        TEST(it_is_ended_at_any_node),
-        TEST(it_is_ended_at_a_node_that_has_lost_it),
-        TEST(an_old_copy_that_is_idle_ends_alone),
-        TEST(one_that_is_idle_ends_everywhere),
-        TEST(a_node_that_ends_writes_how_far_it_was),
-        cmocka_unit_test(an_id_leads_to_one_worker_at_every_node),
-        cmocka_unit_test(what_does_not_move_costs_nothing),
+        TEST(session_resumes_at_another_node),
+        TEST(stream_at_the_old_node_ends),
+        TEST(event_ids_give_the_position_after_a_crash),
+        TEST(stream_without_an_id_starts_at_the_last_stored_position),
+        TEST(lagging_node_catches_up_first),
+        TEST(subscriptions_each_know_their_start),
+        TEST(new_subscription_is_replayed_regardless_of_old_node_ids),
+        TEST(ids_of_unwritten_streams_prove_nothing),
+        TEST(store_is_queried_before_a_stream_opens),
+        TEST(local_resources_are_truncated_after_migration),
+        TEST(session_migrates_back_and_forth),
+        TEST(node_that_lost_a_session_waits_before_claiming_it),
+        TEST(options_and_level_migrate),
+        TEST(session_of_another_principal_does_not_migrate),
+        TEST(unsubscribable_resource_is_reported_after_migration),
+        TEST(limits_apply_to_migrating_sessions),
+        TEST(session_can_be_deleted_at_any_node),
+        TEST(session_can_be_deleted_at_a_node_that_lost_it),
+        TEST(idle_old_copy_ends_without_the_session),
+        TEST(idle_session_ends_everywhere),
+        TEST(stopping_node_stores_the_position),
+        cmocka_unit_test(id_leads_to_one_worker_at_every_node),
+        cmocka_unit_test(session_of_a_single_node_has_no_migration_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void bring_with(const struct event_name *id, struct session_wait *wait, i
 
 /* b was written to a stream that had ended for its client, and that it was told was written down.
  */
-static void what_did_not_arrive_is_told_at_the_next_node(void **state)
+static void unreceived_change_is_sent_at_the_next_node(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -56,7 +56,7 @@ static void what_did_not_arrive_is_told_at_the_next_node(void **state)
 }
 
 /* The second node has it for a moment, and its stream does not arrive either. */
-static void nor_is_it_forgotten_on_the_way(void **state)
+static void unreceived_change_survives_a_second_migration(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -82,7 +82,7 @@ static void nor_is_it_forgotten_on_the_way(void **state)
 
 /* c is subscribed since an earlier place, when there is no stream: ids of before say nothing of it.
  */
-static void what_a_subscription_must_replay_it_must_replay_everywhere(void **state)
+static void pending_replay_survives_migration(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -125,7 +125,7 @@ static struct event_name first_id(const struct client *c)
 
 /* What is local to A has to be looked at again at B. Of that nothing but the beginning of a stream
  * arrives: what is kept need not be looked at because of it. */
-static void who_has_to_look_again_at_one_thing_need_not_at_others(void **state)
+static void truncation_is_limited_to_local_resources(void **state)
 {
     (void)state;
     static const char *const kept[] = {"kept://x/a", "kept://x/b", "kept://x/c", "kept://x/d"};
@@ -177,7 +177,7 @@ static void change_in_this_turn(const char *uri)
 }
 
 /* It has its id like every other, and is written down as told. */
-static void what_is_written_last_is_not_told_again(void **state)
+static void change_written_at_shutdown_is_not_sent_again(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -203,7 +203,7 @@ static void what_is_written_last_is_not_told_again(void **state)
 }
 
 /* What it has yet to hear it hears where it is: said here as well it would be told twice. */
-static void who_has_gone_elsewhere_is_told_nothing_more_here(void **state)
+static void migrated_session_receives_nothing_at_the_old_node(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -227,7 +227,7 @@ static void who_has_gone_elsewhere_is_told_nothing_more_here(void **state)
 
 /* A has a copy that B has taken over from, and nobody can say so: it does not know what followed an
  * event of B's, and its client need not look at everything again because of that. */
-static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
+static void old_copy_does_not_resume_from_successor_ids(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -258,7 +258,7 @@ static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
 
 /* B dies before it has written that it has the session, and A takes it from what A wrote itself:
  * whatever B gave out has numbers below those of now. */
-static void ids_of_a_node_that_wrote_nothing_are_understood(void **state)
+static void ids_of_a_node_without_writes_are_valid(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -293,7 +293,7 @@ static void ids_of_a_node_that_wrote_nothing_are_understood(void **state)
 /* ---- on its way ------------------------------------------------------------------------------ */
 
 /* The hub of B has numbered what its worker has yet to hear: not more than its client knows. */
-static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **state)
+static void change_queued_for_the_worker_does_not_truncate(void **state)
 {
     (void)state;
     struct tidings_change change = {.uri = STR("kept://x/a"), .kind = TIDINGS_CHANGE_UPDATED};
@@ -317,7 +317,7 @@ static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **s
 }
 
 /* A has begun since B last heard of anybody: what its cursors stand for B is about to know. */
-static void a_node_that_has_begun_since_is_waited_for(void **state)
+static void newly_started_node_is_awaited(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -346,7 +346,7 @@ static void a_node_that_has_begun_since_is_waited_for(void **state)
 
 /* A was silent for so long that others took its run for ended, and goes on. B has yet to hear that:
  * its client was told of more than A's run had come to, as B knows it. */
-static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
+static void node_presumed_dead_is_awaited(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -374,7 +374,7 @@ static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
 
 /* What was written of the session is from before the store lost something, its client was told of
  * that and has gone on since. */
-static void who_has_looked_again_need_not_do_so_twice(void **state)
+static void session_is_truncated_only_once(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -399,18 +399,18 @@ static void who_has_looked_again_need_not_do_so_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_did_not_arrive_is_told_at_the_next_node),
-        TEST(nor_is_it_forgotten_on_the_way),
-        TEST(what_a_subscription_must_replay_it_must_replay_everywhere),
-        TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
-        TEST(ids_of_a_node_that_wrote_nothing_are_understood),
-        TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
-        TEST(a_node_that_has_begun_since_is_waited_for),
-        TEST(a_node_that_was_taken_for_ended_is_waited_for),
-        TEST(who_has_to_look_again_at_one_thing_need_not_at_others),
-        TEST(what_is_written_last_is_not_told_again),
-        TEST(who_has_gone_elsewhere_is_told_nothing_more_here),
-        TEST(who_has_looked_again_need_not_do_so_twice),
+        TEST(unreceived_change_is_sent_at_the_next_node),
+        TEST(unreceived_change_survives_a_second_migration),
+        TEST(pending_replay_survives_migration),
+        TEST(old_copy_does_not_resume_from_successor_ids),
+        TEST(ids_of_a_node_without_writes_are_valid),
+        TEST(change_queued_for_the_worker_does_not_truncate),
+        TEST(newly_started_node_is_awaited),
+        TEST(node_presumed_dead_is_awaited),
+        TEST(truncation_is_limited_to_local_resources),
+        TEST(change_written_at_shutdown_is_not_sent_again),
+        TEST(migrated_session_receives_nothing_at_the_old_node),
+        TEST(session_is_truncated_only_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 #include "support/nodes.h"
 #include "support/nodes_fixture.h"
 
-static void nobody_is_told_before_it_is_written(void **state)
+static void clients_are_answered_after_the_store_write(void **state)
 {
     (void)state;
     all.is_stuck = true;
@@ -51,7 +51,7 @@ static void nobody_is_told_before_it_is_written(void **state)
     client_free(f);
 }
 
-static void without_the_store_it_is_good_where_it_is(void **state)
+static void session_stays_valid_during_a_store_outage(void **state)
 {
     (void)state;
     all.is_unreachable = true;
@@ -73,7 +73,7 @@ static bool has_answered(void *user)
 }
 
 /* The old node does not know yet, and is asked for something that changes the session. */
-static void what_is_asked_of_an_old_copy_is_asked_of_the_new_one(void **state)
+static void request_at_an_old_copy_moves_the_session_back(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -97,7 +97,7 @@ static void what_is_asked_of_an_old_copy_is_asked_of_the_new_one(void **state)
 }
 
 /* B takes it and dies before it has made anything of it. */
-static void taken_by_one_that_dies_it_can_be_taken_again(void **state)
+static void session_of_a_crashed_node_can_be_claimed_again(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -111,7 +111,7 @@ static void taken_by_one_that_dies_it_can_be_taken_again(void **state)
     assert_int_equal(ping(), 200);
 }
 
-static void requests_for_one_that_comes_wait_together(void **state)
+static void requests_for_a_migrating_session_wait_together(void **state)
 {
     (void)state;
     all.is_stuck = true;
@@ -130,7 +130,7 @@ static void requests_for_one_that_comes_wait_together(void **state)
 }
 
 /* What cannot be found out is no refusal. */
-static void where_subscriptions_cannot_be_made_now_it_does_not_go(void **state)
+static void session_does_not_migrate_if_subscriptions_fail(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -148,7 +148,7 @@ static bool is_held(void *user)
     return ((struct stub *)user)->held_stat != NULL;
 }
 
-static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
+static void migrating_session_is_not_stored_before_it_is_complete(void **state)
 {
     (void)state;
     struct session_wait wait;
@@ -171,7 +171,7 @@ static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
     assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
 }
 
-static void what_the_store_has_lost_is_written_again(void **state)
+static void lost_row_is_stored_again(void **state)
 {
     (void)state;
     char *old = str_dup(tidings_str(nodes_row(&all, &s)->state));
@@ -183,7 +183,7 @@ static void what_the_store_has_lost_is_written_again(void **state)
     assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
 }
 
-static void one_that_is_too_large_stays(void **state)
+static void oversized_session_stays(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -203,7 +203,7 @@ static void one_that_is_too_large_stays(void **state)
     assert_int_equal(ping(), 200);
 }
 
-static void a_row_that_is_not_understood_is_no_session(void **state)
+static void invalid_row_yields_no_session(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -237,16 +237,16 @@ static void a_row_that_is_not_understood_is_no_session(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nobody_is_told_before_it_is_written),
-        TEST(without_the_store_it_is_good_where_it_is),
-        TEST(what_is_asked_of_an_old_copy_is_asked_of_the_new_one),
-        TEST(taken_by_one_that_dies_it_can_be_taken_again),
-        TEST(requests_for_one_that_comes_wait_together),
-        TEST(where_subscriptions_cannot_be_made_now_it_does_not_go),
-        TEST(one_that_is_on_its_way_is_not_written_by_halves),
-        TEST(what_the_store_has_lost_is_written_again),
-        TEST(one_that_is_too_large_stays),
-        TEST(a_row_that_is_not_understood_is_no_session),
+        TEST(clients_are_answered_after_the_store_write),
+        TEST(session_stays_valid_during_a_store_outage),
+        TEST(request_at_an_old_copy_moves_the_session_back),
+        TEST(session_of_a_crashed_node_can_be_claimed_again),
+        TEST(requests_for_a_migrating_session_wait_together),
+        TEST(session_does_not_migrate_if_subscriptions_fail),
+        TEST(migrating_session_is_not_stored_before_it_is_complete),
+        TEST(lost_row_is_stored_again),
+        TEST(oversized_session_stays),
+        TEST(invalid_row_yields_no_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

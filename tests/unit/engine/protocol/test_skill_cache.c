@@ -41,7 +41,7 @@ static void put(const char *uri, const char *etag, uint64_t size, const char *fr
     skill_cache_put(&worker, &fact);
 }
 
-static void facts_are_found_under_their_etag_alone(void **state)
+static void facts_are_found_only_under_their_etag(void **state)
 {
     (void)state;
     assert_null(skill_cache_find(&worker, STR("u"), STR("1")));
@@ -67,7 +67,7 @@ static void weak_and_missing_etags_are_never_found(void **state)
     assert_null(skill_cache_find(&worker, STR("v"), STR("")));
 }
 
-static void what_is_wrong_is_said_once(void **state)
+static void errors_are_logged_once(void **state)
 {
     (void)state;
     assert_false(skill_cache_said(&worker, STR("u"), STR("why")));
@@ -76,7 +76,7 @@ static void what_is_wrong_is_said_once(void **state)
     assert_false(skill_cache_said(&worker, STR("u"), STR("something else")));
 }
 
-static void that_it_was_said_and_what_is_known_of_a_file_stand_side_by_side(void **state)
+static void log_state_and_file_facts_are_independent(void **state)
 {
     (void)state;
     put("u", "1", 7, "");
@@ -86,7 +86,7 @@ static void that_it_was_said_and_what_is_known_of_a_file_stand_side_by_side(void
     assert_true(skill_cache_said(&worker, STR("u"), STR("why")));
 }
 
-static void what_is_replaced_does_not_count(void **state)
+static void replaced_facts_do_not_count(void **state)
 {
     (void)state;
     static char front[1u << 20];
@@ -98,7 +98,7 @@ static void what_is_replaced_does_not_count(void **state)
     assert_non_null(skill_cache_find(&worker, STR("u"), STR("1")));
 }
 
-static void it_stays_within_its_bounds(void **state)
+static void cache_stays_within_its_bounds(void **state)
 {
     (void)state;
     char uri[32];
@@ -129,13 +129,12 @@ static void it_stays_within_its_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(facts_are_found_under_their_etag_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(facts_are_found_only_under_their_etag, setup, teardown),
         cmocka_unit_test_setup_teardown(weak_and_missing_etags_are_never_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_wrong_is_said_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            that_it_was_said_and_what_is_known_of_a_file_stand_side_by_side, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_replaced_does_not_count, setup, teardown),
-        cmocka_unit_test_setup_teardown(it_stays_within_its_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_are_logged_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_state_and_file_facts_are_independent, setup, teardown),
+        cmocka_unit_test_setup_teardown(replaced_facts_do_not_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(cache_stays_within_its_bounds, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static const char *last_id(const struct client *c)
 
 /* ---- which stream ---------------------------------------------------------------------------- */
 
-static void each_message_goes_to_the_newest_stream_only(void **state)
+static void messages_each_go_to_the_newest_stream_only(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -123,7 +123,7 @@ static void each_message_goes_to_the_newest_stream_only(void **state)
     client_free(three);
 }
 
-static void what_waits_for_a_stream_that_closes_goes_to_the_next(void **state)
+static void queued_changes_of_a_closing_stream_go_to_the_next(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -139,7 +139,7 @@ static void what_waits_for_a_stream_that_closes_goes_to_the_next(void **state)
     client_free(two);
 }
 
-static void without_a_stream_changes_are_caught_up_with_once_per_uri(void **state)
+static void changes_without_a_stream_are_replayed_once_per_uri(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -161,7 +161,7 @@ static void without_a_stream_changes_are_caught_up_with_once_per_uri(void **stat
     client_free(c);
 }
 
-static void a_change_while_catching_up_is_heard_once(void **state)
+static void change_during_replay_is_sent_once(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -177,7 +177,7 @@ static void a_change_while_catching_up_is_heard_once(void **state)
     client_free(c);
 }
 
-static void only_what_was_subscribed_to_at_the_time_is_caught_up_with(void **state)
+static void replay_covers_only_subscriptions_of_the_time(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/0");
@@ -227,7 +227,7 @@ static void event_ids_are_unique_and_name_stream_number_and_cursor(void **state)
     }
 }
 
-static void streams_of_the_newest_legacy_revision_begin_with_priming(void **state)
+static void streams_of_the_newest_legacy_revision_start_with_priming(void **state)
 {
     (void)state;
     struct client *c = open_stream(NULL);
@@ -237,7 +237,7 @@ static void streams_of_the_newest_legacy_revision_begin_with_priming(void **stat
     client_free(c);
 }
 
-static void streams_of_older_revisions_do_not(void **state)
+static void streams_of_older_revisions_have_no_priming(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -251,7 +251,7 @@ static void streams_of_older_revisions_do_not(void **state)
 
 /* ---- coming back ----------------------------------------------------------------------------- */
 
-static void coming_back_replays_what_followed_on_that_stream_and_nothing_twice(void **state)
+static void resumed_stream_replays_its_later_events_once(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -273,7 +273,7 @@ static void coming_back_replays_what_followed_on_that_stream_and_nothing_twice(v
     client_free(one);
 }
 
-static void coming_back_also_brings_what_no_stream_has_carried(void **state)
+static void resumed_stream_sends_changes_without_a_stream(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -290,7 +290,7 @@ static void coming_back_also_brings_what_no_stream_has_carried(void **state)
     client_free(two);
 }
 
-static void what_another_stream_carried_is_not_replayed(void **state)
+static void resumed_stream_omits_changes_sent_on_another(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -310,7 +310,7 @@ static void what_another_stream_carried_is_not_replayed(void **state)
     client_free(back);
 }
 
-static void a_stream_that_came_back_to_the_front_is_resumed_whole(void **state)
+static void stream_that_became_newest_again_is_resumed_whole(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -333,7 +333,7 @@ static void a_stream_that_came_back_to_the_front_is_resumed_whole(void **state)
     client_free(back);
 }
 
-static void a_resumed_stream_that_was_lost_unseen_is_resumed_with_the_older_id(void **state)
+static void resumed_stream_lost_unseen_is_resumed_with_the_older_id(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -352,7 +352,7 @@ static void a_resumed_stream_that_was_lost_unseen_is_resumed_with_the_older_id(v
     client_free(back);
 }
 
-static void a_stream_lost_right_after_priming_loses_nothing(void **state)
+static void stream_lost_right_after_priming_loses_nothing(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -371,7 +371,7 @@ static void a_stream_lost_right_after_priming_loses_nothing(void **state)
     client_free(three);
 }
 
-static void an_unknown_id_means_that_anything_may_have_changed(void **state)
+static void unknown_id_truncates_all_subscriptions(void **state)
 {
     (void)state;
     static const char *const ids[] = {
@@ -410,7 +410,7 @@ static void an_unknown_id_means_that_anything_may_have_changed(void **state)
     client_free(first);
 }
 
-static void a_client_that_wants_errors_only_hears_no_warning(void **state)
+static void client_with_error_level_receives_no_warning(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/0");
@@ -423,7 +423,7 @@ static void a_client_that_wants_errors_only_hears_no_warning(void **state)
     client_free(c);
 }
 
-static void history_that_does_not_reach_back_means_the_same(void **state)
+static void history_too_short_truncates_all_subscriptions(void **state)
 {
     (void)state;
     b.options.log.max_entries = 2;
@@ -448,7 +448,7 @@ static void history_that_does_not_reach_back_means_the_same(void **state)
     client_free(c);
 }
 
-static void an_overflow_that_waits_survives_the_stream(void **state)
+static void pending_overflow_survives_the_stream(void **state)
 {
     (void)state;
     session_subscribe(&s, "mem://x/");
@@ -491,25 +491,25 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define OLDER(name) cmocka_unit_test_setup_teardown(name, setup_older, teardown)
-        TEST(each_message_goes_to_the_newest_stream_only),
-        TEST(what_waits_for_a_stream_that_closes_goes_to_the_next),
-        TEST(without_a_stream_changes_are_caught_up_with_once_per_uri),
-        TEST(a_change_while_catching_up_is_heard_once),
-        TEST(only_what_was_subscribed_to_at_the_time_is_caught_up_with),
+        TEST(messages_each_go_to_the_newest_stream_only),
+        TEST(queued_changes_of_a_closing_stream_go_to_the_next),
+        TEST(changes_without_a_stream_are_replayed_once_per_uri),
+        TEST(change_during_replay_is_sent_once),
+        TEST(replay_covers_only_subscriptions_of_the_time),
         TEST(event_ids_are_unique_and_name_stream_number_and_cursor),
-        TEST(streams_of_the_newest_legacy_revision_begin_with_priming),
-        OLDER(streams_of_older_revisions_do_not),
-        TEST(coming_back_replays_what_followed_on_that_stream_and_nothing_twice),
-        TEST(coming_back_also_brings_what_no_stream_has_carried),
-        TEST(what_another_stream_carried_is_not_replayed),
-        TEST(a_stream_that_came_back_to_the_front_is_resumed_whole),
-        TEST(a_resumed_stream_that_was_lost_unseen_is_resumed_with_the_older_id),
-        OLDER(a_resumed_stream_that_was_lost_unseen_is_resumed_with_the_older_id),
-        TEST(a_stream_lost_right_after_priming_loses_nothing),
-        TEST(an_unknown_id_means_that_anything_may_have_changed),
-        TEST(a_client_that_wants_errors_only_hears_no_warning),
-        TEST(history_that_does_not_reach_back_means_the_same),
-        TEST(an_overflow_that_waits_survives_the_stream),
+        TEST(streams_of_the_newest_legacy_revision_start_with_priming),
+        OLDER(streams_of_older_revisions_have_no_priming),
+        TEST(resumed_stream_replays_its_later_events_once),
+        TEST(resumed_stream_sends_changes_without_a_stream),
+        TEST(resumed_stream_omits_changes_sent_on_another),
+        TEST(stream_that_became_newest_again_is_resumed_whole),
+        TEST(resumed_stream_lost_unseen_is_resumed_with_the_older_id),
+        OLDER(resumed_stream_lost_unseen_is_resumed_with_the_older_id),
+        TEST(stream_lost_right_after_priming_loses_nothing),
+        TEST(unknown_id_truncates_all_subscriptions),
+        TEST(client_with_error_level_receives_no_warning),
+        TEST(history_too_short_truncates_all_subscriptions),
+        TEST(pending_overflow_survives_the_stream),
         TEST(replay_does_not_cross_sessions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,7 @@ static void refusals_are_errors_with_the_uri(void **state)
     client_free(c);
 }
 
-static void subscribing_twice_is_subscribing_once(void **state)
+static void subscriptions_to_the_same_uri_count_once(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -161,7 +161,7 @@ static void subscribing_twice_is_subscribing_once(void **state)
     client_free(c);
 }
 
-static void subscribing_twice_at_once_is_subscribing_once(void **state)
+static void concurrent_subscriptions_to_the_same_uri_count_once(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -184,7 +184,7 @@ static void subscribing_twice_at_once_is_subscribing_once(void **state)
     client_free(c);
 }
 
-static void unsubscribing_overtakes_nothing(void **state)
+static void unsubscription_overtakes_nothing(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -204,7 +204,7 @@ static void unsubscribing_overtakes_nothing(void **state)
     client_free(c);
 }
 
-static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
+static void spellings_of_one_uri_are_separate_subscriptions(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -226,7 +226,7 @@ static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
     client_free(c);
 }
 
-static void a_watch_is_not_taken_from_another_by_one_who_never_had_it(void **state)
+static void unsubscription_without_a_subscription_keeps_the_watch(void **state)
 {
     (void)state;
     /* Registered resources need no watch; the mount below one does. */
@@ -249,7 +249,7 @@ static void a_watch_is_not_taken_from_another_by_one_who_never_had_it(void **sta
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
+static void subscriptions_per_client_are_limited(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -309,7 +309,7 @@ static void pipe_rejects_too_many_listens(void **state)
     }
 }
 
-static void uris_that_are_too_long_are_refused_as_such(void **state)
+static void oversized_uris_are_refused_as_such(void **state)
 {
     (void)state;
     static char uri[6000], uris[6004];
@@ -330,7 +330,7 @@ static void uris_that_are_too_long_are_refused_as_such(void **state)
     client_free(c);
 }
 
-static void one_id_opens_one_listen_at_a_time(void **state)
+static void id_opens_one_listen_at_a_time(void **state)
 {
     (void)state;
     struct client *c = client_pipe(&b);
@@ -371,7 +371,7 @@ static bool time_has_passed(void *user)
     return loop_now_ms(b.loop) >= *(uint64_t *)user;
 }
 
-static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
+static void list_changes_are_coalesced_and_the_last_is_sent(void **state)
 {
     (void)state;
     struct client *modern = client_http(&b), *pipe = handshaken_pipe(), *deaf = client_http(&b);
@@ -407,7 +407,7 @@ static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
     assert_int_equal(fake.armed, 0);
 }
 
-static void registering_and_removing_changes_the_list(void **state)
+static void registration_and_removal_change_the_list(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -421,7 +421,7 @@ static void registering_and_removing_changes_the_list(void **state)
     client_free(c);
 }
 
-static void removing_many_changes_the_list_once_or_twice(void **state)
+static void removals_change_the_list_once_or_twice(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
@@ -443,7 +443,7 @@ static void removing_many_changes_the_list_once_or_twice(void **state)
     client_free(c);
 }
 
-static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
+static void longest_listen_id_still_makes_a_whole_message(void **state)
 {
     (void)state;
     static char id[6 * 1024 + 3] = "\"";
@@ -460,7 +460,7 @@ static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
     client_free(c);
 }
 
-static void who_subscribes_again_is_still_told_to_read(void **state)
+static void truncation_survives_resubscription(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -479,23 +479,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(who_subscribes_again_is_still_told_to_read),
+        TEST(truncation_survives_resubscription),
         TEST(subscribe_is_answered_after_watch_starts),
         TEST(refusals_are_errors_with_the_uri),
-        TEST(subscribing_twice_is_subscribing_once),
-        TEST(subscribing_twice_at_once_is_subscribing_once),
-        TEST(unsubscribing_overtakes_nothing),
-        TEST(two_spellings_of_one_uri_are_two_subscriptions),
-        TEST(a_watch_is_not_taken_from_another_by_one_who_never_had_it),
-        TEST(a_subscriber_has_at_most_so_many_subscriptions),
+        TEST(subscriptions_to_the_same_uri_count_once),
+        TEST(concurrent_subscriptions_to_the_same_uri_count_once),
+        TEST(unsubscription_overtakes_nothing),
+        TEST(spellings_of_one_uri_are_separate_subscriptions),
+        TEST(unsubscription_without_a_subscription_keeps_the_watch),
+        TEST(subscriptions_per_client_are_limited),
         TEST(listen_rejects_too_many_uris),
         TEST(pipe_rejects_too_many_listens),
-        TEST(uris_that_are_too_long_are_refused_as_such),
-        TEST(one_id_opens_one_listen_at_a_time),
-        TEST(list_changes_are_coalesced_and_the_last_one_is_told),
-        TEST(registering_and_removing_changes_the_list),
-        TEST(removing_many_changes_the_list_once_or_twice),
-        TEST(the_longest_id_of_a_listen_still_makes_a_whole_message),
+        TEST(oversized_uris_are_refused_as_such),
+        TEST(id_opens_one_listen_at_a_time),
+        TEST(list_changes_are_coalesced_and_the_last_is_sent),
+        TEST(registration_and_removal_change_the_list),
+        TEST(removals_change_the_list_once_or_twice),
+        TEST(longest_listen_id_still_makes_a_whole_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

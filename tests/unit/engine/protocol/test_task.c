@@ -159,7 +159,7 @@ static struct json *parsed(const char *text)
 
 /* ---- whose ----------------------------------------------------------------------------------- */
 
-static void a_task_is_found_by_its_owner_alone(void **state)
+static void task_is_found_only_by_its_owner(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
@@ -172,7 +172,7 @@ static void a_task_is_found_by_its_owner_alone(void **state)
     task_detach(t);
 }
 
-static void a_task_is_not_found_before_it_is_published(void **state)
+static void task_is_not_found_before_it_is_published(void **state)
 {
     (void)state;
     struct task *t = NULL;
@@ -205,7 +205,7 @@ static void client_limit_leaves_space_for_others(void **state)
     }
 }
 
-static void all_together_have_so_many(void **state)
+static void tasks_of_all_clients_are_limited(void **state)
 {
     (void)state;
     struct task *t[5] = {NULL};
@@ -250,7 +250,7 @@ static void result_over_budget_becomes_error(void **state)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void whichever_end_comes_first_stays(void **state)
+static void first_end_wins(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
@@ -273,7 +273,7 @@ static void whichever_end_comes_first_stays(void **state)
     task_detach(t);
 }
 
-static void it_is_kept_for_its_time_to_live(void **state)
+static void task_is_kept_for_its_time_to_live(void **state)
 {
     (void)state;
     struct task *t = begin(&alice), *other = begin(&alice);
@@ -295,7 +295,7 @@ static void it_is_kept_for_its_time_to_live(void **state)
     task_detach(other);
 }
 
-static void one_that_ends_late_can_be_read_for_a_minute(void **state)
+static void late_result_is_readable_for_a_minute(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
@@ -309,7 +309,7 @@ static void one_that_ends_late_can_be_read_for_a_minute(void **state)
     task_detach(t);
 }
 
-static void those_that_end_are_forgotten_in_the_order_of_their_times(void **state)
+static void ended_tasks_expire_in_order(void **state)
 {
     (void)state;
     struct task *t[4];
@@ -351,7 +351,7 @@ static void answer(struct task *t, const char *answers)
     loop_turn(loop);
 }
 
-static void it_goes_on_when_everything_is_answered(void **state)
+static void task_continues_when_all_questions_are_answered(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
@@ -378,7 +378,7 @@ static void it_goes_on_when_everything_is_answered(void **state)
     task_detach(t);
 }
 
-static void answers_that_are_too_long_are_refused(void **state)
+static void oversized_answers_are_refused(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
@@ -399,7 +399,7 @@ static void answers_that_are_too_long_are_refused(void **state)
     free(text);
 }
 
-static void a_long_message_is_cut_between_letters(void **state)
+static void long_message_is_cut_between_letters(void **state)
 {
     (void)state;
     char text[2 * TASK_MAX_MESSAGE];
@@ -458,7 +458,7 @@ static void use_store(void)
     tasks_set_store(all, &kept.base);
 }
 
-static void it_is_seen_when_it_is_kept(void **state)
+static void task_is_visible_once_stored(void **state)
 {
     (void)state;
     struct task *t = NULL;
@@ -482,7 +482,7 @@ static void it_is_seen_when_it_is_kept(void **state)
     task_detach(t);
 }
 
-static void one_that_cannot_be_kept_is_not_begun(void **state)
+static void task_is_discarded_if_the_store_fails(void **state)
 {
     (void)state;
     struct task *t = NULL;
@@ -498,7 +498,7 @@ static void one_that_cannot_be_kept_is_not_begun(void **state)
     assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 0);
 }
 
-static void after_a_restart_results_stay_and_what_ran_has_failed(void **state)
+static void results_survive_a_restart_and_running_tasks_fail(void **state)
 {
     (void)state;
     char id[OWNED_ID_LEN + 1];
@@ -544,7 +544,7 @@ static void after_a_restart_results_stay_and_what_ran_has_failed(void **state)
     assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 0);
 }
 
-static void without_memory_nothing_is_begun_and_nothing_leaks(void **state)
+static void failed_allocation_starts_no_task_and_leaks_nothing(void **state)
 {
     bool is_reached = true;
     for (long n = 1; is_reached; n++) {
@@ -572,22 +572,22 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_task_is_found_by_its_owner_alone),
-        TEST(a_task_is_not_found_before_it_is_published),
+        TEST(task_is_found_only_by_its_owner),
+        TEST(task_is_not_found_before_it_is_published),
         TEST(client_limit_leaves_space_for_others),
-        TEST(all_together_have_so_many),
+        TEST(tasks_of_all_clients_are_limited),
         TEST(result_over_budget_becomes_error),
-        TEST(whichever_end_comes_first_stays),
-        TEST(it_is_kept_for_its_time_to_live),
-        TEST(one_that_ends_late_can_be_read_for_a_minute),
-        TEST(those_that_end_are_forgotten_in_the_order_of_their_times),
-        TEST(it_goes_on_when_everything_is_answered),
-        TEST(answers_that_are_too_long_are_refused),
-        TEST(a_long_message_is_cut_between_letters),
-        TEST(it_is_seen_when_it_is_kept),
-        TEST(one_that_cannot_be_kept_is_not_begun),
-        TEST(after_a_restart_results_stay_and_what_ran_has_failed),
-        cmocka_unit_test(without_memory_nothing_is_begun_and_nothing_leaks),
+        TEST(first_end_wins),
+        TEST(task_is_kept_for_its_time_to_live),
+        TEST(late_result_is_readable_for_a_minute),
+        TEST(ended_tasks_expire_in_order),
+        TEST(task_continues_when_all_questions_are_answered),
+        TEST(oversized_answers_are_refused),
+        TEST(long_message_is_cut_between_letters),
+        TEST(task_is_visible_once_stored),
+        TEST(task_is_discarded_if_the_store_fails),
+        TEST(results_survive_a_restart_and_running_tasks_fail),
+        cmocka_unit_test(failed_allocation_starts_no_task_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

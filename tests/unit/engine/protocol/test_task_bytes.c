@@ -66,7 +66,7 @@ static void drop(struct task *t)
     task_detach(t);
 }
 
-static void a_client_has_a_quarter(void **state)
+static void client_tasks_use_at_most_a_quarter_of_bytes(void **state)
 {
     (void)state;
     struct task *first = NULL, *second = NULL, *other = NULL;
@@ -88,7 +88,7 @@ static void a_client_has_a_quarter(void **state)
     assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 1); /* the result */
 }
 
-static void all_together_have_so_much(void **state)
+static void task_bytes_of_all_clients_are_limited(void **state)
 {
     (void)state;
     struct task *t[5] = {NULL};
@@ -115,8 +115,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_client_has_a_quarter),
-        TEST(all_together_have_so_much),
+        TEST(client_tasks_use_at_most_a_quarter_of_bytes),
+        TEST(task_bytes_of_all_clients_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,7 +195,7 @@ static void ask(struct task *t, const char *questions)
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static void every_state_is_kept_and_those_between_go_with_the_next(void **state)
+static void states_are_all_stored_with_intermediate_ones_merged(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -215,7 +215,7 @@ static void every_state_is_kept_and_those_between_go_with_the_next(void **state)
     task_detach(t);
 }
 
-static void an_end_is_seen_when_it_is_kept(void **state)
+static void end_is_visible_once_stored(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -241,7 +241,7 @@ static void an_end_is_seen_when_it_is_kept(void **state)
     task_detach(t);
 }
 
-static void a_state_that_could_not_be_kept_is_written_again(void **state)
+static void failed_state_write_is_retried(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -257,7 +257,7 @@ static void a_state_that_could_not_be_kept_is_written_again(void **state)
 
 /* ---- what other nodes wrote ------------------------------------------------------------------ */
 
-static void an_end_of_another_node_ends_it_here(void **state)
+static void end_at_another_node_ends_the_task_here(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -274,7 +274,7 @@ static void an_end_of_another_node_ends_it_here(void **state)
 }
 
 /* Both end it: the row that was first counts. */
-static void who_is_second_has_not_ended_it(void **state)
+static void second_end_is_replaced_by_the_first(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -290,7 +290,7 @@ static void who_is_second_has_not_ended_it(void **state)
     task_detach(t);
 }
 
-static void answers_given_at_another_node_are_taken_once(void **state)
+static void answers_given_at_another_node_are_applied_once(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -319,7 +319,7 @@ static void answers_given_at_another_node_are_taken_once(void **state)
 
 /* ---- tasks of other nodes -------------------------------------------------------------------- */
 
-static void only_ids_of_the_principal_are_asked_for(void **state)
+static void ids_are_queried_only_for_their_principal(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -331,7 +331,7 @@ static void only_ids_of_the_principal_are_asked_for(void **state)
     assert_false(tasks_may_ask(all, STR("short"), NULL));
 }
 
-static void what_was_answered_is_not_asked_any_more(void **state)
+static void answered_questions_are_not_repeated(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -362,7 +362,7 @@ static void what_was_answered_is_not_asked_any_more(void **state)
     task_detach(t);
 }
 
-static void rows_that_cannot_be_are_none(void **state)
+static void invalid_rows_are_rejected(void **state)
 {
     (void)state;
     struct task *t = begin();
@@ -388,15 +388,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_state_is_kept_and_those_between_go_with_the_next),
-        TEST(an_end_is_seen_when_it_is_kept),
-        TEST(a_state_that_could_not_be_kept_is_written_again),
-        TEST(an_end_of_another_node_ends_it_here),
-        TEST(who_is_second_has_not_ended_it),
-        TEST(answers_given_at_another_node_are_taken_once),
-        TEST(only_ids_of_the_principal_are_asked_for),
-        TEST(what_was_answered_is_not_asked_any_more),
-        TEST(rows_that_cannot_be_are_none),
+        TEST(states_are_all_stored_with_intermediate_ones_merged),
+        TEST(end_is_visible_once_stored),
+        TEST(failed_state_write_is_retried),
+        TEST(end_at_another_node_ends_the_task_here),
+        TEST(second_end_is_replaced_by_the_first),
+        TEST(answers_given_at_another_node_are_applied_once),
+        TEST(ids_are_queried_only_for_their_principal),
+        TEST(answered_questions_are_not_repeated),
+        TEST(invalid_rows_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

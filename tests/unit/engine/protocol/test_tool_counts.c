@@ -41,7 +41,7 @@ static void calls_are_counted_by_tool_and_outcome(void **state)
     test_free(t);
 }
 
-static void beyond_the_bound_all_tools_share_a_row(void **state)
+static void tools_over_the_bound_share_a_row(void **state)
 {
     (void)state;
     struct tool_counts *t = counts_new(), *sum = counts_new();
@@ -74,7 +74,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_counted_by_tool_and_outcome),
-        cmocka_unit_test(beyond_the_bound_all_tools_share_a_row),
+        cmocka_unit_test(tools_over_the_bound_share_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
