@@ -52,7 +52,7 @@ static void add(struct match *m, struct target *t, enum pattern_kind kind, const
     }
 }
 
-static void a_change_finds_itself_and_its_containers_from_the_root_down(void **state)
+static void change_matches_its_uri_and_containers_from_the_root_down(void **state)
 {
     (void)state;
     static const struct {
@@ -111,7 +111,7 @@ static void a_change_finds_itself_and_its_containers_from_the_root_down(void **s
     match_deinit(&m);
 }
 
-static void targets_of_one_uri_are_found_each_and_removed_singly(void **state)
+static void targets_of_one_uri_are_each_found_and_removed(void **state)
 {
     (void)state;
     struct match m;
@@ -142,7 +142,7 @@ static void count(void *user, struct match_node *node)
 }
 
 /* Patterns that only trying tells apart are few in one place, however many there are elsewhere. */
-static void patterns_alike_are_limited_in_one_place(void **state)
+static void patterns_that_differ_between_wildcards_are_limited(void **state)
 {
     (void)state;
     static struct match_node nodes[MATCH_MAX_ALIKE + 1], elsewhere;
@@ -167,7 +167,7 @@ static void patterns_alike_are_limited_in_one_place(void **state)
 }
 
 /* Folders with more shapes than are kept exactly, each pattern still found by itself. */
-static void many_shapes_in_one_place_are_all_found(void **state)
+static void shapes_with_equal_prefix_are_all_found(void **state)
 {
     (void)state;
     static struct target targets[20][20];
@@ -204,7 +204,7 @@ static void many_shapes_in_one_place_are_all_found(void **state)
 
 /* Text between wildcards, in one folder: found by any 8 or 4 bytes of it, once however often these
  * come. */
-static void text_between_wildcards_is_found_once_wherever_it_is(void **state)
+static void text_between_wildcards_is_found_once_anywhere(void **state)
 {
     (void)state;
     static const char *const patterns[] = {"*error*",    "*errors*",       "*an-error*",
@@ -249,7 +249,7 @@ static void text_between_wildcards_is_found_once_wherever_it_is(void **state)
 }
 
 /* States × segments at most: a URI and patterns made to be walked in every way end at once. */
-static void hostile_patterns_and_uris_end(void **state)
+static void hostile_patterns_and_uris_finish(void **state)
 {
     (void)state;
     static char uri[URI_MAX];
@@ -303,7 +303,7 @@ static const struct {
 };
 
 /* As many segments as there can be, for every length up to where memory for them is another. */
-static void a_uri_of_any_length_may_be_all_slashes(void **state)
+static void uri_of_any_length_can_be_all_slashes(void **state)
 {
     (void)state;
     static char uri[URI_MAX];
@@ -340,7 +340,7 @@ static void mixed_text(unsigned which, unsigned number, char out[64])
 }
 
 /* Two million comings and goings; fewer under sanitizers. */
-static void memory_is_back_after_many_came_and_went(void **state)
+static void memory_is_released_after_many_patterns(void **state)
 {
     (void)state;
     static struct target targets[1000];
@@ -379,7 +379,7 @@ static void memory_is_back_after_many_came_and_went(void **state)
     fail_alloc_end();
 }
 
-static void a_failed_allocation_leaves_the_index_as_it_was(void **state)
+static void failed_allocation_leaves_the_index_unchanged(void **state)
 {
     (void)state;
     for (unsigned which = 0; which < COUNT(mixture); which++) {
@@ -425,15 +425,15 @@ static void a_failed_allocation_leaves_the_index_as_it_was(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_finds_itself_and_its_containers_from_the_root_down),
-        cmocka_unit_test(targets_of_one_uri_are_found_each_and_removed_singly),
-        cmocka_unit_test(patterns_alike_are_limited_in_one_place),
-        cmocka_unit_test(many_shapes_in_one_place_are_all_found),
-        cmocka_unit_test(text_between_wildcards_is_found_once_wherever_it_is),
-        cmocka_unit_test(hostile_patterns_and_uris_end),
-        cmocka_unit_test(a_uri_of_any_length_may_be_all_slashes),
-        cmocka_unit_test(memory_is_back_after_many_came_and_went),
-        cmocka_unit_test(a_failed_allocation_leaves_the_index_as_it_was),
+        cmocka_unit_test(change_matches_its_uri_and_containers_from_the_root_down),
+        cmocka_unit_test(targets_of_one_uri_are_each_found_and_removed),
+        cmocka_unit_test(patterns_that_differ_between_wildcards_are_limited),
+        cmocka_unit_test(shapes_with_equal_prefix_are_all_found),
+        cmocka_unit_test(text_between_wildcards_is_found_once_anywhere),
+        cmocka_unit_test(hostile_patterns_and_uris_finish),
+        cmocka_unit_test(uri_of_any_length_can_be_all_slashes),
+        cmocka_unit_test(memory_is_released_after_many_patterns),
+        cmocka_unit_test(failed_allocation_leaves_the_index_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

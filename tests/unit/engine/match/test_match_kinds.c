@@ -112,7 +112,7 @@ static void globs_match_within_and_across_segments(void **state)
     check_rows(rows, COUNT(rows));
 }
 
-static void templates_match_what_they_could_have_made(void **state)
+static void templates_match_the_uris_they_produce(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -155,7 +155,7 @@ static void templates_match_what_they_could_have_made(void **state)
     check_rows(rows, COUNT(rows));
 }
 
-static void regexes_are_found_anywhere(void **state)
+static void regexes_match_anywhere(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -177,7 +177,7 @@ static void regexes_are_found_anywhere(void **state)
     check_rows(rows, COUNT(rows));
 }
 
-static void what_is_not_well_formed_is_refused_with_reason_and_place(void **state)
+static void malformed_pattern_is_refused_with_reason_and_place(void **state)
 {
     (void)state;
     static char bytes[URI_MAX + 1], loops[64], regex[REGEX_MAX_BYTES + 1];
@@ -229,9 +229,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(globs_match_within_and_across_segments),
-        cmocka_unit_test(templates_match_what_they_could_have_made),
-        cmocka_unit_test(regexes_are_found_anywhere),
-        cmocka_unit_test(what_is_not_well_formed_is_refused_with_reason_and_place),
+        cmocka_unit_test(templates_match_the_uris_they_produce),
+        cmocka_unit_test(regexes_match_anywhere),
+        cmocka_unit_test(malformed_pattern_is_refused_with_reason_and_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,7 +251,7 @@ static void compare(struct run *r, struct tidings_str uri)
     }
 }
 
-static void the_index_agrees_with_the_definition(void **state)
+static void index_agrees_with_the_definition(void **state)
 {
     (void)state;
     static struct run r;
@@ -302,7 +302,7 @@ static void the_index_agrees_with_the_definition(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_index_agrees_with_the_definition),
+        cmocka_unit_test(index_agrees_with_the_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void end(struct payers *p)
 #define HOSTILE_URI "x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-"
 
 /* What nobody wants to know is not searched for, and costs nobody anything. */
-static void only_who_wants_to_know_pays(void **state)
+static void owners_pay_only_for_their_own_regexes(void **state)
 {
     (void)state;
     static struct payers p;
@@ -118,7 +118,7 @@ static void only_who_wants_to_know_pays(void **state)
     end(&p);
 }
 
-static void what_nobody_can_pay_for_is_not_known(void **state)
+static void regex_without_budget_is_unsure(void **state)
 {
     (void)state;
     static struct payers p;
@@ -157,7 +157,7 @@ static void give_back_unindexed(void *owner)
     --*(unsigned *)owner;
 }
 
-static void each_owner_has_so_many_without_literal_text(void **state)
+static void owners_have_a_limit_of_regexes_without_literal_text(void **state)
 {
     (void)state;
     struct match_node nodes[5] = {{0}}, again = {0};
@@ -191,7 +191,7 @@ static void each_owner_has_so_many_without_literal_text(void **state)
     match_deinit(&m);
 }
 
-static void regexes_without_literal_text_are_few(void **state)
+static void regexes_without_literal_text_are_limited(void **state)
 {
     (void)state;
     static struct match_node nodes[MATCH_MAX_UNINDEXED_REGEXES + 1];
@@ -227,7 +227,7 @@ static void regexes_without_literal_text_are_few(void **state)
 }
 
 /* Many that share most of their text are filed where they differ, and each found alone. */
-static void regexes_that_share_text_are_told_apart(void **state)
+static void regexes_that_share_text_are_distinguished(void **state)
 {
     (void)state;
     static struct match_node nodes[2000];
@@ -259,7 +259,7 @@ static void regexes_that_share_text_are_told_apart(void **state)
 }
 
 /* Whatever fails while searching, nothing is lost and nothing leaks. */
-static void a_search_out_of_memory_is_told_rather_than_lost(void **state)
+static void search_without_memory_is_reported_as_a_match(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -288,12 +288,12 @@ static void a_search_out_of_memory_is_told_rather_than_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_who_wants_to_know_pays),
-        cmocka_unit_test(what_nobody_can_pay_for_is_not_known),
-        cmocka_unit_test(each_owner_has_so_many_without_literal_text),
-        cmocka_unit_test(regexes_without_literal_text_are_few),
-        cmocka_unit_test(regexes_that_share_text_are_told_apart),
-        cmocka_unit_test(a_search_out_of_memory_is_told_rather_than_lost),
+        cmocka_unit_test(owners_pay_only_for_their_own_regexes),
+        cmocka_unit_test(regex_without_budget_is_unsure),
+        cmocka_unit_test(owners_have_a_limit_of_regexes_without_literal_text),
+        cmocka_unit_test(regexes_without_literal_text_are_limited),
+        cmocka_unit_test(regexes_that_share_text_are_distinguished),
+        cmocka_unit_test(search_without_memory_is_reported_as_a_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
