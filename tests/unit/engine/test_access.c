@@ -72,7 +72,7 @@ static const char *ask(const char *method, const char *params)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
+static void lists_contain_only_accessible_resources(void **state)
 {
     (void)state;
     harness_add(&b, "app:///shown");
@@ -101,7 +101,7 @@ static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
 
 /* Hidden and absent resources get the same answer. A subscription may name an absent resource if
  * the rules allow it. */
-static void denied_is_answered_like_absent(void **state)
+static void denied_resource_is_answered_as_absent(void **state)
 {
     (void)state;
     set_usual();
@@ -133,7 +133,7 @@ static void denied_is_answered_like_absent(void **state)
     client_free(c);
 }
 
-static void a_read_tells_no_number_to_who_may_not_see_everything(void **state)
+static void read_hides_the_version_from_restricted_principals(void **state)
 {
     (void)state;
     set_usual();
@@ -163,7 +163,7 @@ static void ask_what_it_may(void *user, struct tidings_call *h)
     tidings_call_done(h, tidings_call_text(h, tidings_strn(text, len), NULL), NULL);
 }
 
-static void a_handler_can_ask_who_calls_and_what_it_may(void **state)
+static void handler_can_query_the_principal_and_its_rights(void **state)
 {
     (void)state;
     static const struct harness_rule rules[] = {
@@ -185,7 +185,7 @@ static void a_handler_can_ask_who_calls_and_what_it_may(void **state)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void a_pattern_brings_what_one_may_hear_of(void **state)
+static void pattern_delivers_only_accessible_changes(void **state)
 {
     (void)state;
     set_usual();
@@ -210,7 +210,7 @@ static void a_pattern_brings_what_one_may_hear_of(void **state)
     }
 }
 
-static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
+static void rename_source_is_sent_only_if_accessible(void **state)
 {
     (void)state;
     set_usual();
@@ -342,7 +342,7 @@ static void hidden_changes_leave_no_trace_in_a_session(void **state)
     free(with);
 }
 
-static void cursors_differ_whether_something_happened_or_not(void **state)
+static void sealed_cursors_hide_whether_changes_happened(void **state)
 {
     (void)state;
     set_usual();
@@ -362,7 +362,7 @@ static void cursors_differ_whether_something_happened_or_not(void **state)
     assert_int_equal(strlen(seen[0]), strlen(seen[1]));
 }
 
-static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
+static void restricted_client_resumes_with_a_seal_but_not_a_number(void **state)
 {
     (void)state;
     set_usual();
@@ -394,7 +394,7 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
     }
 }
 
-static void a_filter_cannot_ask_for_the_number(void **state)
+static void filter_cannot_use_the_version(void **state)
 {
     (void)state;
     set_usual();
@@ -410,7 +410,7 @@ static void a_filter_cannot_ask_for_the_number(void **state)
 
 /* ---- principals ------------------------------------------------------------------------------ */
 
-static void principals_go_with_whoever_held_them(void **state)
+static void principals_are_released_with_their_last_holder(void **state)
 {
     (void)state;
     for (int i = 0; i < 200; i++) {
@@ -435,18 +435,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(lists_hold_what_one_may_list_and_tell_of_nothing_else),
-        TEST(denied_is_answered_like_absent),
-        TEST(a_read_tells_no_number_to_who_may_not_see_everything),
-        TEST(a_handler_can_ask_who_calls_and_what_it_may),
-        TEST(a_pattern_brings_what_one_may_hear_of),
-        TEST(where_it_moved_from_is_told_to_those_who_may_know),
+        TEST(lists_contain_only_accessible_resources),
+        TEST(denied_resource_is_answered_as_absent),
+        TEST(read_hides_the_version_from_restricted_principals),
+        TEST(handler_can_query_the_principal_and_its_rights),
+        TEST(pattern_delivers_only_accessible_changes),
+        TEST(rename_source_is_sent_only_if_accessible),
         cmocka_unit_test(hidden_changes_leave_no_trace_in_listen),
         cmocka_unit_test(hidden_changes_leave_no_trace_in_a_session),
-        TEST(cursors_differ_whether_something_happened_or_not),
-        TEST(one_comes_back_with_a_seal_and_not_with_a_number),
-        TEST(a_filter_cannot_ask_for_the_number),
-        TEST(principals_go_with_whoever_held_them),
+        TEST(sealed_cursors_hide_whether_changes_happened),
+        TEST(restricted_client_resumes_with_a_seal_but_not_a_number),
+        TEST(filter_cannot_use_the_version),
+        TEST(principals_are_released_with_their_last_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void update(const char *uri)
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
+static void server_stop_answers_listens_and_ends_sessions(void **state)
 {
     (void)state;
     struct client *http = client_http(&b), *pipe = client_pipe(&b), *arming = client_http(&b);
@@ -152,7 +152,7 @@ static void many_listens_end_gradually(void **state)
     }
 }
 
-static void leaving_while_things_are_under_way_leaks_nothing(void **state)
+static void disconnection_during_work_leaks_nothing(void **state)
 {
     (void)state;
     fake.holds_watches = true;
@@ -181,7 +181,7 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
 
 /* As when a directory is still being looked through while the server ends, and says so afterwards.
  */
-static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **state)
+static void watch_answered_after_its_worker_ended_is_dropped(void **state)
 {
     (void)state;
     fake.holds_watches = true;
@@ -201,7 +201,7 @@ static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **st
 
 /* ---- many ------------------------------------------------------------------------------------ */
 
-static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
+static void listens_leak_nothing_after_ten_thousand_clients(void **state)
 {
     (void)state;
     struct client *pipe = client_pipe(&b);
@@ -241,7 +241,7 @@ static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
     assert_int_equal(fake.armed, 0);
 }
 
-static void nothing_is_left_of_a_thousand_sessions(void **state)
+static void sessions_leak_nothing_after_a_thousand(void **state)
 {
     (void)state;
     long before = 0;
@@ -273,12 +273,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        TEST(stopping_gives_listens_their_result_and_ends_sessions),
+        TEST(server_stop_answers_listens_and_ends_sessions),
         TEST(many_listens_end_gradually),
-        cmocka_unit_test_setup(leaving_while_things_are_under_way_leaks_nothing, setup),
-        cmocka_unit_test_setup(a_watch_that_is_answered_after_its_worker_ended_is_dropped, setup),
-        TEST(nothing_is_left_of_ten_thousand_who_came_and_went),
-        TEST(nothing_is_left_of_a_thousand_sessions),
+        cmocka_unit_test_setup(disconnection_during_work_leaks_nothing, setup),
+        cmocka_unit_test_setup(watch_answered_after_its_worker_ended_is_dropped, setup),
+        TEST(listens_leak_nothing_after_ten_thousand_clients),
+        TEST(sessions_leak_nothing_after_a_thousand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
