@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who may do what, in every answer and in every stream of both eras. What one may not see is as if
- * it were not there, byte for byte.
+ * Access in every answer and every stream of both eras. A hidden resource looks absent, byte for
+ * byte.
  */
 #include "security/access.h"
 
@@ -23,7 +23,7 @@
 #include "support/harness_subs.h"
 #include "support/harness_tool.h"
 
-#undef free /* what strdup and open_memstream give is not cmocka's */
+#undef free /* memory of strdup and open_memstream does not belong to cmocka */
 #undef malloc
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
@@ -45,7 +45,7 @@ static int end(void **state)
     return 0;
 }
 
-/* ada sees what is open, bob everything, nobody else anything. */
+/* ada sees open resources, bob everything, others nothing. */
 static const struct harness_rule usual[] = {
     {"ada", NULL, "mem://x/open/**", HARNESS_SEE},
     {"ada", NULL, "mem://x/a", HARNESS_SEE},
@@ -90,7 +90,7 @@ static void lists_contain_only_accessible_resources(void **state)
     assert_json(text, "result|resources|0|uri", "app:///shown");
     assert_json(text, "result|resources|1|uri", "mem://x/a");
     assert_no_json(text, "result|resources|2");
-    /* A full page with nothing but hidden rows behind it is the last. */
+    /* A full page followed only by hidden rows is the last. */
     text = ask("resources/list", "\"pageSize\":2");
     assert_json(text, "result|resources|1|uri", "mem://x/a");
     assert_no_json(text, "result|nextCursor");
@@ -235,7 +235,7 @@ static void rename_source_is_sent_only_if_accessible(void **state)
     client_free(bob);
 }
 
-/* What a watcher sees and does, with hidden things going on around it or not. */
+/* The view and the requests of a watcher, with and without hidden activity. */
 static char *run_listen(bool hidden)
 {
     harness_access_start(&b, &stub);
@@ -381,7 +381,7 @@ static void restricted_client_resumes_with_a_seal_but_not_a_number(void **state)
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/open/d");
     assert_no_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated");
     client_free(c);
-    /* Numbers that are true, too high, and a seal that somebody changed: all are unknown. */
+    /* True numbers, too high numbers and a modified seal: all are unknown. */
     const char *tried[] = {text_of("%llx.1", (unsigned long long)b.worker[0]->epoch),
                            text_of("%llx.99", (unsigned long long)b.worker[0]->epoch), cursor};
     cursor[20] = cursor[20] == 'A' ? 'B' : 'A';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker as a whole: stopping, leaving in the middle of things, and holding nothing after many
- * have come and gone. Running out of memory is in test_fault.c.
+ * A worker as a whole: shutdown, disconnection during work, and no leaks after many clients. For
+ * failed allocations see test_fault.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void server_stop_answers_listens_and_ends_sessions(void **state)
     fake_add(&fake, "mem://x/c");
     client_listen(arming, "8", "[\"mem://x/c\"]");
     harness_run_until_idle(&b);
-    harness_update(&b, "mem://x/a"); /* what is known goes out before the end */
+    harness_update(&b, "mem://x/a"); /* changes known before the end are sent */
     harness_update(&b, "mem://x/b");
     loop_turn(b.loop);
     loop_turn(b.loop);
@@ -130,7 +130,7 @@ static void many_listens_end_gradually(void **state)
     }
     struct client *pipe = client_pipe(&b);
     client_listen(pipe, "1", "[\"mem://x/a\"]");
-    struct harness_session s; /* without a stream: nobody to be told */
+    struct harness_session s; /* without a stream there is no recipient */
     harness_session(&b, "2025-11-25", &s);
     harness_run_until_idle(&b);
     drain_begin(b.worker[0], 3600 * 1000);
@@ -138,7 +138,7 @@ static void many_listens_end_gradually(void **state)
     loop_turn(b.loop);
     assert_in_range(ended_of(crowd), 0, 1);
     assert_int_equal(b.worker[0]->stats.sessions, 1);
-    update("mem://x/a"); /* the others are there as before */
+    update("mem://x/a"); /* the other lists exist as before */
     assert_int_equal(client_count(crowd[CROWD - 1], SAID_UPDATED), 1);
     assert_false(drain_is_done_with(b.worker[0], &pipe->channel));
     drain_begin(b.worker[0], 0);
@@ -179,8 +179,7 @@ static void disconnection_during_work_leaks_nothing(void **state)
     assert_int_equal(fail_alloc_live(), 0);
 }
 
-/* As when a directory is still being looked through while the server ends, and says so afterwards.
- */
+/* As when a directory scan still runs at the end of the server and reports afterwards. */
 static void watch_answered_after_its_worker_ended_is_dropped(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is registered, in snapshots: against a plain sorted list under random additions and
- * removals, old snapshots staying as they were, and nothing lost when memory is.
+ * Snapshots of registered entries, compared with a sorted list under random additions and removals.
+ * Old snapshots do not change, and a failed allocation loses nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

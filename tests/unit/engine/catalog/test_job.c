@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Jobs that are not finished are known, by provider and URI.
+ * Unfinished jobs are logged by provider and URI.
  */
 #include "engine/catalog/job.h"
 

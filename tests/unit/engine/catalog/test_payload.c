@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Payloads: pieces of any size give the same text as encoding everything at once, and changed
- * content is never sent.
+ *
+ * Payloads: pieces of any size give the same text as one encoding, and changed content is never
+ * sent.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,7 +97,7 @@ static void *thing_thread(void *code)
     return NULL;
 }
 
-/* Another thread has it, and the worker hears of that. */
+/* Another thread works on it and notifies the worker. */
 static void thing_give(int code)
 {
     pthread_t thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which tables of operations are accepted.
+ * Accepted and rejected tables of provider operations.
  */
 #include "engine/catalog/provider.h"
 
@@ -111,7 +111,7 @@ static void newer_table_is_refused_with_both_versions(void **state)
     assert_int_equal(create(&ops, "", &err), TIDINGS_E_UNSUPPORTED);
     assert_string_equal(err.text, expected);
     assert_int_equal(opened, 0);
-    ops.abi = 0; /* nobody filled it in */
+    ops.abi = 0; /* not set by the program */
     assert_int_equal(create(&ops, "", &err), TIDINGS_E_UNSUPPORTED);
 }
 

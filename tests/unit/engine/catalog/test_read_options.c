@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a read may ask for, from strangers.
+ * Read options in untrusted requests.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The one writer of resource objects.
+ * The only writer of resource objects.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One resource as plain bytes: what a read gives, how a write ends, and that nothing leaks whatever
- * allocation fails.
+ * One resource as plain bytes: the results of reads and writes. No failed allocation leaks.
  */
 #include "engine/catalog/resource_io.h"
 
@@ -29,10 +28,10 @@ static struct tidings_provider *mounts[2];
 
 static struct {
     char *given;                  /* memory of the last content handed over */
-    struct tidings_read *waiting; /* of mem:///slow */
+    struct tidings_read *waiting; /* content of mem:///slow */
     char written[32], match[32], type[32];
     bool removed, absent;
-    int code; /* what a write ends with */
+    int code; /* the result of the write */
 } told;
 
 static int op_open(struct tidings_provider *p, struct tidings_str config, struct tidings_error *err)
@@ -330,7 +329,7 @@ static void write_reaches_the_provider_whole(void **state)
     resource_io_deinit(&p);
 }
 
-/* What was looked at is what is written over: its etag goes with the write. */
+/* The write carries the etag that the condition was checked against. */
 static void write_conditional_on_a_date_sends_the_etag(void **state)
 {
     (void)state;

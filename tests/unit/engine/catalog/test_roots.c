@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The roots of a server, and the URIs that paths mean.
+ * The roots of a server and the URIs of paths.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What subscriptions cover, as programs read it: one entry per scheme, a provider's own rows in the
- * place of the general ones, and its own relation only where it has one.
+ * The description of subscriptions for programs: one entry per scheme. A provider's own rows
+ * replace the general ones, and only a provider that has a relation lists it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -212,10 +212,10 @@ static void queries_are_described_if_changes_can_carry_metadata(void **state)
     struct made m = {0};
     mount(&m, &bare, "m:///");
     assert_false(has_queries(m.catalog, "m", false));
-    assert_true(has_queries(m.catalog, "m", true)); /* somebody may say so */
+    assert_true(has_queries(m.catalog, "m", true)); /* a client may notify */
     mount(&m, &plain, "x:///");
     assert_true(has_queries(m.catalog, "x", false));
-    assert_false(has_queries(m.catalog, "m", false)); /* another scheme is no help */
+    assert_false(has_queries(m.catalog, "m", false)); /* another scheme does not help */
     add(&m, "m2:///1", false);
     assert_false(has_queries(m.catalog, "m", false));
     add(&m, "m:{name}", true); /* the program may announce those */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watch hooks of the application: told of the first who needs something and of the last who leaves,
- * asked before anybody is told that he has a subscription, whatever happens meanwhile.
+ * Watch hooks of the application. A hook runs for the first and the last subscription of a
+ * resource. The server calls it before it confirms a subscription, whatever else happens at that
+ * time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@
 
 #define CALLS 64u
 
-/* What a hook was told, and how it answers. */
+/* The calls of a hook and its answers. */
 static struct told {
     char on[CALLS][64], off[CALLS][64];
     size_t on_count, off_count;
@@ -301,12 +302,12 @@ static void client_that_leaves_before_the_answer_is_forgotten(void **state)
     leave(gone);
     answer(0);
     assert_int_equal(told.on_count, 1);
-    assert_int_equal(told.off_count, 1); /* accepted, and needed by nobody */
+    assert_int_equal(told.off_count, 1); /* accepted, but without a subscription */
     harness_update(&b, "app:a");
     harness_run_until_idle(&b);
     assert_int_equal(client_count(pipe, SAID_UPDATED), 0);
     leave(pipe);
-    /* And one that stays while another leaves. */
+    /* A second client stays while another leaves. */
     struct client *stays = listen_to("[\"app:a\"]");
     leave(listen_to("[\"app:a\"]"));
     answer(0);
@@ -391,7 +392,7 @@ static void late_answer_without_waiting_clients_is_released(void **state)
     answer(0);
     assert_int_equal(told.off_count, 1);
     leave(c);
-    c = listen_to("[\"app:a\"]"); /* begins anew */
+    c = listen_to("[\"app:a\"]"); /* starts again from zero */
     assert_int_equal(told.on_count, 2);
     harness_until(&b, is_acknowledged, c);
     answer(TIDINGS_E_BUSY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Changes on their way are bounded: what does not fit is refused, and everybody looks again, once.
- * Every worker gets the same numbers in the same order.
+ * Pending changes are bounded. A change over the bound is refused and truncates every subscription
+ * once. All workers get the same numbers in the same order.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -139,7 +139,7 @@ static void client_is_limited_to_its_share_without_truncation(void **state)
     client_free(c);
 }
 
-/* Whoever comes from another node with a lower position finds it in the log. */
+/* A client from another node with a lower position finds it in the log. */
 static void refused_durable_change_keeps_its_position(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bookmarks: the newest cursor from time to time, for those who asked, so that who hears of little
- * can come back although much has happened.
+ * Bookmarks: clients that request them receive the newest cursor from time to time. A client with
+ * few matching changes can therefore resume after many other changes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,7 +89,7 @@ static void bookmark_is_sent_on_request_if_cursor_moved(void **state)
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
 }
 
-/* What the client learns when it comes back with that cursor. */
+/* The updates of a client that resumes with that cursor. */
 static bool must_look_again(const char *cursor)
 {
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", text_of("{\"since\":\"%s\"}", cursor));
@@ -167,7 +167,7 @@ static void session_receives_bookmark_as_an_event_id(void **state)
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     assert_non_null(json_at(session_subscribe_with(&s, "mem://x/a", ASKED), "result"));
-    pass(); /* without a stream there is nobody to tell */
+    pass(); /* without a stream there is no recipient */
     struct client *c = session_stream(&s, NULL);
     change_others();
     pass();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Content in notifications: read once per change for all who want it, in order, bounded; and told
- * without it when there is none.
+ * Content in notifications: read once per change for all subscribers, in order and bounded. An
+ * update without available content is sent without it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +120,7 @@ static void deleted_or_unreadable_resource_is_notified_without_content(void **st
     assert_int_equal(update_count(c, NULL), 2);
     assert_no_json(update_nth(c, NULL, 0), DATA);
     assert_no_json(update_nth(c, NULL, 1), DATA);
-    update("mem://x/b"); /* and life goes on */
+    update("mem://x/b"); /* the server continues */
     assert_json(update_nth(c, NULL, 2), DATA "|0|text", "content of mem://x/b");
     client_free(c);
 }
@@ -154,7 +154,7 @@ static void slow_provider_keeps_the_order(void **state)
                        TIDINGS_CHANGE_DELETED); /* needs no reading, but its turn */
         harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 0);
-        assert_int_equal(update_count(plain, NULL), 3); /* nobody else waits */
+        assert_int_equal(update_count(plain, NULL), 3); /* no other client waits */
         fake.holds_reads = false;
         fake_finish_reads(&fake);
         harness_run_until_idle(&b);

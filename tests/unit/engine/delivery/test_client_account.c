@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the patterns of one client may cost: steps come back with time and are one client's on all
- * workers; a client without any is told to look again, or told unfiltered; and all of it depends on
- * nothing but what the client may hear of.
+ * The cost of one client's patterns. Steps are restored over time and shared by all workers. A
+ * client without steps receives truncated or unfiltered updates. Only changes that the client may
+ * see affect its account.
  */
 #include "security/client_account.h"
 
@@ -208,8 +208,8 @@ static void costly_regex_is_truncated_and_others_continue(void **state)
     client_free(bob);
 }
 
-/* What ada has left is what it was, whatever happens where she may not look; also when somebody who
- * may has the same regex. */
+/* Hidden changes do not affect ada's account, even if a client with more rights has the same
+ * regex. */
 static void hidden_changes_cost_and_reveal_nothing(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void hidden_changes_cost_and_reveal_nothing(void **state)
 #define COSTLY_FILTER                                                                              \
     "{\"windowMs\":0,\"filter\":{\"properties\":{\"uri\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}}"
 
-/* A filter that gives up on what bob hears of is not held against ada. */
+/* A filter that fails on bob's changes is not charged to ada. */
 static void filter_is_suspended_only_by_visible_changes(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static struct client *listen_to_many(const char *end)
     return c;
 }
 
-/* Once what a client has at once is used up, it is told so; others have theirs. */
+/* After its burst is used up, the client is refused; other clients are not. */
 static void assert_paid_for(const char *end, unsigned nth)
 {
     uint64_t compiled = b.worker[0]->delivery->match.regexes.compiled;
@@ -459,7 +459,7 @@ static void tool_arguments_are_checked_at_client_expense(void **state)
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
     assert_int_equal(client_account_steps_left(ada, before),
-                     CPU_BUDGET_BURST); /* what is cheap is free */
+                     CPU_BUDGET_BURST); /* cheap patterns are free */
     c = call_as("ada", "t", costly_arguments());
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
@@ -502,7 +502,7 @@ static void legacy_client_is_refused_likewise(void **state)
     assert_int_equal(called, 0);
 }
 
-/* One connection, as a proxy has it. */
+/* One connection for several clients, as from a proxy. */
 static void another_name_on_a_connection_uses_another_account(void **state)
 {
     (void)state;

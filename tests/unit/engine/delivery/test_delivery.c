@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * When and whether a matching change is told: windows and rates of client, mount and application,
- * own changes left out, everything at once, options replaced; and that no cursor
- * is above what is held back.
+ * Delivery of a matching change: windows and rates of client, mount and application, own changes,
+ * changes to everything, replaced options. No cursor is above held changes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fan-out costs nothing per subscriber but the copy: one change told to a thousand subscribers is
- * encoded when it is made and never again: encoding needs a buffer, and nothing is allocated while
- * it is told.
+ * Fan-out costs only the copy per subscriber. A change for a thousand subscribers is encoded once,
+ * when it is created. Encoding needs a buffer, and delivery allocates nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions with a JSON Schema: what it judges and when, that equal texts are one filter which
- * is asked once per change, what is refused and in which words, and what becomes of costly ones.
+ * Subscriptions with a JSON Schema: its input and the time of evaluation, equal schemas as one
+ * filter that runs once per change, errors, and costly filters.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -203,7 +203,7 @@ static void shared_filter_runs_once_per_change(void **state)
         announce("mem://x/a", n == 2 ? "{\"level\":\"error\"}" : "{}");
         assert_int_equal(filters->decided, 2 * n);
     }
-    announce("mem://x/b", "{}"); /* nobody's */
+    announce("mem://x/b", "{}"); /* without a subscriber */
     assert_int_equal(filters->decided, 6);
     for (size_t i = 0; i < CLIENTS; i++) {
         assert_int_equal(update_count(clients[i], NULL), i % 2 ? 1 : 3);
@@ -312,7 +312,7 @@ static void costly_filter_is_suspended_and_its_clients_notified(void **state)
     assert_int_equal(update_count(c, NULL), FILTER_GIVE_UPS);
     assert_int_equal(b.worker[0]->delivery->filters.decided, judged);
     assert_int_equal(update_count(other, NULL), FILTER_GIVE_UPS + 1);
-    /* That is this client's affair: whoever comes with the same begins anew. */
+    /* Only this client is affected: another client with the same filter starts from zero. */
     struct client *late = client_http(&b);
     client_listen_with(late, "1", "[\"mem://x/a\"]", with_filter(COSTLY));
     harness_run_until_idle(&b);

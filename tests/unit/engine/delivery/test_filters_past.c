@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Filters that see the time, and what their subscription was told before: what they can say, that
- * each subscription has a past of its own, that it is bounded and paid for.
+ * Filters that use the time and the last update of their subscription: the available members, the
+ * separate past of each subscription, its bound and its cost.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,7 +96,7 @@ static void filter_knows_the_age_of_a_change(void **state)
         {"{\"updated_at\":1800000000000}", true}, /* another clock: not in the future */
         {"{\"updated_at\":\"2023-11-14T22:13:15Z\"}", true},
         {"{\"updated_at\":\"2023-11-14T22:13:14.999Z\"}", false},
-        {"{\"updated_at\":\"yesterday\"}", true}, /* nobody knows */
+        {"{\"updated_at\":\"yesterday\"}", true}, /* unknown */
         {"{\"updated_at\":-9223372036854775808}", true},
     };
     struct client *c = listen_to(ON_A, FRESH);
@@ -159,7 +159,7 @@ static void filter_knows_the_time_and_date(void **state)
     }
 }
 
-/* ---- what was told before -------------------------------------------------------------------- */
+/* ---- last update ----------------------------------------------------------------------------- */
 
 struct step {
     const char *metadata;
@@ -186,10 +186,10 @@ static void value_is_sent_if_it_moved_far_enough_from_the_last_sent(void **state
     static const struct step by_a_tenth[] = {
         {"{\"t\":20}", true},                                /* the first */
         {"{\"t\":21}", false},      {"{\"t\":21.9}", false}, /* it drifts */
-        {"{\"t\":22}", true},                                /* a tenth of what was told */
+        {"{\"t\":22}", true},                                /* a tenth of the last sent value */
         {"{\"t\":20.5}", false},    {"{\"t\":19.8}", true},
         {"{\"t\":0}", true},        {"{\"t\":0}", false},
-        {"{\"t\":0.001}", true}, /* of nothing there is no tenth */
+        {"{\"t\":0.001}", true}, /* zero has no tenth */
         {"{\"t\":\"warm\"}", true}, {"{}", true},
         {"{\"t\":-5}", true},       {"{\"t\":-5.4}", false},
         {"{\"t\":-5.5}", true},
@@ -249,7 +249,7 @@ static void deleted_resource_resets_its_past(void **state)
     assert_int_equal(past_bytes(), 0);
 }
 
-/* Two clients with the same filter know nothing of one another. */
+/* Two clients with the same filter do not affect each other. */
 static void subscriptions_have_separate_pasts(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void comparisons_are_charged(void **state)
     static char metadata[3000];
     snprintf(metadata, sizeof(metadata), "{\"text\":\"%01500d\",\"t\":1}", 0);
     announce(metadata);
-    now.monotonic_ns = clock_monotonic_ns(); /* so that nothing comes back meanwhile */
+    now.monotonic_ns = clock_monotonic_ns(); /* so that nothing returns before */
     now.only_wall = false;
     uint64_t full = client_account_steps_left(s->account, clock_monotonic_ms());
     announce(metadata);
@@ -344,7 +344,7 @@ static void remembered_values_are_bounded(void **state)
             announce_as(text_of("mem://x/r%u", i), TIDINGS_CHANGE_UPDATED, "{\"t\":20}");
         }
     }
-    /* Those beyond are told each time. */
+    /* Changes over the bound are sent each time. */
     assert_int_equal(update_count(c, NULL), FILTER_PAST_URIS + 2 * MORE);
     size_t bytes = past_bytes();
     assert_true(bytes > 0 && bytes <= FILTERS_PAST_BYTES);
@@ -408,7 +408,8 @@ static void remembered_values_of_one_client_leave_room_for_others(void **state)
     client_account_release(own);
 }
 
-/* As if others had filled the rest: one that fits to the byte is remembered, one byte more is not.
+/* As if others had filled the rest: a value that fits exactly is remembered, a value with one more
+ * byte is not.
  */
 static void clients_of_a_worker_share_a_bound(void **state)
 {
@@ -434,7 +435,7 @@ static void clients_of_a_worker_share_a_bound(void **state)
     assert_int_equal(past_bytes(), 0);
 }
 
-/* Whoever is told something that cannot be remembered has it not counted either. */
+/* A value that is sent but cannot be remembered is not counted either. */
 static void values_without_memory_are_not_counted(void **state)
 {
     (void)state;

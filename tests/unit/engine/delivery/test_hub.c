@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub: registering from any thread, what is taken and what is missing, mounting, and which
- * source a URI belongs to. That every worker gets the same numbers in the same order is in
- * engine/delivery/test_announce.c.
+ * The hub: registration from any thread, duplicate and missing URIs, mounts, and the source of a
+ * URI. For equal numbers on all workers see engine/delivery/test_announce.c.
  */
 #include <pthread.h>
 #include <setjmp.h>

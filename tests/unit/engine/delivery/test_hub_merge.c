@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which announcements are one with an earlier one, and which never are.
+ * Which announcements merge with an earlier announcement, and which never do.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 static struct hub_merge merge;
 
-/* One that was sent. */
+/* A sent announcement. */
 static struct hub_merge_key sent;
 
 /* false: it is one with another that waits. */
@@ -106,9 +106,9 @@ static void announcements_do_not_merge_across_later_ones(void **state)
     assert_true(update(X));
     struct hub_merge_key before = sent;
     assert_true(announce((struct tidings_change){.uri = STR(X), .kind = TIDINGS_CHANGE_DELETED}));
-    assert_true(update(X)); /* else it would be told before the deletion */
+    assert_true(update(X)); /* otherwise it would be sent before the deletion */
     assert_false(update(X));
-    hub_merge_end(&before); /* the first of them is told */
+    hub_merge_end(&before); /* the first of them is sent */
     assert_true(update(X));
     assert_true(announce((struct tidings_change){
         .uri = STR("app:///y"), .from = STR(X), .kind = TIDINGS_CHANGE_MOVED}));

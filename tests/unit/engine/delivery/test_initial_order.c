@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Changes after a cursor and initial states: a client with a cursor gets no state, and the changes
- * precede the states of other subscriptions. So the order does not show how long a search took.
+ * Changes after a cursor and initial states. A client with a cursor gets no state, and changes
+ * precede the states of other subscriptions. The order therefore does not reveal the duration of a
+ * search.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a new subscription hears first: the current state (`initial`), or what changed since a
- * cursor; that nothing is told twice, nothing is lost, and the cursor never runs ahead.
+ * The first updates of a new subscription: the current state (`initial`) or the changes since a
+ * cursor. Nothing is sent twice or lost, and the cursor never runs ahead.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -187,7 +187,7 @@ static void unlistable_state_becomes_a_truncated_update(void **state)
     struct client *c =
         listen_with(&b, "[\"mem://x/dir/\",\"mem://y/\",\"mem://y/*\"]", "{\"initial\":true}");
     assert_json(update_nth(c, "mem://x/dir/", 0), TRUNCATED, "true");
-    /* Who asks for nothing of it does not hear of it. */
+    /* A client that does not request it does not receive it. */
     assert_int_equal(update_count(c, "mem://y/"), 1);
     assert_json(update_nth(c, "mem://y/", 0), INITIAL, "true");
     assert_int_equal(update_count(c, "mem://y/*"), 1);
@@ -202,7 +202,7 @@ static void initial_state_is_not_throttled(void **state)
     struct client *c =
         listen_with(&b, "[\"mem://x/dir/\"]", "{\"initial\":true,\"windowMs\":60000}");
     assert_int_equal(update_count(c, NULL), 2);
-    update("mem://x/dir/c"); /* the first change passes: nothing was told of changes yet */
+    update("mem://x/dir/c"); /* the first change passes: no update was sent before */
     assert_int_equal(update_count(c, NULL), 3);
     client_free(c);
 }
@@ -401,7 +401,7 @@ static void unknown_cursor_truncates(void **state)
     (void)state;
     update("mem://x/a");
     for (size_t i = 0; i < 2; i++) {
-        /* Another epoch, as after a restart; and one that was not given out yet. */
+        /* Another epoch, as after a restart; and a number that was not issued yet. */
         const char *given = i == 0 ? "1.1" : cursor_text(100);
         struct client *c =
             listen_with(&b, "[\"mem://x/a\",\"mem://x/*\"]", text_of("{\"since\":\"%s\"}", given));
@@ -412,8 +412,8 @@ static void unknown_cursor_truncates(void **state)
         assert_json(update_nth(c, "mem://x/*", 0), "params|uri", "mem://x/*");
         uint64_t newest = b.worker[0]->last_seq;
         assert_int_equal(cursor_of(update_nth(c, NULL, 1)), newest);
-        /* Until then the client stands where it stood: an acknowledgement that arrives alone must
-         * not let it skip the reading. */
+        /* Until then the cursor of the client does not move: an acknowledgement that arrives
+         * first must not let it skip the read. */
         struct log_cursor at = {0};
         const char *ack = json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor");
         assert_true(!ack || (cursor_parse(tidings_str(ack), &at) &&
@@ -557,7 +557,7 @@ static void newer_change_does_not_hide_an_older_matching_one(void **state)
     assert_int_equal(update_count(c, NULL), 1); /* about a: it may have been an error */
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/a");
     client_free(c);
-    c = listen_since("mem://x/?t=error", 1); /* who knows of the error hears of no info */
+    c = listen_since("mem://x/?t=error", 1); /* the query excludes the info */
     assert_int_equal(update_count(c, NULL), 0);
     client_free(c);
 }

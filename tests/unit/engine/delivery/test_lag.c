@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long notifications waited: the moments they keep, and the histogram.
+ * Notification delays: their timestamps and the histogram.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * notifications/tools/list_changed and its sisters: who is told, how often, and what happens to
- * those who had no stream.
+ * notifications/tools/list_changed and the same for prompts and resources: recipients, rate, and
+ * clients without a stream.
  */
 #include <setjmp.h>
 #include <stdarg.h>

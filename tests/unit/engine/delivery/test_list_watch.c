@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is watched so that clients of the legacy era hear of lists, which they do unasked: what
- * lists need and nothing else, and only while there is a stream to tell it on.
+ * Watches for list changes. Legacy clients receive list changes without a request, so the server
+ * watches what lists need, and only while a stream is open.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ static void go(struct client *c)
     harness_run_until_idle(&b);
 }
 
-/* The time passes for which it might come back at once. */
+/* The time within which the stream may return passes. */
 static void let_linger_pass(void)
 {
     uint64_t before = b.limits.list_linger_ms;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What clients say has changed: lists that are none, changes that are told and refused one by one,
- * and who may say what, with rules and without.
+ * Changes posted by clients: malformed lists, changes that are accepted and refused one by one, and
+ * access with and without rules.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static int say(const struct principal *principal, const char *text)
     return say_with(NULL, principal, text);
 }
 
-/* One change of `uri`: "" when it was told, else the reason. */
+/* One change of `uri`: "" if it was accepted, else the reason. */
 static const char *reason_of(const struct principal *principal, const char *uri)
 {
     static char reason[64];
@@ -258,7 +258,7 @@ static void changes_each_count_as_one_request(void **state)
     assert_int_equal(outcome.limit.limit, LIMIT_REQUEST_RATE);
     assert_string_equal(refused, "api:///5");
     assert_non_null(strstr(answer.ptr, "\"reason\":\"limit\",\"limit\":\"request-rate\""));
-    /* It ran into the limit once, however many waited behind it. */
+    /* It reached the limit once, whatever the number of changes after it. */
     assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_REQUEST_RATE], 1);
     quota_leave(quota);
     quotas_destroy(quotas);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules of the server for what is subscribed below a URI prefix: what counts when the client says
- * nothing, and what it may not ask for.
+ * Server rules for subscriptions below a URI prefix: defaults and forbidden options.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options of a subscription: every field, what is accepted, what is said when it is not.
+ * The options of a subscription: every field, its accepted values, and the error messages.
  */
 #include <limits.h>
 #include <setjmp.h>
@@ -262,7 +262,7 @@ static void later_options_replace_earlier_ones(void **state)
 /* ---- rules ------------------------------------------------------------------------------------
  */
 
-/* Rules of three prefixes; what they borrow lives as long as the test. */
+/* Rules of three prefixes; their borrowed data lives as long as the test. */
 static struct json *rule_documents[3];
 static struct option_rule rules[3];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The outbox: order, merging in place, its bound, forgetting, and that nothing is kept.
+ * The outbox: order, merging in place, its bound, removal, and that it releases all memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,7 +124,7 @@ static void second_change_merges_in_the_place_of_the_first(void **state)
     assert_int_equal(item->merged, 1);
     outbox_pop(&o);
     assert_null(outbox_first(&o));
-    /* What has left does not merge. */
+    /* A change that was sent does not merge. */
     assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_UPDATED, 6, MAX), OUTBOX_ADDED);
     outbox_deinit(&o);
 }
@@ -147,7 +147,7 @@ static void replayed_change_stays_marked_after_a_merge(void **state)
     assert_int_equal(outbox_first(&o)->merged, 2);
     outbox_pop(&o);
     assert_int_equal(outbox_push(&o, &a, new, updated, MAX), OUTBOX_ADDED);
-    assert_false(outbox_first(&o)->caught_up); /* what is live is not */
+    assert_false(outbox_first(&o)->caught_up); /* a live change is not marked */
     change_unref(old);
     change_unref(new);
     outbox_deinit(&held);
@@ -168,7 +168,7 @@ static void queued_change_is_due_since_its_number_or_window_end(void **state)
     e->numbered_us = 1000;
     outbox_init(&o);
     outbox_init(&held);
-    for (unsigned i = 0; i < 2; i++) { /* what merges waits since the first of them */
+    for (unsigned i = 0; i < 2; i++) { /* merged changes wait since the first of them */
         struct subscription *sub = i == 0 ? &a : &strict;
         assert_int_equal(outbox_push(&o, sub, c, updated, MAX), OUTBOX_ADDED);
         assert_int_equal(outbox_waited(outbox_first(&o), 6013), 1001); /* to the microsecond */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Patches in notifications: each begins where the one before it on the same subscription ended,
- * whatever was merged, left out, deleted or too large; made once per change and baseline; both with
- * a provider that makes them and without.
+ * Patches in notifications. Each patch starts at the end of the previous one on the same
+ * subscription, whatever was merged, filtered, deleted or too large. The server computes it once
+ * per change and baseline, with and without a provider that makes patches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ static void assert_patch(const char *update, const char *baseline, const char *p
 
 /* ---- a client that follows ------------------------------------------------------------------- */
 
-/* What somebody has who applies what it is told; it never reads. */
+/* The value of a client that applies its updates and never reads. */
 struct follower {
     struct json *value;
     char etag[40];
@@ -409,7 +409,7 @@ static void content_other_than_json_is_sent_unchanged(void **state)
     client_free(c);
 }
 
-/* ---- coming back, taking time -------------------------------------------------------------- */
+/* ---- resuming, slow providers -------------------------------------------------------------- */
 
 static void session_resumes_patches_from_its_last_version(void **state)
 {
@@ -485,7 +485,7 @@ static const char *any_value(void)
 
 enum { FOLLOWERS = 7, WRITER = 6 };
 
-/* It has what it wrote from the answer, and does not hear of it. */
+/* The client has its own write from the answer and receives no update of it. */
 static void write_own(struct follower *f, const struct client *c)
 {
     harness_run_until_idle(&b);
@@ -496,7 +496,8 @@ static void write_own(struct follower *f, const struct client *c)
     snprintf(f->etag, sizeof(f->etag), "%s", docs_etag(&docs, A));
 }
 
-/* Writes by anybody, periods of any length, deletions; at the end everybody has what is there. */
+/* Writes by any client, periods of any length, deletions; in the end all clients have the
+ * current value. */
 static void client_that_applies_all_patches_ends_with_the_current_value(void **state)
 {
     (void)state;

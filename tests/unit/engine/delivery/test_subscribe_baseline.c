@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking for patches: which baseline, said where, and what is refused without leaving anything
- * behind.
+ * Subscriptions with patches: the baseline, where a client gives it, and refusals that leave
+ * nothing open.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,7 +127,7 @@ static void session_can_give_the_baseline_beside_the_uri(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
-/* On one connection, where the first of them is still there. */
+/* On one connection, where the first subscription still exists. */
 static void resubscription_needs_a_new_baseline(void **state)
 {
     (void)state;

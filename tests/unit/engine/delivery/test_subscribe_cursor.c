@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a cursor is worth to a subscription: its own epoch's, one of an earlier start of the store,
- * a stranger's; for what is kept and for what is not.
+ * The value of a cursor for a subscription: a cursor of its own epoch, of an earlier start of the
+ * store, or of an unknown server; for durable and for volatile resources.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,13 +24,13 @@
 static struct loop *loop;
 static struct hub *hub;
 static struct shared *shared;
-static struct delivery delivery; /* only what is looked at … */
+static struct delivery delivery; /* the server only reads it … */
 static struct worker worker;     /* … of both */
 static struct changelog *kept_log;
 static const struct changelog_ops *real;
 static struct changelog_ops ops;
 
-/* The store crashed at 60: what was only announced before that is gone. */
+/* The store crashed at 60: changes that were only announced before that are lost. */
 static bool resume(const struct changelog *log, uint64_t epoch, uint64_t position, bool is_durable,
                    uint64_t *ret)
 {
@@ -188,8 +188,8 @@ static void durable_cursor_resumes_after_a_restart(void **state)
     }
 }
 
-/* It is in the log by its position, like what is kept; of what is shared each node has numbers of
- * its own. */
+/* The log has it by its position, like durable changes; for shared resources each node has
+ * separate numbers. */
 static void owned_cursor_resumes_on_another_node(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void unknown_cursor_is_worthless(void **state)
     const struct log_cursor unknown[] = {
         {EARLIER, 7000, 91, true, 0, 0},      /* it never came so far */
         {EARLIER, 42, 0, false, 0, 0},        /* without a position */
-        {EARLIER + 1, 42, 42, true, 0, 0},    /* a stranger's */
+        {EARLIER + 1, 42, 42, true, 0, 0},    /* from an unknown server */
         {worker.epoch, 151, 100, true, 0, 0}, /* from the future */
     };
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Unsubscribable resources: no subscription covers them, neither live nor from the log nor in the
- * initial state. The registration, the template or the change itself can say that they are.
+ * Unsubscribable resources: no subscription covers them, live, from the log or in the initial
+ * state. The registration, the template or the change can mark them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

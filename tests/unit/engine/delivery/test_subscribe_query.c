@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Queries that no change can ever satisfy are refused, and no others: where changes carry no
- * metadata, where something else may be announced beside them, and where clients may notify.
+ * The server refuses queries that no change can satisfy, and no others: changes without metadata,
+ * other announcements beside them, and notifications by clients.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a URI means to a subscription: the kinds in their order of decision, the option that forces
- * one, what is refused and why; and that providers watch exactly what each needs, for as long.
+ * The meaning of a URI for a subscription: the kinds in their order of decision, the option that
+ * forces a kind, refusals and their reasons. Providers watch exactly the needed resources, for as
+ * long as needed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +67,7 @@ static unsigned watched_at(const char *scope)
 struct row {
     const char *spelled, *options;
     const char *refused;  /* part of the reason; NULL: honoured */
-    const char *hears[4]; /* changes it is told of … */
+    const char *hears[4]; /* changes it receives … */
     const char *deaf[4];  /* … and not */
     const char *scope;    /* the one scope that is watched for it; NULL: none */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a subscriber hears when its stream is slow, full or broken; that the cursor in a message
- * never promises more than was written; and what a gap in the numbers does.
+ * The updates of a subscriber with a slow, full or broken stream. A cursor never covers more than
+ * was written. Gaps in the numbers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +101,7 @@ struct late_writer {
     int hooks; /* that ran */
 };
 
-/* What the stream held is written after this turn's flush, and before the loop waits. */
+/* Held messages are written after this turn's flush and before the loop waits. */
 static void on_end_of_turn(void *user)
 {
     struct late_writer *w = user;
@@ -153,14 +153,14 @@ static void overflow_flags_each_subscription_once(void **state)
         assert_json(u, META_U "change", "updated");
         assert_no_json(u, META_U "version");
     }
-    /* Each says who was told, and the last that everything was. */
+    /* Each cursor covers the sent updates, and the last one covers all. */
     for (size_t i = 0; i < COUNT(uris); i++) {
         const char *u = client_nth(c, SAID_UPDATED, i);
         assert_int_equal(cursor_of(u), last);
         assert_true(cursor_covers(u, uris[0]));
         assert_int_equal(cursor_covers(u, uris[1]), i == 1);
     }
-    update(5); /* and life goes on */
+    update(5); /* the server continues */
     assert_int_equal(client_count(c, SAID_UPDATED), 4);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), META_U "truncated");
     client_free(c);
@@ -203,7 +203,7 @@ static void full_stream_receives_no_partial_message(void **state)
 {
     (void)state;
     struct client *c = listener("[\"mem://x/\"]");
-    c->has_no_room = true; /* broken; the transport will say so */
+    c->has_no_room = true; /* broken; the transport will report it */
     update(0);
     update(1);
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
@@ -304,8 +304,8 @@ struct told {
     uint64_t seq[SUBS]; /* per URI and subscription: known up to here */
 };
 
-/* Replay what one client was told, message by message: at each, everything at or below its cursor
- * that matches must have been told. */
+/* Replay the updates of one client, message by message: at each, the client has received every
+ * matching change at or below its cursor. */
 static void check_cursors(const struct client *c, const unsigned *changed, uint64_t count)
 {
     static const char *const subs[SUBS] = {"mem://x/", "mem://x/0", "mem://x/1"};

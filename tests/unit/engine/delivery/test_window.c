@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Windows: a throttle with a trailing edge, and the queue of those that are due.
+ * Windows: a throttle with a trailing edge, and the queue of due windows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static enum window_result offer(struct subscription *sub, uint64_t now, const ch
     return offer_max(sub, now, uri, MAX);
 }
 
-/* What a due window held, forgotten. */
+/* Drops the changes of a due window. */
 static size_t take(struct window *w)
 {
     struct outbox *held = w->deferred;
@@ -111,7 +111,7 @@ static void quiet_stream_receives_the_next_change_at_once(void **state)
     assert_int_equal(offer(&sub, 1100, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1200)), 1);
-    /* What was handed over at 1200 began a period. */
+    /* The update at 1200 began a period. */
     assert_int_equal(offer(&sub, 1299, "x:1"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 1300)), 1);
     assert_int_equal(offer(&sub, 1400, "x:1"), WINDOW_PASS);
@@ -143,7 +143,7 @@ static void late_timer_sends_held_changes_before_newer_ones(void **state)
     struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 0, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 50, "x:1"), WINDOW_DEFERRED);
-    /* The period is over but nobody came yet: passing would overtake. */
+    /* The period is over but the timer has not run yet: passing would overtake. */
     assert_int_equal(offer(&sub, 150, "x:2"), WINDOW_DEFERRED);
     assert_int_equal(take(windows_due(&all, 160)), 2);
 }
@@ -193,7 +193,7 @@ static void gathering_and_rate_wait_for_the_later_of_both(void **state)
 
 #define MANY 200u
 
-/* Zeroed ones; their texts, of which they have none, would follow, so there is no array of them. */
+/* Zeroed subscriptions; their flexible member prevents an array, so each is allocated. */
 static struct subscription **many_subscriptions(void)
 {
     static _Alignas(struct subscription) char room[MANY][sizeof(struct subscription)];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The match index: which subscriptions of each kind a change concerns, what it refuses, that
- * nothing is left behind after many have come and gone, and that a failed allocation changes
- * nothing.
+ * The match index: the subscriptions of each kind that a change concerns, refused patterns, no
+ * leaks after many patterns, and no effect of a failed allocation.
  */
 #include <setjmp.h>
 #include <stdarg.h>

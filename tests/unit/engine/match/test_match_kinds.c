@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What each kind of subscription matches, by the index and by definition, and what is refused.
+ * The matches of each kind of subscription, by the index and by definition, and refused patterns.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The index against the definition: random subscriptions of every kind come and go, random URIs
- * change, and each node must be found exactly when its pattern matches by itself. More than 900,000
+ * The index against the definition: random subscriptions of every kind are added and removed,
+ * random URIs change, and each node must be found exactly if its pattern matches. More than 900,000
  * comparisons, fourteen million with TIDINGS_LONG set.
  */
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static const char *const queries[] = {"?q=1", "?q=1&r=2", "?r=/a/b", "?", "?q=a/
 
 static void put_uri(struct run *r, struct buf *out)
 {
-    /* Few enough to meet again, with something odd now and then. */
+    /* Few enough to repeat, with an occasional odd character. */
     buf_puts(out, tidings_str(roots[pick(r, pick(r, 4) ? 1 : COUNT(roots))]));
     size_t depth = pick(r, pick(r, 3) ? 3 : 6);
     for (size_t i = 0; i <= depth; i++) {
@@ -111,7 +111,7 @@ static void put_regex(struct run *r, struct buf *out)
     }
 }
 
-/* The text of a new subscription; false when it is no canonical one. */
+/* The text of a new subscription; false if it is not canonical. */
 static bool put_text(struct run *r, struct target *t)
 {
     struct buf raw;
@@ -150,7 +150,7 @@ static void drop(struct run *r, struct target *t)
     buf_clear(&t->text);
 }
 
-/* Is what the index said about a text what compiling it says? */
+/* Compares the result of the index for a pattern with the result of compiling it. */
 static bool is_well_formed(struct target *t)
 {
     switch (t->kind) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Regexes in the match index: they are searched at the expense of who wants to know; those without
- * literal text are few; grams find what they must.
+ * Regexes in the match index: their owners pay for the search, regexes without literal text are
+ * limited, and grams find all matches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static void count(void *user, struct match_node *node)
     ++*(unsigned *)user;
 }
 
-/* Who looks up, with a price: each node has a purse of its own. */
+/* A lookup with a price: each node has its own purse. */
 struct payers {
     struct match m;
     struct match_node nodes[3];
@@ -96,10 +96,10 @@ static void end(struct payers *p)
     match_deinit(&p->m);
 }
 
-#define HOSTILE "x:///(a|aa|a+)+$" /* exponential for whoever backtracks */
+#define HOSTILE "x:///(a|aa|a+)+$" /* exponential with backtracking */
 #define HOSTILE_URI "x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-"
 
-/* What nobody wants to know is not searched for, and costs nobody anything. */
+/* A regex without an interested owner is not searched and costs nothing. */
 static void owners_pay_only_for_their_own_regexes(void **state)
 {
     (void)state;
@@ -128,8 +128,8 @@ static void regex_without_budget_is_unsure(void **state)
     assert_int_equal(p.found[0] + p.found[1], 0);
     assert_int_equal(p.unsure[0], 1);
     assert_int_equal(p.unsure[1], 1);
-    assert_int_equal(p.found[2], 1); /* the others go on */
-    /* What one cannot pay to the end another does. */
+    assert_int_equal(p.found[2], 1); /* the other searches continue */
+    /* Another owner pays the rest if the first cannot. */
     p.purse[0] = p.purse[1] = 20;
     find(&p, HOSTILE_URI);
     assert_int_equal(p.unsure[0] + p.unsure[1], 2);
@@ -142,7 +142,7 @@ static void regex_without_budget_is_unsure(void **state)
     end(&p);
 }
 
-/* Owners: of unindexed regexes two each. */
+/* Owners: each may have two unindexed regexes. */
 static unsigned owned[2];
 
 static bool take_unindexed(void *owner)
@@ -172,7 +172,8 @@ static void owners_have_a_limit_of_regexes_without_literal_text(void **state)
     assert_int_equal(match_add_for(&m, &nodes[2], PATTERN_REGEX, STR("a.d"), &owned[0], &err),
                      TIDINGS_E_LIMIT);
     assert_non_null(strstr(err.text, "of this client"));
-    /* One that is there, and one with literal text, cost nothing; others have their own. */
+    /* An existing regex and a regex with literal text cost nothing; other owners have separate
+     * limits. */
     assert_int_equal(match_add_for(&m, &again, PATTERN_REGEX, STR("a.b"), &owned[0], NULL), 0);
     assert_int_equal(match_add_for(&m, &nodes[2], PATTERN_REGEX, STR("a.dddd"), &owned[0], NULL),
                      0);
@@ -226,7 +227,8 @@ static void regexes_without_literal_text_are_limited(void **state)
     match_deinit(&m);
 }
 
-/* Many that share most of their text are filed where they differ, and each found alone. */
+/* Many patterns that share most of their text are filed where they differ, and each is found
+ * separately. */
 static void regexes_that_share_text_are_distinguished(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What becomes of those who are being told things when the rules are replaced or their time is
- * over; and whose sessions and events are whose.
+ * Open streams when rules are replaced or credentials expire, and the ownership of sessions and
+ * events.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void new_rules_narrow_open_streams(void **state)
     client_listen_with(c, "1", "[\"mem://x/a\",\"mem://x/open/d\",\"mem://x/**\"]",
                        "{\"windowMs\":0}");
     harness_run_until_idle(&b);
-    c->pending = 1u << 20; /* it takes nothing: what is told waits */
+    c->pending = 1u << 20; /* it reads nothing: updates wait */
     harness_update(&b, "mem://x/a");
     harness_update(&b, "mem://x/open/d");
     harness_run_until_idle(&b);
@@ -72,7 +72,7 @@ static void new_rules_narrow_open_streams(void **state)
     harness_rules(&b, fewer, COUNT(fewer));
     client_drain(c);
     harness_run_until_idle(&b);
-    /* The one she named has ended, and she knows; what waited of it is not told. */
+    /* The stream she named has ended, and she knows; its pending updates are not sent. */
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/suspended", "true");
     assert_int_equal(update_count(c, "mem://x/open/d"), 1);
@@ -132,7 +132,7 @@ static void streams_end_at_expiry_and_the_session_stays(void **state)
     client_free(stream);
     harness_update(&b, "mem://x/a");
     harness_run_until_idle(&b);
-    /* A newer token of the same one goes on where the stream ended. */
+    /* A newer token of the same principal resumes where the stream ended. */
     b.principal.expires_ms = clock_wall_ms() + 1000000;
     stream = session_stream(&s, id);
     harness_run_until_idle(&b);
@@ -173,13 +173,13 @@ static void sessions_and_events_of_other_principals_are_not_found(void **state)
     assert_int_equal(get(s.id, ""), 404);
     assert_int_equal(get(s.id, id), 404);
     assert_int_equal(session_delete(&s), 404);
-    assert_int_equal(get(own.id, id), 404); /* hers in a session of one's own */
+    assert_int_equal(get(own.id, id), 404); /* her event id in another principal's session */
     assert_int_equal(get(own.id, "1.1.0"), 404);
     assert_int_equal(get(own.id, ""), 200);
     b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, otherwise proved */
     b.principal.name = "ada";
     assert_int_equal(get(s.id, ""), 404);
-    harness_is(&b, "", ""); /* nobody known, in a session of nobody known */
+    harness_is(&b, "", ""); /* anonymous, in an anonymous session */
     harness_session(&b, "2025-11-25", &own);
     assert_int_equal(get(own.id, id), 404);
     assert_int_equal(get(own.id, "nonsense-1.1"), 200); /* merely unknown: told to read again */

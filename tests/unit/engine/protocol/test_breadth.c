@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions that cover whole mounts are bounded per principal: over all its connections, on all
- * workers, in both eras; whoever goes gives its share back.
+ * Subscriptions that cover whole mounts are bounded per principal, over all its connections,
+ * workers and both eras. A client that leaves returns its share.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static void connections_of_one_principal_share_its_breadth(void **state)
     struct client *other = listen_from("bob", 0, "mem://*/a");
     assert_true(is_honoured(other, "mem://*/a"));
 
-    /* Gone on one worker is room on the other. */
+    /* A subscription removed on one worker makes room on the other. */
     client_free(two);
     harness_run_until_idle(&b);
     struct client *four = listen_from("ada", 0, "mem://*/a");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers that take their time: they answer later and from other threads, are told when nobody
- * waits any more, have a deadline, report what they do; and there are only so many at a time.
+ * Slow handlers: they answer later and from other threads, are notified when no client waits, have
+ * a deadline and report progress. The number of concurrent calls is limited.
  */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -290,7 +290,7 @@ static void handler_can_finish_inside_the_callback(void **state)
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
     assert_int_equal(told, 1);
     harness_run_until_idle(&b);
-    assert_int_equal(client_count_kind(c, SAID_ANSWER), 0); /* after cancelling, nothing is said */
+    assert_int_equal(client_count_kind(c, SAID_ANSWER), 0); /* no message after cancelling */
     client_free(c);
 }
 
@@ -370,7 +370,7 @@ static void progress_rises_until_the_answer_ends_the_stream(void **state)
     tidings_call_progress(held, 1, 10, STR("begun"));
     assert_true(c->is_streaming);
     tidings_call_progress(held, 0.5, 10, STR_EMPTY); /* does not rise */
-    tidings_call_progress(held, 10, 10, STR_EMPTY);  /* the last one is always told */
+    tidings_call_progress(held, 10, 10, STR_EMPTY);  /* the last progress is always sent */
     tidings_call_progress(held, 10, 10, STR_EMPTY);
     assert_int_equal(client_count(c, SAID_PROGRESS), 2);
     assert_json(client_nth(c, SAID_PROGRESS, 0), "params|progressToken", "p");
@@ -453,7 +453,7 @@ static void reports_from_another_thread_arrive_in_order_and_are_bounded(void **s
     client_call(c, "1", "hold", NULL, LEVEL "\"debug\",\"progressToken\":1");
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, report_much, held), 0);
-    pthread_join(thread, NULL); /* nothing was delivered meanwhile */
+    pthread_join(thread, NULL); /* nothing was delivered before */
     harness_until(&b, client_has_answer, c);
     assert_int_equal(c->said[c->count - 1].kind, SAID_ANSWER);
     assert_in_range(client_count(c, SAID_LOG) + client_count(c, SAID_PROGRESS), 1, 64);

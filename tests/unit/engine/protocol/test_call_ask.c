@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers that ask their client back: questions, answers, and the state that is kept meanwhile.
+ * Handlers that ask their client: questions, answers, and the state between rounds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -137,7 +137,7 @@ static void questions_are_answered_in_the_next_round_on_any_worker(void **state)
     assert_non_null(strstr(json_at(u.text, "result|content|0|text"), "kept"));
 }
 
-/* The state of one is brought back by another, who is asked anew. */
+/* Another principal returns the state of the first, and the server asks its question afresh. */
 static void state_is_rejected_for_another_principal(void **state)
 {
     (void)state;
@@ -226,14 +226,14 @@ static void client_without_the_capability_receives_the_missing_name(void **state
     assert_int_equal(u.status, 400);
     assert_json(u.text, "error|code", "-32021");
     assert_json(u.text, "error|data|requiredCapabilities|elicitation", "{}");
-    /* The legacy era is told the same. */
+    /* Legacy clients receive the same. */
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "5", "tools/call", "\"name\":\"greet\"");
     assert_json(client_answer(c)->text, "error|code", "-32021");
     assert_json(client_answer(c)->text, "error|data|requiredCapabilities|elicitation", "{}");
     client_free(c);
-    /* Who only keeps a state is called again at once, and not for ever. */
+    /* A handler that only keeps a state is called again at once, up to a limit. */
     c = session_request(&s, "5", "tools/call", "\"name\":\"keep\"");
     assert_json(client_answer(c)->text, "result|isError", "true");
     assert_non_null(strstr(client_answer(c)->text, "100 times"));

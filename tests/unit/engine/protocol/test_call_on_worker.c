@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers of our own that finish elsewhere and give their result on the thread of the worker.
+ * Internal handlers that finish on another thread and return their result on the worker's thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>

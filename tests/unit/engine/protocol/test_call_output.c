@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What handlers give is booked at once: while many of them work, the budget for answers holds.
+ * Handler output is booked at once: the budget for answers holds while many handlers run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void handler_output_is_booked_before_the_call_finishes(void **state)
     }
     assert_in_range(given, 2, 7);
     for (unsigned i = CALLS; i-- > 0;) {      /* those that got no room first */
-        tidings_call_done(calls[i], 0, NULL); /* whatever it was told */
+        tidings_call_done(calls[i], 0, NULL); /* whatever result it got */
         harness_until(&b, client_has_answer, clients[i]);
         const char *answer = client_answer(clients[i])->text;
         if (i < given) {

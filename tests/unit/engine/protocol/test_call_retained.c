@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Answers that are kept for clients that are gone: when there is no room for all of them, whose
- * are forgotten.
+ * Retained answers of disconnected clients: the eviction order if space runs out.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +20,7 @@
 
 #define ASKED "elicitation/create"
 #define ANSWER "\"result\":{\"action\":\"decline\"}"
-#define BYTES 1000u /* of an answer, at least */
+#define BYTES 1000u /* at least this much of an answer */
 
 static struct harness b;
 

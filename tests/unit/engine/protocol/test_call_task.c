@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that are tasks, as clients see them: the handle, the result, questions, cancelling,
- * deadlines, handlers that never end, and strangers who know the id.
+ * Calls that are tasks, as clients see them: the handle, the result, questions, cancellation,
+ * deadlines, handlers that never end, and other principals that know the id.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,8 +153,8 @@ static int teardown(void **state)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-/* A request of the modern era by `who` (empty: nobody asked; NULL: the program itself), with what
- * `_meta` has besides. */
+/* A modern request by `who` (empty: anonymous; NULL: the program), with extra members of
+ * `_meta`. */
 static struct client *sent(const char *who, const char *method, const char *name,
                            const char *params, const char *meta)
 {
@@ -307,7 +307,7 @@ static void handler_can_make_its_call_a_task_at_any_time(void **state)
     }
 }
 
-/* ---- strangers ------------------------------------------------------------------------------- */
+/* ---- other principals ------------------------------------------------------------------------ */
 
 static void task_is_absent_for_other_principals(void **state)
 {
@@ -414,7 +414,7 @@ static void cancelled_task_stays_cancelled(void **state)
     assert_int_equal(cancels, 1);
     assert_true(tidings_call_cancelled(held));
     assert_json(task("alice", "get", id), "result|status", "cancelled");
-    tool_hello(NULL, held); /* it was done all the same */
+    tool_hello(NULL, held); /* it was done regardless */
     assert_json(task("alice", "get", id), "result|status", "cancelled");
     assert_acknowledged(task("alice", "cancel", id));
     id = begin("alice", "inquire");
@@ -454,7 +454,7 @@ static void handler_is_cancelled_when_the_task_expires(void **state)
     assert_json(said, "result|status", "failed");
     assert_json(said, "result|error|code", "-32603");
     assert_non_null(strstr(said, "did not finish within 5 ms (its time to live)"));
-    assert_int_equal(held->base.code, 0); /* what its handler may be writing is not touched */
+    assert_int_equal(held->base.code, 0); /* data that its handler may write is not touched */
     assert_string_equal(held->base.err.text, "");
     assert_int_equal(held->outcome, CALL_RESULT);
     assert_int_equal(kept(), 1);
@@ -486,7 +486,7 @@ static void ended_task_expires(void **state)
         harness_run_until_idle(&b);
         now.monotonic_ns += 1000000000;
     }
-    assert_int_equal(kept(), 0); /* nobody asked */
+    assert_int_equal(kept(), 0); /* no question is open */
     clock_set_fake(NULL);
     begin("alice", "hello"); /* else there would be no such method */
     assert_json(task("alice", "get", id), "error|code", "-32602");

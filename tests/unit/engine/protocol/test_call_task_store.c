@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that become tasks while the store that keeps them is slow, hangs, or does not know whether
- * it has: who waits is answered, and nothing is left that nobody knows of.
+ * Calls that become tasks while their store is slow, hangs, or does not know its result. Waiting
+ * clients are answered, and no unknown task remains.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static struct client *begin(const char *tool)
 
 static struct {
     struct task_store base;
-    uint64_t ttl_ms; /* of the last row */
+    uint64_t ttl_ms; /* members of the last row */
     void (*done)(void *user, int code);
     void *user;
     unsigned puts, sweeps;
@@ -121,7 +121,7 @@ static void client_that_leaves_before_the_task_is_stored_leaves_no_row(void **st
     assert_int_equal(store.sweeps, 1);
 }
 
-/* Whether it is kept is not known: then it is taken back. */
+/* The result of the store is unknown: the task is removed. */
 static void task_with_unknown_store_result_is_removed(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void task_with_unknown_store_result_is_removed(void **state)
     client_free(c);
 }
 
-/* It answers when nobody waits any more: nothing is left of the task. */
+/* The store answers when no client waits: nothing remains of the task. */
 static void hung_store_does_not_hang_clients_that_start_tasks(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients of the legacy era that are asked: on which stream, what becomes of the answers, and of
- * calls whose client refuses, cancels, is late, goes away, comes back, or is somebody else.
+ * Questions to legacy clients: the stream they use, their answers, and calls whose client refuses,
+ * cancels, is late, disconnects, resumes, or is another principal.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,7 +148,7 @@ static struct client *call(struct harness_session *s, const char *tool)
     return c;
 }
 
-/* A response, by `name` (NULL: nobody knows who); gives the status. */
+/* A response by `name` (NULL: anonymous); returns the status. */
 static int respond(struct harness_session *s, const char *name, const char *id, const char *body)
 {
     struct client *c = client_http(&b);
@@ -221,7 +221,7 @@ static void pipe_receives_questions_on_itself(void **state)
     harness_run_until_idle(&b);
     assert_json(client_nth(c, "roots/list", 0), "id", "1");
     assert_json(client_nth(c, "sampling/createMessage", 0), "id", "2");
-    /* Another connection, an id that was never given out, one that is none, an answer twice. */
+    /* Another connection, an unknown id, an invalid id, an answer twice. */
     client_say(other, NULL, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}");
     client_say(c, NULL, "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"roots\":[]}}");
     client_say(c, NULL, "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{\"roots\":[]}}");
@@ -295,7 +295,7 @@ static void invalid_answers_fail_the_call(void **state)
         assert_non_null(strstr(last_event(c), rows[i].why));
         client_free(c);
     }
-    /* What else was asked is taken back. */
+    /* Other open questions are withdrawn. */
     struct client *c = call(&s, "all");
     const char *roots = json_at(client_nth(c, "roots/list", 0), "id");
     assert_int_equal(respond(&s, NULL, roots, "\"result\":{\"roots\":[1]}"), 202);
@@ -460,7 +460,7 @@ static void lost_stream_resumes_with_unanswered_questions(void **state)
     struct client *again = session_stream(&s, prime);
     assert_json(client_nth(again, ASKED, 0), "id", "1");
     assert_string_equal(client_nth_said(again, ASKED, 0)->id, event);
-    /* Once more, while the server thinks that the last is there still; it has the question. */
+    /* Once more, while the server considers the last stream open; that stream has the question. */
     struct client *third = session_stream(&s, event);
     assert_int_equal(client_count_kind(again, SAID_END), 1);
     assert_int_equal(client_count(third, ASKED), 0);
@@ -491,7 +491,7 @@ static void answer_is_retained_for_a_resuming_client(void **state)
             assert_json(last_event(c), "id", "7");
             assert_json(last_event(c), "result|content|0|text", "kept " ACCEPT);
             client_free(c);
-        } else if (i == 1) { /* who cancels does not want it any more */
+        } else if (i == 1) { /* the client that cancels no longer needs it */
             c = client_http(&b);
             client_notify(c, s.id, "notifications/cancelled", "\"requestId\":7");
             client_free(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscribers that come and vanish, ten thousand times: every allocation made for them is
- * freed, nothing is watched, counters are zero.
+ * Ten thousand subscribers that connect and disconnect: every allocation made for them is freed, no
+ * watch remains, counters are zero.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static const char *const options[] = {
     "{\"origin\":\"me\",\"echo\":false,\"rateMs\":5}",
 };
 
-/* A listen that goes after so many turns, whatever it has got to. */
+/* A listen that closes after `turns` turns, whatever its state. */
 static void one_listen(unsigned i)
 {
     struct client *c = client_http(&b);

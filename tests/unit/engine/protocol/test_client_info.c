@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What clients call themselves: kept once, cut, and harmless.
+ * Client names: stored once, cut, and harmless.
  */
 #include <setjmp.h>
 #include <stdarg.h>

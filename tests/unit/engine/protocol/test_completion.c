@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * completion/complete: who is asked, what is refused in which words, bounds, late answers, and that
- * it is offered only where somebody completes something.
+ * completion/complete: its handlers, errors, bounds, late answers, and that the server offers it
+ * only if it has a completer.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -225,7 +225,7 @@ static void prompt_argument_is_completed(void **state)
                 "[\"Pisa\"]");
     assert_json(complete(OF_PROMPT ARGUMENT("none", "")), "error|message",
                 "the prompt 'review' has no argument 'none'");
-    /* Known, but nobody completes it. */
+    /* Known, but without a completer. */
     assert_json(
         complete("\"ref\":{\"type\":\"ref/prompt\",\"name\":\"other\"}" ARGUMENT("code", "")),
         "result|completion|values", "[]");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cursors as texts; where a number stands in the store.
+ * Cursors as strings, and the position of a number in the store.
  */
 #include "engine/protocol/cursor.h"
 

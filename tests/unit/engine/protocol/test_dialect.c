@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging messages: every row of the table of eras for HTTP and for pipes, the order of checks, the
- * encoded form of Mcp-Name, ceilings, negotiation.
+ * Message validation: every row of the table of eras for HTTP and for pipes, the order of checks,
+ * the encoded form of Mcp-Name, ceilings, negotiation.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -264,7 +264,7 @@ static void unsupported_version_is_answered_with_the_supported_ones(void **state
           .era = ERA_MODERN, .code = -32022, .status = 400},
          "v999.0.0",
          "[\"2026-07-28\",\"2025-11-25\",\"2025-06-18\",\"2025-03-26\",\"2024-11-05\"]"},
-        /* a claim that names a legacy revision hears of modern ones only, or it would loop */
+        /* a claim of a legacy revision is answered with modern ones only, to avoid a loop */
         {{REQUEST("resources/list", CLAIM("2025-11-25")), "2025-11-25", "resources/list",
           .era = ERA_MODERN, .code = -32022, .status = 400},
          "2025-11-25",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Profiles: which switches a row has, how failures are named in its words, what its updates say;
- * and that the modern era, and a server without a profile, know nothing of it.
+ * Profiles: the switches of a row, the errors in its words, the members of its updates. The modern
+ * era, and a server without a profile, ignore it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -165,7 +165,7 @@ static void check_update(const char *profile, struct dialect_updated u, const ch
     "{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\",\"params\":{"                           \
     "\"uri\":\"x://a\",\"metadata\":{" metadata "}}}"
 
-/* Of a change with this metadata and kind. */
+/* A change with this metadata and kind. */
 static void check_metadata(const char *metadata, enum tidings_change_kind kind, bool hides_from,
                            const char *expected)
 {
@@ -265,7 +265,7 @@ static void content_is_written_as_title_and_data(void **state)
         "\"title\":\"Entity T@1.0: a\",\"data\":{\"entityId\":\"a\",\"entityTypeName\":\"T\","
         "\"entityTypeVersion\":\"1.0\"}");
     check_data("{\"patch\":{\"a\":null}}", "\"data\":{\"patch\":{\"a\":null}}");
-    /* what is no JSON is said as the element it is */
+    /* content other than JSON is written as an element */
     check_data("[{\"title\":\"t\",\"text\":\"plain\"}]",
                "\"title\":\"t\",\"data\":{\"title\":\"t\",\"text\":\"plain\"}");
     check_data("[{\"blob\":\"AA==\"}]", "\"data\":{\"blob\":\"AA==\"}");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Speaking: an update is as long as it was measured and says what it should, results are decorated
- * by era, errors carry what they know.
+ * Writing messages: an update has the measured length and the expected content, results are
+ * decorated by era, errors carry their known data.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,8 +174,8 @@ static void update_includes_known_change_members(void **state)
     change_unref(change);
 }
 
-/* What a slim update is, to the byte: nothing of ours but the URI, the cursor and what was asked
- * for; what is no ordinary update says so. */
+/* A slim update, byte for byte: the URI, the cursor and the requested members. A special update
+ * is marked. */
 static void slim_update_has_the_change_and_the_cursor(void **state)
 {
     (void)state;

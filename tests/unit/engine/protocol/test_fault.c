@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails, the client is told or its stream ends, nothing leaks and no change is
- * lost in silence. Each life below is lived again and again, failing its first allocation, its
- * second, and so on until there are no more.
+ * With any failed allocation the client is notified or its stream ends, nothing leaks, and every
+ * lost change is reported. Each scenario below runs repeatedly and fails its first allocation, its
+ * second, and so on until the last.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void end(void)
     assert_int_equal(fail_alloc_live(), live_before);
 }
 
-/* May fail, and says so. */
+/* May fail and reports it. */
 static int announce(const char *uri, enum tidings_change_kind kind)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
@@ -150,7 +150,7 @@ static void a_stop(struct client *c)
     harness_run_until_idle(&b);
 }
 
-/* A listen that is open was acknowledged; one that is not was answered or cut. */
+/* An open listen was acknowledged; any other listen was answered or cut. */
 static void check_listen(const struct client *c)
 {
     bool is_cut = client_count_kind(c, SAID_CUT) > 0 || c->is_gone;
@@ -162,7 +162,7 @@ static void check_listen(const struct client *c)
                 subscriber->sink == &c->sink) {
                 const struct subscription_group *l =
                     list_entry(subscriber->groups.next, struct subscription_group, link);
-                assert_int_equal(l->id_len, 0); /* what is not acknowledged is legacy */
+                assert_int_equal(l->id_len, 0); /* unacknowledged listens are legacy */
             }
         }
     }
@@ -215,7 +215,7 @@ FAULT(a_session_survives_any_failed_allocation, a_session, false)
 FAULT(stopping_survives_any_failed_allocation, a_stop, false)
 FAULT(stopping_a_pipe_survives_any_failed_allocation, a_stop, true)
 
-/* A change that was lost for want of memory is made up for by the next one. */
+/* The next change reports a change that was lost without memory. */
 static void change_lost_without_memory_is_reported_by_the_next(void **state)
 {
     (void)state;

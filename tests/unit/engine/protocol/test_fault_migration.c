@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A session that moves while memory runs out: whichever allocation fails, each request is answered,
- * nothing leaks, and the session is at one node, or can be brought to one.
+ * A session that moves without memory: with any failed allocation each request is answered, nothing
+ * leaks, and the session is at one node or can be moved to a node.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void live(void)
     int code = 0;
     nodes_bring_stream(&all, B, &s, "1.1.ea.1.1", &wait, &code);
     nodes_run_until_idle(&all);
-    if (code == SESSION_AWAITED) { /* one that went is not taken back at once */
+    if (code == SESSION_AWAITED) { /* a session that left is not claimed at once */
         session_await_cancel(&wait);
     }
     struct client *c = session_stream(&s, NULL);
@@ -55,7 +55,7 @@ static void live(void)
     nodes_tick(&all, B);
 }
 
-/* One whose options could not be kept does not move, and is good where it is. */
+/* A session whose options could not be stored does not move and stays valid. */
 static bool answers_at(size_t node)
 {
     int code = nodes_bring(&all, node, &s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions with options while memory runs out: whatever allocation fails, nothing leaks,
- * nothing is left watched, and whoever was told that it has a subscription is told of a later
- * change, told to read again, or cut.
+ * Subscriptions with options without memory. With any failed allocation nothing leaks and no watch
+ * remains. Each client with a confirmed subscription receives a later change or a truncated update,
+ * or is cut.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void begin(void)
     harness_run_until_idle(&b);
 }
 
-/* `forgotten`: a watch that could not be released for want of memory stays; it loses nothing. */
+/* `forgotten`: a watch that cannot be released without memory stays; nothing is lost. */
 static void end(unsigned forgotten)
 {
     harness_run_until_idle(&b);
@@ -70,11 +70,12 @@ static const struct life lives[] = {
     {"[\"mem://x/a\"]", "{\"match\":\"regex\",\"include\":\"metadata\"}"},
 };
 
-/* The subscription to mem://x/a was promised; was the change numbered `seq` told, or its loss? */
+/* The subscription to mem://x/a was confirmed: returns true if the change numbered `seq` or its
+ * loss was sent. */
 static bool knows(const struct client *c, uint64_t seq)
 {
     if (c->is_gone) {
-        return true; /* cut: it comes back */
+        return true; /* cut: it resumes */
     }
     for (size_t i = 0; i < update_count(c, "mem://x/a"); i++) {
         const char *text = update_nth(c, "mem://x/a", i);
@@ -85,7 +86,8 @@ static bool knows(const struct client *c, uint64_t seq)
     return false;
 }
 
-/* Fails the n-th allocation of a listen and what it hears; true: there were that many. */
+/* Fails the n-th allocation of a listen and its updates; returns true if that allocation was
+ * reached. */
 static bool live(const struct life *l, long n)
 {
     char options[128];
@@ -131,7 +133,7 @@ static void listens_survive_any_failure(void **state)
     fail_alloc_end();
 }
 
-/* The same for one that subscribes again and again on a pipe, with a rate set meanwhile. */
+/* The same for a client that resubscribes on a pipe, with a rate set in between. */
 static bool live_on_a_pipe(long n)
 {
     begin();

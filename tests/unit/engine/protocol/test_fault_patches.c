@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Patches while memory runs out, and how much they take: whatever allocation fails, nothing leaks
- * and no client is told a patch it cannot apply; and a thousand subscribers cost no more
- * allocations and no more patches than ten.
+ * Patches without memory, and their cost. With any failed allocation nothing leaks and no client
+ * receives a patch that it cannot apply. A thousand subscribers cost no more allocations and
+ * patches than ten.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void end(void)
     assert_int_equal(fail_alloc_live(), live_before);
 }
 
-/* Each patch begins at what came before it; the last leads to what is there. */
+/* Each patch starts at the previous version; the last leads to the current value. */
 static void check_chain(const struct client *c, const char *uri, const char *begun)
 {
     char at[16];
@@ -84,7 +84,7 @@ static bool live(unsigned flags, const char *uri, const char *options, long n)
     docs_put(&docs, A, "{\"n\":5}", NULL);
     harness_run_until_idle(&b);
     if (!c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, uri)) {
-        /* One that was left out is known to whoever made it, which nobody is here. */
+        /* An omitted patch is known only to its author, and no client here is the author. */
         check_chain(c, uri, "v0001");
     }
     client_free(c);
@@ -158,7 +158,8 @@ static void thousand_subscribers_share_one_patch_and_no_extra_memory(void **stat
     fail_alloc_end();
 }
 
-/* Each has a question of its own; an answer is there until it was told, however many wait. */
+/* Each has a separate query; an answer is kept until it was sent, whatever the number of waiting
+ * clients. */
 static void waiting_subscribers_are_each_notified(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails around a tool, its client gets an answer or its stream ends, its
- * handler is finished, and nothing leaks; and ten thousand of everything leave no trace.
+ * With any failed allocation around a tool, its client gets an answer or its stream ends, its
+ * handler is finished, and nothing leaks. Ten thousand rounds of every feature leave no memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>

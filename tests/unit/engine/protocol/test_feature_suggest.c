@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which names are suggested for one that is not there.
+ * The suggested names for an unknown name.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void nearest_names_are_suggested_first_and_at_most_three(void **state)
     assert_string_equal(suggested(list, "subtrakt"), "subtract");
     assert_string_equal(suggested(list, "sbtrct"), "subtract");
     assert_string_equal(suggested(list, "sbrct"), ""); /* more than half of it */
-    assert_string_equal(suggested(list, "yyyy"), "");  /* nothing of it is left */
+    assert_string_equal(suggested(list, "yyyy"), "");  /* no output remains */
     assert_string_equal(suggested(list, "z"), "");
     assert_string_equal(suggested(list, ""), "");
     assert_string_equal(suggested(NULL, "abcd"), "");
@@ -82,7 +82,7 @@ static void suggestion_cost_is_bounded(void **state)
     }
     struct feature_list *list = make_list(names, COUNT);
     assert_string_equal(suggested(list, "tool050000x"), "tool050000,tool050001,tool050002");
-    /* What is far in the list is not looked at. */
+    /* Names far down in the list are not compared. */
     assert_string_equal(suggested(list, "ool050000"), "tool000000,tool000001,tool000002");
     char *huge = malloc((1u << 20) + 1);
     assert_non_null(huge);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arguments repeated in headers: which schemas may ask for it, and which requests obey.
+ * Arguments repeated in headers: schemas that may require them, and requests that comply.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever comes in is answered: malformed texts, wrong shapes, batches, and requests that are
- * cancelled or whose client is gone before they are done.
+ * Every incoming message is answered: malformed input, wrong shapes, batches, cancelled requests,
+ * and requests of disconnected clients.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -349,7 +349,7 @@ static void cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **sta
         client_free(c);
         assert_int_equal(read->count, 1);
         assert_int_equal(read->said[0].kind, SAID_ACCEPTED);
-        /* The connection goes on with something else. */
+        /* The connection continues with another request. */
         client_legacy(read, s.id, "2", "ping", NULL);
         fake.on_thread = on_thread;
         fake.saw_cancel = false;
@@ -408,7 +408,7 @@ static void batch_outlives_its_client_and_its_cancelled_calls(void **state)
         client_notify(other, s.id, "notifications/cancelled", "\"requestId\":1");
         assert_int_equal(c->count, 0);
         if (vanishes) {
-            client_vanish(c); /* nothing may be said to it any more: the bench looks */
+            client_vanish(c); /* no message may follow: the bench checks */
         }
         fake_finish_reads(&fake);
         harness_run_until_idle(&b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the server tells the model of a client: the roots that this client may list, and how it
- * waits for a change.
+ * The instructions for a client's model: the roots that this client may list, and how it waits for
+ * a change.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One resource and what is below it: metadata, the children of registered containers, and what a
- * template's capabilities allow.
+ * One resource and its children: metadata, the children of registered containers, and the limits of
+ * a template's capabilities.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +132,7 @@ static void registered_container_lists_children_one_segment_below(void **state)
     add("app:///d/a", 0);
     add("app:///d/c/", LIST);
     add("app:///d/c/deep", 0);
-    add("app:///d/x/y", 0); /* nobody registered app:///d/x/ */
+    add("app:///d/x/y", 0); /* app:///d/x/ is not registered */
     add("app:///d/q?of=a/b", 0);
     add("app:///d-not", 0);
     add("app:///e", LIST);

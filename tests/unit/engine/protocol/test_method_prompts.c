@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompts/list and prompts/get: what is listed, messages and their roles, arguments, failures, and
- * that clients of both eras hear when the list changes.
+ * prompts/list and prompts/get: list contents, messages and their roles, arguments, failures, and
+ * list changes for clients of both eras.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -209,7 +209,7 @@ static void handler_can_answer_later_from_any_thread(void **state)
     const char *text = client_nth_kind(asker, SAID_ANSWER, answers - 1)->text;
     assert_json(text, "id", "later");
     assert_json(text, "result|messages|0|content|text", "hello");
-    /* One that is cancelled is not answered. */
+    /* A cancelled request is not answered. */
     held = NULL;
     client_modern(asker, "\"gone\"", "prompts/get", "\"name\":\"a\"");
     harness_run_until_idle(&b);
@@ -239,7 +239,7 @@ static void clients_of_both_eras_receive_prompt_list_changes(void **state)
                   "\"notifications\":{\"toolsListChanged\":true,\"resourcesListChanged\":true}");
     harness_run_until_idle(&b);
     assert_json(client_nth(modern, SAID_ACK, 0), "params|notifications|promptsListChanged", "true");
-    for (unsigned i = 0; i < 50; i++) { /* a burst is told once or, at the end, twice */
+    for (unsigned i = 0; i < 50; i++) { /* a burst is sent once or, at the end, twice */
         harness_add_prompt(&b, text_of("p%u", i), NULL, tool_hello, NULL);
     }
     harness_until(&b, is_told, legacy);

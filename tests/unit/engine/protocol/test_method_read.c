@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * resources/read: which elements reach the client, which part of them, in which format, and what
- * is an error.
+ * resources/read: the elements that the client receives, their range and format, and errors.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,12 +39,12 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- a resource that gives what it is told --------------------------------------------------- */
+/* ---- a resource with given content ----------------------------------------------------------- */
 
 struct piece {
     const char *uri, *mime_type, *text, *etag;
     bool is_blob, is_listable;
-    int64_t size; /* what it claims */
+    int64_t size; /* the claimed range */
 };
 
 struct script {
@@ -229,7 +228,7 @@ static void range_lets_a_read_exceed_the_size_limit(void **state)
     assert_non_null(strstr(text, "ask for a range"));
     text = read_with("app:a", "\"" META "range\":{\"last\":4}");
     assert_json(text, "result|contents|0|text", "xxxx");
-    s.ignores_failures = true; /* half an answer is none */
+    s.ignores_failures = true; /* no partial answer */
     assert_json(read_with("app:a", NULL), "error|code", "-32602");
     free(big);
 }
@@ -255,7 +254,7 @@ static void alternatives_are_completed_and_selectable(void **state)
     more.formats = STR("[\"text/csv\",\"application/json\",\"image/png\"]");
     more.not_subscribable = true;
     more.has_size = true;
-    more.size = 8; /* of the preferred format */
+    more.size = 8; /* etag of the preferred format */
     assert_int_equal(add(&s, &more, NULL), 0);
     harness_run_until_idle(&b);
     const char *text = read_with("app:a", NULL);
@@ -270,7 +269,7 @@ static void alternatives_are_completed_and_selectable(void **state)
         assert_json(text, text_of("result|contents|%zu|icons|0|src", i), "data:,");
         assert_json(text, text_of("result|contents|%zu|mimeType", i), types[i]);
         assert_json(text, text_of("result|contents|%zu|size", i), sizes[i]);
-        /* What is registered bounds what the handler's own default says. */
+        /* The registration bounds the handler's default. */
         assert_json(text, text_of("result|contents|%zu|capabilities|subscribe", i), "false");
     }
     static const struct {
@@ -433,7 +432,7 @@ static void provider_content_follows_the_rules_too(void **state)
     (void)state;
     assert_int_equal(hub_mount(b.hub, &mount_ops, STR("m://x/"), STR_EMPTY, NULL, NULL), 0);
     harness_run_until_idle(&b);
-    /* A container: its URI ends in '/', or its own element says so, whichever comes first. */
+    /* A container: its URI ends in '/', or its element marks it, whichever comes first. */
     mounted = (struct script){.pieces = {{.uri = "m://x/d/a", .text = "A"}}, .count = 1};
     assert_json(read_with("m://x/d/", NULL), "result|contents|0|uri", "m://x/d/a");
     const char *text = read_with("m://x/d", NULL);
@@ -444,7 +443,7 @@ static void provider_content_follows_the_rules_too(void **state)
     text = read_with("m://x/d", NULL);
     assert_json(text, "result|contents|1|uri", "m://x/d/");
     assert_json(text, "result|contents|1|capabilities|list", "true");
-    /* Of a container with a range there is its own element alone. */
+    /* A container with a range returns only its own element. */
     text = read_with("m://x/d/", "\"" META "range\":{\"to\":1}");
     assert_json(text, "result|contents|0|uri", "m://x/d/");
     assert_no_json(text, "result|contents|1");

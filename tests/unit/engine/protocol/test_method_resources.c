@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * resources/list, templates/list and read: pages, cursors, and answers that come at once, later,
+ * resources/list, templates/list and read: pages, cursors, and answers that arrive at once, later,
  * from another thread or from the pool.
  */
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * skills/list and skills/get on a worker: files that are given at once, later or never, many bytes,
- * clients that go meanwhile, and memory that runs out.
+ * skills/list and skills/get on a worker: files that arrive at once, later or never, many bytes,
+ * clients that disconnect early, and failed allocations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,7 +211,7 @@ static void unreadable_skill_fails_the_list(void **state)
     client_free(c);
 }
 
-/* What is known of its SKILL.md may be from when it was read as a file of the other. */
+/* The cached facts of its SKILL.md may be from an earlier read as a file of the other skill. */
 static void nested_skill_has_its_own_front_matter(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a request to a subscription: what is acknowledged, when, what is heard afterwards, under
- * which names, and that watches are shared and released.
+ * From a request to a subscription: the acknowledgement and its time, later updates and their
+ * names, and watches that are shared and released.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +106,7 @@ static void change_before_acknowledgement_is_delivered_after_it(void **state)
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\"]");
     harness_run_until_idle(&b);
-    /* Watched; then, before the hub has so much as looked at it, a change. */
+    /* Watched; then a change before the hub has read it. */
     fake_finish_watches(&fake, 0, NULL);
     harness_update(&b, "mem://x/a");
     harness_run_until_idle(&b);
@@ -343,7 +343,7 @@ static void provider_spelling_is_the_one_matched(void **state)
     fake.holds_stats = true;
     client_listen(c, "1", "[\"mem://x/dir\",\"mem://x/link\"]");
     harness_run_until_idle(&b);
-    fake.on_thread = true; /* what stat says must survive the journey */
+    fake.on_thread = true; /* the stat result must survive the round trip */
     fake_finish_stats(&fake);
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/dir\",\"mem://x/link\"]");

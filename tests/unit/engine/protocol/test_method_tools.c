@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tools/list and tools/call: what is listed, how arguments are judged, what results look like.
+ * tools/list and tools/call: list contents, argument checks, results.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The promise of delivery, checked at random against a model of each client.
+ * The delivery guarantee, checked at random against a model of each client.
  *
  * Clients of every sort (sessions, listens, pipes of both eras) subscribe in every way with windows
- * and rates, read or stall, lose their connection and with it any number of messages, come back
- * with the last event id or cursor they saw, or in a new session; the log is long or short, the
- * outbox small. For every subscription (support/model.h):
+ * and rates, read or stall, lose their connection and any number of messages, and resume with the
+ * last event id or cursor they saw, or in a new session. The log is long or short, the outbox
+ * small. For every subscription (support/model.h):
  *
  *   - every change after its acknowledgement is known in the end;
- *   - coming back with a cursor loses nothing that was not told before it;
- *   - versions of one resource never fall, and only rise within a stream; those of a strict
- *     subscription rise within a stream, whatever resource they are of.
+ *   - resuming with a cursor loses nothing that was not sent before it;
+ *   - versions of one resource never fall, and only rise within a stream; for a strict subscription
+ *     they rise within a stream across all resources.
  *
- * The seed is in every failure; TIDINGS_LONG=1 tries thousands, TIDINGS_SLOW (a
- * sanitizer) a third, TIDINGS_SEED=N one.
+ * The seed is in every failure; TIDINGS_LONG=1 tries thousands, TIDINGS_SLOW (a sanitizer) a third,
+ * TIDINGS_SEED=N only that seed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static unsigned roll(unsigned n)
     return (unsigned)((random_state >> 11) % n);
 }
 
-/* The client reads what came, but for the last `lost`. */
+/* The client reads all messages except the last `lost`. */
 static void see(struct model_subscriber *w, size_t lost)
 {
     while (w->line && w->seen + lost < w->line->count) {
@@ -98,7 +98,7 @@ static void new_stream(struct model_subscriber *w)
     model_new_stream(&w->model);
 }
 
-/* One listen for everything; what was promised before goes on from the cursor. */
+/* One listen for everything; confirmed subscriptions resume from the cursor. */
 static void open_listen(struct model_subscriber *w)
 {
     char uris[512], each[1536];
@@ -118,8 +118,8 @@ static void open_listen(struct model_subscriber *w)
     client_listen_with(w->line, "7", text_of("[%s]", uris), text_of("{\"uris\":{%s}}", each));
 }
 
-/* The cursor in the answer says what was written to the stream, which is another connection: what
- * it carries may not have arrived. So it counts only for who never saw another. */
+/* The cursor in the answer covers messages written to the stream, which is another connection:
+ * they may not have arrived. So only a client without another cursor uses it. */
 static void subscribe_in_session(struct model_subscriber *w, struct model_sub *s, const char *since)
 {
     const char *options = options_text(s, since);
@@ -151,7 +151,7 @@ static void open_stream(struct model_subscriber *w)
     w->line = line;
     new_stream(w);
     if (fresh) {
-        see(w, 0); /* at least its beginning arrives: without an id there is no coming back */
+        see(w, 0); /* at least its start arrives: resuming needs an id */
     }
 }
 
@@ -245,7 +245,7 @@ static void break_line(struct model_subscriber *w)
     TRACE("client %u breaks\n", w->model.no);
     see(w, roll((unsigned)unseen + 1));
     if (roll(2) && !w->dead && w->sort == SESSION) {
-        w->dead = w->line; /* the server goes on writing to it for a while */
+        w->dead = w->line; /* the server continues to write to it for some time */
     } else {
         client_free(w->line);
     }
@@ -275,7 +275,7 @@ static void break_or_come_back(struct model_subscriber *w)
     }
 }
 
-/* Other options; in the legacy era also after giving it up. */
+/* Other options; in the legacy era including after an unsubscription. */
 static void subscribe_again(struct model_subscriber *w)
 {
     struct model_sub *s = &w->model.subs[roll(MODEL_SUBS)];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client is told of its own subscriptions when they are not as usual: one that is suspended,
- * one whose client must read again and has not been told so yet. Others' are not touched by it.
+ * The list of a client's own subscriptions in special states: a suspended subscription, and a
+ * subscription with an unsent truncated update. Subscriptions of others are not affected.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ static void pair_free(struct pair p)
     client_free(p.legacy);
 }
 
-/* The answer to a list of one's own. */
+/* The answer to a list of own subscriptions. */
 static const char *list_of(struct client *c, bool is_modern)
 {
     if (is_modern) {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client whose connection never lasts longer than some bytes, and that comes back each time with
- * the cursor, or event id, of the last whole message it got: however few bytes, as long as one
- * message fits, each connection tells it something new, and in the end it knows everything.
- *
- * In both eras, with cursors as numbers and sealed, when changes are told and when subscriptions
- * are told to look again, with a store after a restart.
+ * A client whose connection never lasts longer than a few bytes, and that resumes each time with
+ * the cursor or event id of its last whole message. If one message fits, each connection delivers
+ * something new, and in the end the client knows everything. In both eras, with numeric and sealed
+ * cursors, for changes and for truncated updates, with a store after a restart.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +52,7 @@ static void learn(struct reader *r, const char *text)
     if (!uri) {
         return; /* a list */
     }
-    if (uri[strlen(uri) - 1] == '/') { /* look at all of it again: what is kept */
+    if (uri[strlen(uri) - 1] == '/') { /* read all durable resources again */
         for (unsigned i = 0; i < CHANGES / 2; i++) {
             r->known += !r->knows[i];
             r->knows[i] = true;
@@ -69,7 +67,7 @@ static void learn(struct reader *r, const char *text)
     r->knows[i] = true;
 }
 
-/* What arrives of a connection before it is cut. */
+/* The bytes of a connection that arrive before the cut. */
 static void receive(struct reader *r, const struct client *c)
 {
     size_t left = r->budget;
@@ -168,7 +166,7 @@ static void with_every_budget(struct reader (*fresh)(void), connect_fn connect)
     assert_true(one > 0);
     client_free(c);
     harness_run_until_idle(&b);
-    /* Digits become more as numbers grow, and a cursor may say who has yet to be told. */
+    /* Numbers get more digits as they grow, and a cursor may list pending subscriptions. */
     for (size_t extra = 40; extra < 3 * one; extra += extra < 48 ? 1 : 97) {
         r = fresh();
         r.budget = rest + one + extra;
@@ -435,7 +433,7 @@ static void session_with_a_cursor_resumes_from_each_event(void **state)
     end_session();
 }
 
-/* Each with a cursor that nobody knows. */
+/* Each with an unknown cursor. */
 static struct reader in_session_lost(void)
 {
     struct reader r = {.budget = SIZE_MAX};
@@ -497,8 +495,8 @@ static struct reader from_earlier_run(void)
     return r;
 }
 
-/* Cut while those are told to look again that are not kept, what is kept may have to as well; cut
- * later it goes on from each message. */
+/* A cut during the truncated updates of volatile resources may truncate durable ones too; after
+ * a later cut the stream resumes from each message. */
 static void durable_and_volatile_resources_are_both_sent_after_a_restart(void **state)
 {
     (void)state;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A promise checked at random: a client whose streams break at any point, with any number of events
- * lost on the way, and that comes back with the id of the last event it saw on each, ends up
- * knowing of every change: by an update that is as new as the change, or by one that says "re-read"
- * and was written after it.
+ * A guarantee checked at random: a client whose streams break at any point, with any number of lost
+ * events, and that resumes with the last event id it saw on each, learns of every change, through
+ * an update as new as the change or through a later "re-read".
  */
 #include <setjmp.h>
 #include <stdarg.h>

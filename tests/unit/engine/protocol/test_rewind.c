@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions whose subscriptions go back (`since`) while a stream is open: the ids of events that
- * were written before say nothing of what such a subscription has yet to hear. Wherever the stream
- * is cut, whoever comes back with the id of the last event that arrived is told of everything after
- * `since`, for each subscription.
- *
- * Once for every place where a stream can be cut, and once at random with two streams.
+ * Sessions with subscriptions that go back (`since`) while a stream is open. Ids of earlier events
+ * do not cover the replay of such a subscription. Wherever the stream is cut, a client that resumes
+ * with the id of the last received event gets everything after `since`, for each subscription. Once
+ * for every place where a stream can be cut, and once at random with two streams.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +25,7 @@
 
 #define URIS 3u
 #define SUBS 3u
-#define TURNS 4u /* of the loop: more than a subscription takes until its catch-up is written */
+#define TURNS 4u /* loop turns: more than the replay of a subscription takes */
 #define PAST 8u
 #define SEEDS 200u
 #define STEPS 60u
@@ -75,7 +73,7 @@ static int end(void **state)
     return 0;
 }
 
-/* A cursor of now, into `out`. */
+/* Writes the current cursor into `out`. */
 static void now(char out[256])
 {
     harness_run_until_idle(&b);
@@ -86,7 +84,7 @@ static void now(char out[256])
     harness_run_until_idle(&b);
 }
 
-/* The request alone; somebody who knows everything up to `seq`. */
+/* The request only; a client that knows everything up to `seq`. */
 static struct client *subscribe(unsigned sub, const char *cursor, uint64_t seq)
 {
     struct client *c = session_request(&s, "5", "resources/subscribe",
@@ -139,7 +137,7 @@ static void turn(unsigned n)
     }
 }
 
-/* False: the stream does not have so many messages. */
+/* False if the stream has fewer messages. */
 static bool play(const struct scene *scene)
 {
     memset(t.known, 0, sizeof(t.known));
@@ -185,7 +183,7 @@ static bool play(const struct scene *scene)
     harness_end_windows(&b);
     harness_run_until_idle(&b);
     learn_all(second);
-    /* Without an id nobody can come back: a fresh stream has what no other carried. */
+    /* Resuming needs an id: a fresh stream has the messages that no other stream carried. */
     const char *lost = has_so_many && (last || first->count == 0) ? torn_missing(&t) : NULL;
     if (lost) {
         fail_msg(
@@ -257,8 +255,8 @@ static const char *newest_id(const struct client *c)
     return text_of("%s", c->said[c->count - 1].id);
 }
 
-/* One that comes back is put aside by the other before anything of its past is written: the other
- * has to carry it, which the ids that one knows say nothing of. */
+/* The other stream replaces a resumed stream before any replay is written. The other must carry
+ * the replay, which its own ids do not cover. */
 static void replaced_stream_passes_its_replay_to_the_next(void **state)
 {
     (void)state;
@@ -277,7 +275,7 @@ static void replaced_stream_passes_its_replay_to_the_next(void **state)
     const char *two_id = newest_id(two);
     client_free(one);
     client_free(two);
-    one = session_stream(&s, one_id); /* the log is asked … */
+    one = session_stream(&s, one_id); /* the log query starts … */
     two = session_stream(&s, two_id); /* … and is not waited for */
     harness_run_until_idle(&b);
     assert_int_equal(update_count(two, NULL), 3); /* lost on the way, too */

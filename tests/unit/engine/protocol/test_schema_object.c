@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Schemas made of a table of members: what comes out judges as it should, and what makes no sense
- * is refused with the row.
+ * Schemas from a table of members: the result validates as expected, and an invalid row is reported
+ * by number.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of legacy sessions: ids, limits, expiry, DELETE, and how messages find theirs.
+ * Legacy sessions: ids, limits, expiry, DELETE, and how messages find their session.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions that go on at another node: nothing is lost or told twice, who had one before lets go of
- * it, nobody gets somebody else's, and what cannot come along is said.
+ * Sessions that migrate to another node: nothing is lost or sent twice, the old node releases the
+ * session, no other principal gets it, and subscriptions that cannot migrate are reported.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 #include "support/nodes.h"
 #include "support/nodes_fixture.h"
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static void session_resumes_at_another_node(void **state)
 {
@@ -83,7 +83,7 @@ static void event_ids_give_the_position_after_a_crash(void **state)
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 1);
     assert_int_equal(update_count(second, "kept://x/b"), 1);
-    /* Without one it is told again rather than not at all. */
+    /* Without an id the update is repeated rather than lost. */
     client_vanish(second);
     client_free(second);
     client_free(first);
@@ -111,7 +111,7 @@ static void stream_without_an_id_starts_at_the_last_stored_position(void **state
     client_free(first);
 }
 
-/* Its client has heard of more than the new node: nothing is told twice when that has caught up. */
+/* The client is ahead of the new node: nothing is sent twice when the node has caught up. */
 static void lagging_node_catches_up_first(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void lagging_node_catches_up_first(void **state)
     nodes_update(&all, "kept://x/a");
     char id[256];
     snprintf(id, sizeof(id), "%s", last_id(c).text);
-    nodes_bring_stream(&all, B, &s, id, &wait, &code); /* it is not there yet */
+    nodes_bring_stream(&all, B, &s, id, &wait, &code); /* the node has not caught up yet */
     nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
     nodes_catch_up(&all, B);
@@ -133,7 +133,7 @@ static void lagging_node_catches_up_first(void **state)
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_vanish(c);
     client_free(c);
-    /* And when it is there already. */
+    /* The same when the node has caught up. */
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     c = stream(id);
     nodes_update(&all, "kept://x/a");
@@ -155,7 +155,7 @@ static void lagging_node_catches_up_first(void **state)
     client_free(c);
 }
 
-/* A subscription made later does not hear of what was before it. */
+/* A later subscription does not receive earlier changes. */
 static void subscriptions_each_know_their_start(void **state)
 {
     (void)state;
@@ -170,8 +170,8 @@ static void subscriptions_each_know_their_start(void **state)
     client_free(c);
 }
 
-/* The old node still writes to its stream while the new one has a subscription more: ids that it
- * gives out say nothing of that one. */
+/* The old node still writes to its stream while the new node has one more subscription: ids of
+ * the old node do not cover it. */
 static void new_subscription_is_replayed_regardless_of_old_node_ids(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void store_is_queried_before_a_stream_opens(void **state)
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 2);
-    all.is_unreachable = true; /* then it is good where it is */
+    all.is_unreachable = true; /* then the session is valid where it is */
     nodes_bring_stream(&all, A, &s, "", &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, 0);
@@ -380,7 +380,7 @@ static void limits_apply_to_migrating_sessions(void **state)
     subscribe("kept://x/b");
     nodes_session(&all, B, &other);
     assert_int_equal(nodes_bring(&all, B, &s), SESSION_REFUSED);
-    assert_int_equal(nodes_row(&all, &s)->node, A); /* it was not taken for nothing */
+    assert_int_equal(nodes_row(&all, &s)->node, A); /* the migration had an effect */
     assert_int_equal(session_delete(&other), 204);
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
@@ -404,7 +404,7 @@ static void session_can_be_deleted_at_any_node(void **state)
     assert_int_equal(sessions_at(A) + sessions_at(B), 0);
 }
 
-/* B has it, and does not know yet that A has taken it back. */
+/* B has the session and does not know yet that A has claimed it. */
 static void session_can_be_deleted_at_a_node_that_lost_it(void **state)
 {
     (void)state;
@@ -419,7 +419,7 @@ static void session_can_be_deleted_at_a_node_that_lost_it(void **state)
     assert_null(nodes_row(&all, &s));
 }
 
-/* One that is idle there, and is used elsewhere. */
+/* A session that is idle there and is used elsewhere. */
 static void idle_old_copy_ends_without_the_session(void **state)
 {
     (void)state;

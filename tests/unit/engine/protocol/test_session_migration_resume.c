@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions that go on at another node with the id of the last event that arrived: what had been
- * written after it, and written down as told, is told there; a copy that another node has taken
- * over from says nothing of what it cannot know.
+ * Sessions that migrate with the last received event id. Messages written and stored as sent after
+ * that id are repeated at the new node. A copy that another node has replaced does not claim
+ * unknown state.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,8 +35,7 @@ static void bring_with(const struct event_name *id, struct session_wait *wait, i
 
 /* ---- written, and never arrived -------------------------------------------------------------- */
 
-/* b was written to a stream that had ended for its client, and that it was told was written down.
- */
+/* b was written to a stream that its client had lost, and the store has it as sent. */
 static void unreceived_change_is_sent_at_the_next_node(void **state)
 {
     (void)state;
@@ -80,8 +79,7 @@ static void unreceived_change_survives_a_second_migration(void **state)
     client_free(first);
 }
 
-/* c is subscribed since an earlier place, when there is no stream: ids of before say nothing of it.
- */
+/* c was subscribed from an earlier position without a stream: earlier ids do not cover it. */
 static void pending_replay_survives_migration(void **state)
 {
     (void)state;
@@ -109,8 +107,7 @@ static void pending_replay_survives_migration(void **state)
     client_free(first);
 }
 
-/* ---- told to look again -----------------------------------------------------------------------
- */
+/* ---- truncated updates ----------------------------------------------------------------------- */
 
 /* The id that a stream begins with. */
 static struct event_name first_id(const struct client *c)
@@ -123,14 +120,14 @@ static struct event_name first_id(const struct client *c)
     return id;
 }
 
-/* What is local to A has to be looked at again at B. Of that nothing but the beginning of a stream
- * arrives: what is kept need not be looked at because of it. */
+/* B truncates the local resources of A. Only the start of the stream arrives: durable resources
+ * need no truncation because of it. */
 static void truncation_is_limited_to_local_resources(void **state)
 {
     (void)state;
     static const char *const kept[] = {"kept://x/a", "kept://x/b", "kept://x/c", "kept://x/d"};
     const char *local = "mem://x/a";
-    size_t after = 0; /* in the order in which they would be told */
+    size_t after = 0; /* in the order of their updates */
     if (cursor_order(STR("mem://x/b")) < cursor_order(tidings_str(local))) {
         local = "mem://x/b";
     }
@@ -176,7 +173,7 @@ static void change_in_this_turn(const char *uri)
     (void)mailbox_drain(all.at[A].b.worker[0]->mailbox);
 }
 
-/* It has its id like every other, and is written down as told. */
+/* It has an id like every other message, and is stored as sent. */
 static void change_written_at_shutdown_is_not_sent_again(void **state)
 {
     (void)state;
@@ -202,7 +199,7 @@ static void change_written_at_shutdown_is_not_sent_again(void **state)
     client_free(first);
 }
 
-/* What it has yet to hear it hears where it is: said here as well it would be told twice. */
+/* Pending updates are sent at the new node: sent here too they would arrive twice. */
 static void migrated_session_receives_nothing_at_the_old_node(void **state)
 {
     (void)state;
@@ -225,8 +222,8 @@ static void migrated_session_receives_nothing_at_the_old_node(void **state)
 
 /* ---- copies that were taken over from -------------------------------------------------------- */
 
-/* A has a copy that B has taken over from, and nobody can say so: it does not know what followed an
- * event of B's, and its client need not look at everything again because of that. */
+/* B replaced the copy of A, and A has no notice of it. A does not know the events after an event
+ * of B, and its client need not read everything again because of that. */
 static void old_copy_does_not_resume_from_successor_ids(void **state)
 {
     (void)state;
@@ -247,7 +244,7 @@ static void old_copy_does_not_resume_from_successor_ids(void **state)
     assert_int_equal(code, TIDINGS_E_BUSY); /* 503: it keeps its session */
     nodes_bring_stream(&all, A, &s, old.text, &wait, &code);
     nodes_run_until_idle(&all);
-    assert_int_equal(code, 0); /* what it does know of it goes on from */
+    assert_int_equal(code, 0); /* A resumes from the ids that it knows */
     all.is_unreachable = false;
     nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
     nodes_run_until_idle(&all);
@@ -256,8 +253,8 @@ static void old_copy_does_not_resume_from_successor_ids(void **state)
     client_free(first);
 }
 
-/* B dies before it has written that it has the session, and A takes it from what A wrote itself:
- * whatever B gave out has numbers below those of now. */
+/* B dies before it has stored its claim, and A resumes from its own row: all numbers of B are
+ * below the current ones. */
 static void ids_of_a_node_without_writes_are_valid(void **state)
 {
     (void)state;
@@ -284,7 +281,7 @@ static void ids_of_a_node_without_writes_are_valid(void **state)
     nodes_run_until_idle(&all);
     assert_int_equal(code, 0);
     struct client *third = stream(id.text);
-    assert_int_equal(client_count(third, SAID_UPDATED), 0); /* nor told to look again */
+    assert_int_equal(client_count(third, SAID_UPDATED), 0); /* nor is it truncated */
     client_free(third);
     client_free(second);
     client_free(first);
@@ -292,7 +289,8 @@ static void ids_of_a_node_without_writes_are_valid(void **state)
 
 /* ---- on its way ------------------------------------------------------------------------------ */
 
-/* The hub of B has numbered what its worker has yet to hear: not more than its client knows. */
+/* The hub of B has numbered changes that its worker has not received: no more than its client
+ * knows. */
 static void change_queued_for_the_worker_does_not_truncate(void **state)
 {
     (void)state;
@@ -316,7 +314,7 @@ static void change_queued_for_the_worker_does_not_truncate(void **state)
     client_free(first);
 }
 
-/* A has begun since B last heard of anybody: what its cursors stand for B is about to know. */
+/* A started after B last read the node list: B is about to learn the epoch of A's cursors. */
 static void newly_started_node_is_awaited(void **state)
 {
     (void)state;
@@ -333,7 +331,7 @@ static void newly_started_node_is_awaited(void **state)
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 0);
     client_vanish(second);
-    /* The same when the session is there already. */
+    /* The same with the session already at the node. */
     nodes_forget_losses(&all);
     all.at[B].is_lonely = true;
     bring_with(&id, &wait, &code);
@@ -344,8 +342,8 @@ static void newly_started_node_is_awaited(void **state)
     client_free(first);
 }
 
-/* A was silent for so long that others took its run for ended, and goes on. B has yet to hear that:
- * its client was told of more than A's run had come to, as B knows it. */
+/* A was silent for so long that other nodes considered its run over, and continues. B does not
+ * know that yet: its client knows more than A's run had reached, as far as B knows. */
 static void node_presumed_dead_is_awaited(void **state)
 {
     (void)state;
@@ -359,7 +357,7 @@ static void node_presumed_dead_is_awaited(void **state)
     all.at[B].others_ended = all.position - 1;
     bring_with(&id, &wait, &code);
     assert_int_equal(code, SESSION_AWAITED);
-    /* Until then it has no subscriptions, and nobody may go on with it. */
+    /* Until then it has no subscriptions, and no request may use it. */
     assert_false(session_has_arrived(all.at[B].b.worker[0], tidings_str(s.id)));
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
@@ -372,8 +370,8 @@ static void node_presumed_dead_is_awaited(void **state)
 
 /* ---- better known ---------------------------------------------------------------------------- */
 
-/* What was written of the session is from before the store lost something, its client was told of
- * that and has gone on since. */
+/* The stored row is from before the store lost data. The client received a truncated update for
+ * that and has continued since. */
 static void session_is_truncated_only_once(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions that may move and the store they are kept in: when they are written, and what happens
- * when it is slow, away, out of date, too small, or has something strange in it.
+ * Migratable sessions and their store: the time of writes, and a store that is slow, unreachable,
+ * out of date, too small, or has invalid rows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void session_stays_valid_during_a_store_outage(void **state)
     (void)state;
     all.is_unreachable = true;
     subscribe("kept://x/a");
-    assert_true(nodes_bring(&all, B, &s) < 0); /* nobody knows */
+    assert_true(nodes_bring(&all, B, &s) < 0); /* unknown */
     assert_int_equal(sessions_at(A), 1);
     assert_int_equal(sessions_at(B), 0);
     all.is_unreachable = false;
@@ -90,7 +90,7 @@ static void request_at_an_old_copy_moves_the_session_back(void **state)
     assert_int_equal(sessions_at(B), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 3);
     assert_int_equal(nodes_row(&all, &s)->generation, 2);
-    /* What it hears late of does not take it away again. */
+    /* A late notice does not remove the session again. */
     all.at[A].is_deaf = false;
     nodes_run_until_idle(&all);
     assert_int_equal(sessions_at(A), 1);
@@ -129,7 +129,7 @@ static void requests_for_a_migrating_session_wait_together(void **state)
     client_free(c);
 }
 
-/* What cannot be found out is no refusal. */
+/* An unknown result is not a refusal. */
 static void session_does_not_migrate_if_subscriptions_fail(void **state)
 {
     (void)state;
@@ -158,10 +158,10 @@ static void migrating_session_is_not_stored_before_it_is_complete(void **state)
     there->holds_stats = true;
     nodes_bring_stream(&all, B, &s, NULL, &wait, &code);
     harness_until(&all.at[B].b, is_held, there);
-    nodes_tick(&all, B); /* the session is there, its subscription is not */
+    nodes_tick(&all, B); /* the session exists, its subscription does not */
     assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
     there->holds_stats = false;
-    there->stats_fail = TIDINGS_E_BUSY; /* the store went away meanwhile */
+    there->stats_fail = TIDINGS_E_BUSY; /* the store became unreachable */
     stub_finish_stat(there);
     nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_BUSY);
@@ -189,7 +189,7 @@ static void oversized_session_stays(void **state)
     subscribe("kept://x/a");
     all.at[A].store.max_bytes = strlen(nodes_row(&all, &s)->state) + 8;
     subscribe("kept://x/b");
-    assert_null(nodes_row(&all, &s)); /* what was written says too little */
+    assert_null(nodes_row(&all, &s)); /* the stored row is incomplete */
     assert_int_equal(ping(), 200);
     unsigned drops = all.drops;
     subscribe("kept://x/c");
@@ -221,7 +221,7 @@ static void invalid_row_yields_no_session(void **state)
         assert_int_equal(ping(), 404);
         assert_int_equal(sessions_at(B), 0);
     }
-    mem_free(row->state); /* of another version: more than we know, and less */
+    mem_free(row->state); /* another version: newer and older */
     row->state =
         str_dup(tidings_str("{\"v\":1,\"new\":{\"deep\":[1]},\"revision\":\"2025-11-25\","
                             "\"cursor\":\"ea.1.2\",\"by\":{\"by\":\"program\"},\"subscriptions\":"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is remembered of files of skills: under the etag they had, within its bounds.
+ * Cached facts about skill files: by etag, within bounds.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The streams of a session: each message on exactly one, taking over, coming back with the id of
- * the last event, and that whatever breaks, a client that comes back is told of everything.
+ * The streams of a session: each message on exactly one stream, replacement, resuming with the last
+ * event id. After any failure a resuming client receives everything.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static struct client *open_stream(const char *last_event_id)
     return c;
 }
 
-/* What a stream has said, by the last character of the URI: "013". */
+/* The updates of a stream, by the last character of the URI: "013". */
 static const char *heard(const struct client *c)
 {
     static char texts[8][64];
@@ -166,7 +166,7 @@ static void change_during_replay_is_sent_once(void **state)
     (void)state;
     session_subscribe(&s, "mem://x/");
     update(0);
-    harness_update(&b, "mem://x/1"); /* numbered before the hub is asked, heard of after asking */
+    harness_update(&b, "mem://x/1"); /* numbered before the hub query, delivered after it */
     struct client *c = session_stream(&s, NULL);
     harness_update(&b, "mem://x/2"); /* numbered after */
     harness_run_until_idle(&b);
@@ -186,7 +186,7 @@ static void replay_covers_only_subscriptions_of_the_time(void **state)
     update(1);
     update(2);
     session_unsubscribe(&s, "mem://x/0");
-    session_subscribe(&s, "mem://x/2"); /* hears of what comes after */
+    session_subscribe(&s, "mem://x/2"); /* receives later changes */
     struct client *c = open_stream(NULL);
     assert_string_equal(heard(c), "1");
     client_free(c);
@@ -249,7 +249,7 @@ static void streams_of_older_revisions_have_no_priming(void **state)
     client_free(c);
 }
 
-/* ---- coming back ----------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static void resumed_stream_replays_its_later_events_once(void **state)
 {
@@ -259,7 +259,7 @@ static void resumed_stream_replays_its_later_events_once(void **state)
     for (unsigned i = 0; i < URIS; i++) {
         update(i);
     }
-    /* Of five, the client has seen the first n; then three more happen without a stream. */
+    /* Of five, the client has seen the first n; then three more follow without a stream. */
     const char *ids[URIS + 1];
     for (size_t n = 0; n <= URIS; n++) {
         ids[n] = one->said[n].id; /* 0: the priming event */

@@ -156,7 +156,7 @@ static void subscriptions_to_the_same_uri_count_once(void **state)
     unsubscribe(c, "3", "mem://x/a");
     harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
-    unsubscribe(c, "4", "mem://x/a"); /* not there any more: success all the same */
+    unsubscribe(c, "4", "mem://x/a"); /* no longer exists: success regardless */
     assert_empty_result(last_said(c)->text);
     client_free(c);
 }
@@ -323,7 +323,7 @@ static void oversized_uris_are_refused_as_such(void **state)
     client_listen(c, "2", uris);
     harness_run_until_idle(&b);
     const char *text = last_said(c)->text;
-    /* Either way is good, as long as it is about this URI and not about memory. */
+    /* Both outcomes are valid if they concern this URI and not memory. */
     const char *code = json_at(text, "error|code");
     assert_true(code ? strcmp(code, "-32602") == 0
                      : json_at(text, "params|_meta|dev.tidings/refused|0|reason") != NULL);
@@ -398,7 +398,7 @@ static void list_changes_are_coalesced_and_the_last_is_sent(void **state)
     uint64_t until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
     harness_until(&b, time_has_passed, &until);
     assert_int_equal(client_count(modern, SAID_LIST), 2);
-    update("mem://x/a"); /* an update is no change of the list */
+    update("mem://x/a"); /* an update does not change the list */
     assert_int_equal(client_count(modern, SAID_LIST), 2);
     client_free(modern);
     client_free(pipe);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of tasks: whose they are, what they count against, how they end, when they are
- * forgotten, and what is kept of them.
+ * The task table: owners, limits, ends, expiry, and stored rows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -165,7 +164,7 @@ static void task_is_found_only_by_its_owner(void **state)
     struct task *t = begin(&alice);
     assert_true(is_found(t, &alice));
     assert_false(is_found(t, &bob));
-    assert_false(is_found(t, &uid_alice)); /* found out in another way: somebody else */
+    assert_false(is_found(t, &uid_alice)); /* authenticated in another way: another principal */
     assert_true(is_found(t, NULL));        /* the program itself */
     assert_null(tasks_find(all, STR("nothing"), &alice));
     assert_null(tasks_find(all, STR(""), NULL));
@@ -216,7 +215,7 @@ static void tasks_of_all_clients_are_limited(void **state)
     assert_int_equal(try_open(&bob, "b", 0, &t[4], &why), TIDINGS_E_LIMIT);
     assert_int_equal(why.limit, LIMIT_TASKS);
     assert_false(why.is_own);
-    /* One that has ended counts while it is kept, and while its handler runs. */
+    /* An ended task counts while it is kept, and while its handler runs. */
     assert_true(task_end(t[0], TASK_COMPLETED, STR_EMPTY, STR("{}")));
     assert_int_equal(try_open(&bob, "b", 0, &t[4], &why), TIDINGS_E_LIMIT);
     later(HOUR_MS);
@@ -355,7 +354,7 @@ static void task_continues_when_all_questions_are_answered(void **state)
 {
     (void)state;
     struct task *t = begin(&alice);
-    answer(t, "{\"1.a\":{\"x\":0}}"); /* not waiting: passed over */
+    answer(t, "{\"1.a\":{\"x\":0}}"); /* not waiting: ignored */
     ask(t, 1, "{\"a\":{\"method\":\"m\"},\"b\":{\"method\":\"n\"}}");
     assert_shows(t, "\"inputRequests\":{\"1.a\":{\"method\":\"m\"},\"1.b\":{\"method\":\"n\"}}");
     answer(t, "{\"1.c\":{},\"a\":{},\"1.a\":{\"x\":1}}");
@@ -474,7 +473,7 @@ static void task_is_visible_once_stored(void **state)
     assert_true(task_end(t, TASK_COMPLETED, STR_EMPTY, STR("{\"content\":[]}")));
     assert_shows(t, "\"working\"");
     assert_int_equal(kept.row.status, TASK_COMPLETED);
-    kept.done(kept.user, TIDINGS_E_IO); /* the disk is full: it ends all the same */
+    kept.done(kept.user, TIDINGS_E_IO); /* the disk is full: it ends regardless */
     assert_shows(t, "\"completed\"");
     later(HOUR_MS);
     tasks_sweep(all);

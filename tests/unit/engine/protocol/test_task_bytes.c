@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the calls of tasks were given counts against their client, until the call is done with it.
+ * The arguments of task calls count against their client until the call is done with them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static void client_tasks_use_at_most_a_quarter_of_bytes(void **state)
     assert_true(why.is_own);
     assert_int_equal(counters.hits[LIMIT_TASK_BYTES], 2);
     assert_int_equal(try_open("b", 1, &other, &why), 0);
-    /* It ends, which has room of its own, and its handler runs on. */
+    /* The task ends, which has its own budget, and its handler still runs. */
     assert_true(task_end(first, TASK_COMPLETED, STR_EMPTY, STR("{}")));
     assert_int_equal(try_open("a", 1, &second, &why), TIDINGS_E_LIMIT);
     task_detach(first);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tasks in a store that nodes share, played here: every state goes there, one at a time; an end is
- * seen when it is kept, and whoever kept one first has ended it; what another node answered is
- * taken; what could not be kept is written again.
+ * Tasks in a store that nodes share, simulated here. Every state is written, one at a time. An end
+ * is visible once stored, and the first stored end wins. Answers at another node are applied.
+ * Failed writes are repeated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ static void on_change(void *user, struct tidings_str uri, bool is_gone)
 static struct {
     struct task_store base;
     unsigned puts, asks;
-    enum task_status status; /* of the last row */
+    enum task_status status; /* members of the last row */
     char message[64], questions[256], payload[64];
     void (*done)(void *user, int code); /* NULL: it was answered */
     void *user;
@@ -310,7 +310,7 @@ static void answers_given_at_another_node_are_applied_once(void **state)
     turn();
     assert_int_equal(answered, 1);
     assert_string_equal(heard, "{\"a\":{\"n\":1},\"b\":{\"n\":2}}");
-    row.answers = STR("[1]"); /* of somebody else */
+    row.answers = STR("[1]"); /* a task of another principal */
     assert_true(tasks_follow(all, &row));
     row.id = STR("unknown");
     assert_false(tasks_follow(all, &row));
@@ -351,7 +351,7 @@ static void answered_questions_are_not_repeated(void **state)
     task_unref(other);
     row.answers = STR("{\"1.a\":{},\"1.b\":{}}");
     other = task_of_row(all, &row);
-    assert_shows(other, "\"working\""); /* its node is about to go on */
+    assert_shows(other, "\"working\""); /* its node is about to continue */
     task_unref(other);
     buf_deinit(&merged);
     row.status = TASK_WORKING;
@@ -373,7 +373,7 @@ static void invalid_rows_are_rejected(void **state)
     }
     struct task_row row = {
         .id = task_id(t), .status = TASK_INPUT_REQUIRED, .questions = tidings_str(many)};
-    assert_null(task_of_row(all, &row)); /* more than anybody asks */
+    assert_null(task_of_row(all, &row)); /* more than the question count */
     row.questions = STR("{\"a\":1}");
     struct task *other = task_of_row(all, &row);
     assert_shows(other, "\"working\"");

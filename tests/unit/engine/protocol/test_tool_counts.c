@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counts of calls: rows by name, a bound on them, and sums over workers.
+ * Counts of calls: rows by name, their bound, and sums over workers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
