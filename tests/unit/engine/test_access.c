@@ -82,7 +82,7 @@ static void lists_contain_only_accessible_resources(void **state)
     static const struct harness_rule rules[] = {
         {"ada", NULL, "mem://x/a", HARNESS_SEE},
         {"ada", NULL, "app:///shown", HARNESS_SEE},
-        {"ada", NULL, "app:///secre", HARNESS_SEE}, /* one URI: nothing that begins like it */
+        {"ada", NULL, "app:///secre", HARNESS_SEE}, /* one URI: no longer URI with that prefix */
     };
     harness_rules(&b, rules, COUNT(rules));
     harness_is(&b, "ada", "");
@@ -112,7 +112,7 @@ static void denied_resource_is_answered_as_absent(void **state)
         char *denied = strdup(ask(methods[i], "\"uri\":\"mem://x/hidden/b\""));
         char *absent = strdup(ask(methods[i], "\"uri\":\"mem://x/hidden/z\""));
         char *at = strstr(denied, "hidden/b");
-        while (at) { /* the URI is the client's own */
+        while (at) { /* the client's spelling */
             at[7] = 'z';
             at = strstr(denied, "hidden/b");
         }
@@ -198,7 +198,7 @@ static void pattern_delivers_only_accessible_changes(void **state)
         harness_update(&b, "mem://x/hidden/b");
         harness_update(&b, "mem://x/open/d");
         harness_run_until_idle(&b);
-        if (strcmp(uris[i], "mem://x/") == 0) { /* it names something she may not have */
+        if (strcmp(uris[i], "mem://x/") == 0) { /* it names a hidden resource */
             assert_non_null(refused_reason(ada, uris[i]));
         } else {
             assert_int_equal(update_count(ada, NULL), 1);

@@ -96,7 +96,7 @@ static void server_stop_answers_listens_and_ends_sessions(void **state)
     harness_run_until_idle(&b);
     assert_int_equal(fake.armed, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
-    /* No new ones. */
+    /* No new listens. */
     struct client *late = client_http(&b);
     client_listen(late, "9", "[\"mem://x/a\"]");
     assert_non_null(json_at(client_answer(late)->text, "error|message"));
@@ -164,7 +164,7 @@ static void disconnection_during_work_leaks_nothing(void **state)
     harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
     harness_run_until_idle(&b);
-    /* One more that has not even reached the hub. */
+    /* One more listen that has not reached the hub. */
     struct client *late = client_http(&b);
     client_listen(late, "3", "[\"mem://x/a\"]");
     harness_update(&b, "mem://x/a");

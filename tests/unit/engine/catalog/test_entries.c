@@ -32,7 +32,7 @@ static struct catalog_entry *entry(unsigned n)
     return e;
 }
 
-/* Exactly those whose bit is set, in order, each findable; from any place on. */
+/* Exactly the URIs with a set bit, in order, each findable, from any start. */
 static void assert_holds(const struct entries *e, const bool *present)
 {
     struct entries_position at = entries_after(e, STR_EMPTY);

@@ -25,12 +25,12 @@
 
 enum { SIZE = 3 * PAYLOAD_PIECE + 1000 };
 
-/* Something that is read in pieces, and may change. */
+/* Content that is read in pieces and may change. */
 struct thing {
     char bytes[SIZE];
     size_t size;
-    unsigned reads, looks, changes; /* `looks` below this one see a change */
-    unsigned written;               /* reads that give other bytes */
+    unsigned reads, looks, changes; /* number of reads that see a change */
+    unsigned written;               /* reads that return other bytes */
     bool is_closed;
 };
 
@@ -66,7 +66,7 @@ static void thing_close(void *user)
 static struct thing thing;
 static struct worker worker;
 
-/* A piece that a thread is asked for, until thing_give. */
+/* A piece that a thread works on, until thing_give. */
 static struct {
     struct tidings_piece *piece;
     char *bytes;
@@ -135,7 +135,7 @@ static struct payload *payload_of_thing(struct tidings_error *err)
     return payload_of_pieces(&pieces, &waiter, err);
 }
 
-/* Encodes two payloads within some text, `room` bytes at once. */
+/* Encodes two payloads within other text, `room` bytes at once. */
 static void assert_encoded(struct payload *first, struct payload *second, size_t room,
                            struct tidings_str want)
 {
@@ -226,7 +226,7 @@ static void changed_content_is_never_sent(void **state)
     payload_send_by(c, &worker, NULL, NULL);
     payload_set_form(c, PAYLOAD_TEXT);
     assert_int_equal(payload_write(c, room, 100), 100);
-    thing.bytes[200] = 'X'; /* in memory already: the old byte is sent */
+    thing.bytes[200] = 'X'; /* already in memory: the old byte is sent */
     thing.bytes[PAYLOAD_PIECE + 1] = 'X';
     size_t told = 100;
     ssize_t n;
@@ -254,14 +254,14 @@ static void changing_content_is_read_until_two_reads_agree(void **state)
     (void)state;
     struct tidings_error err = {0};
     thing_open("abc");
-    thing.changes = 1000; /* it grows all the time, but its beginning stays */
+    thing.changes = 1000; /* it always grows, but its start stays */
     struct payload *c = payload_of_thing(&err);
     assert_non_null(c);
     assert_int_equal(thing.reads, 2 * (SIZE / PAYLOAD_PIECE + 1));
     payload_destroy(c);
     thing_open("abc");
     thing.changes = 1;
-    thing.written = 2; /* other at the first reads */
+    thing.written = 2; /* different at the first reads */
     c = payload_of_thing(&err);
     assert_non_null(c);
     payload_destroy(c);
@@ -374,7 +374,7 @@ static void fetched_piece_stays_booked_until_it_arrives(void **state)
     struct sendq_source *source = source_of_fetched(&output);
     assert_int_equal(source->make(source, room, sizeof room), 1);
     assert_int_equal(source->make(source, room, sizeof room), -EAGAIN);
-    source->destroy(source); /* its client has gone */
+    source->destroy(source); /* its client has left */
     assert_false(thing.is_closed);
     assert_int_equal(counters.in_use[LIMIT_OUTPUT], 1000);
     thing_give(0);

@@ -86,7 +86,7 @@ static void members_missing_in_older_table_are_null(void **state)
     struct tidings_provider_ops ops = table(), room;
     size_t bytes = offsetof(struct tidings_provider_ops, query);
     memset(&room, 0xff, sizeof(room));
-    char *older = malloc(bytes); /* not a byte more: a sanitizer sees what is read beyond */
+    char *older = malloc(bytes); /* exact size: a sanitizer detects reads beyond it */
     assert_non_null(older);
     memcpy(older, &ops, bytes);
     const struct tidings_provider_ops *whole =

@@ -31,7 +31,7 @@ static void check(const char *expected)
     buf_deinit(&out);
 }
 
-/* Whatever lines it was written on: a message is one. */
+/* Line breaks are removed: a message is one line. */
 static void application_meta_is_written_on_one_line_with_server_meta(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void invalid_meta_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
-        const char *meta, *part; /* NULL: it is fine */
+        const char *meta, *part; /* NULL: valid */
     } rows[] = {
         {"{\"a\":1,\"example.com/x\":{},\"com.example/mcp\":1,\"x.y.mcp/a\":1}", NULL},
         {"{\"mcp\":1,\"modelcontextprotocol\":1,\"mcp/a\":1,\"dev.tiding/a\":1}", NULL},

@@ -24,7 +24,7 @@ static const struct worker_limits limits = {
 static struct worker worker = {.limits = &limits};
 static struct tidings_provider *mounts[2];
 
-/* ---- a provider that is read and written ----------------------------------------------------- */
+/* ---- a readable and writable provider -------------------------------------------------------- */
 
 static struct {
     char *given;                  /* memory of the last content handed over */
@@ -130,7 +130,7 @@ static void read_nothing(void *user, struct tidings_read *read, struct tidings_s
     tidings_read_done(read, 0, NULL);
 }
 
-/* From now on the catalog has this, too. */
+/* From here on the catalog has this resource too. */
 static void add(struct catalog_entry *entry, struct tidings_provider *mount)
 {
     struct catalog *catalog = catalog_derive(worker.catalog, entry, mount, STR_EMPTY);
@@ -259,7 +259,7 @@ static void handed_over_content_is_not_copied(void **state)
     begin(&p, "mem:///taken");
     p.options.has_range = true;
     p.options.range = (struct tidings_range){.from = 1, .to = -1};
-    resource_io_start(&p, RESOURCE_IO_READ); /* does not begin where the memory does */
+    resource_io_start(&p, RESOURCE_IO_READ); /* does not start at the start of the memory */
     check_content(&p, &GREETING[1]);
     resource_io_deinit(&p);
 }

@@ -83,7 +83,7 @@ static const struct tidings_provider_ops bare = {
     .close = close_it,
 };
 
-/* A catalog and the providers in it, which it does not own. */
+/* A catalog and its providers, which it does not own. */
 struct made {
     struct catalog *catalog;
     struct tidings_provider *mounts[4];
@@ -218,7 +218,7 @@ static void queries_are_described_if_changes_can_carry_metadata(void **state)
     assert_false(has_queries(m.catalog, "m", false)); /* another scheme does not help */
     add(&m, "m2:///1", false);
     assert_false(has_queries(m.catalog, "m", false));
-    add(&m, "m:{name}", true); /* the program may announce those */
+    add(&m, "m:{name}", true); /* the program may announce these */
     assert_true(has_queries(m.catalog, "m", false));
     unmake(&m);
     m = (struct made){0};
@@ -241,7 +241,7 @@ static void description_is_empty_if_nothing_is_served(void **state)
 static void failed_allocation_is_reported(void **state)
 {
     (void)state;
-    fail_alloc_start(0); /* all memory comes from where it goes */
+    fail_alloc_start(0); /* all memory is allocated here */
     struct made m;
     make(&m);
     long before = fail_alloc_live();

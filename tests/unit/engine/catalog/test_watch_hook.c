@@ -81,7 +81,7 @@ static void on_unwatch(void *user, struct tidings_str uri)
     note(told.off[told.off_count++], uri);
 }
 
-/* All that wait. */
+/* All waiting answers. */
 static void answer(int code)
 {
     struct tidings_error err;
@@ -289,7 +289,7 @@ static void late_refusal_reaches_all_waiting_clients(void **state)
     assert_int_equal(told.off_count, 0);
 }
 
-/* ---- meanwhile ------------------------------------------------------------------------------- */
+/* ---- leaving early --------------------------------------------------------------------------- */
 
 static void client_that_leaves_before_the_answer_is_forgotten(void **state)
 {
@@ -327,7 +327,7 @@ static void stop_before_the_answer_leaks_nothing(void **state)
                   "\"uri\":\"app:a\",\"_meta\":{\"dev.tidings/options\":{\"filter\":{}}}");
     harness_run_until_idle(&b);
     client_free(c);
-    client_free(pipe); /* the rest is the end of the test */
+    client_free(pipe); /* the rest happens at the end of the test */
 }
 
 /* ---- never ----------------------------------------------------------------------------------- */
@@ -368,12 +368,12 @@ static void client_is_refused_if_hook_never_answers(void **state)
     assert_non_null(strstr(pipe->said[pipe->count - 1].text, "20 ms"));
     leave(c);
     leave(pipe);
-    /* The next one waits for the same answer. */
+    /* The next subscription waits for the same answer. */
     c = listen_to("[\"app:a\"]");
     assert_int_equal(told.on_count, 1);
     answer(0);
     assert_true(is_acknowledged(c));
-    if (!refused_reason(c, "app:a")) { /* it may have been late again */
+    if (!refused_reason(c, "app:a")) { /* the refusal may have been late again */
         assert_int_equal(told.off_count, 0);
         assert_true(is_honoured(c, "app:a"));
     }
@@ -418,7 +418,7 @@ static void hook_is_not_set_without_memory(void **state)
         assert_int_equal(rc, watch_hooks_find(&now->hooks, STR("app:a")) ? 0 : TIDINGS_E_NOMEM);
         catalog_unref(now);
         if (rc == 0) {
-            break; /* a letter that is lost only leaves a worker behind */
+            break; /* a lost letter only leaves a worker with old state */
         }
     }
     assert_true(n > 1); /* it failed at least once */

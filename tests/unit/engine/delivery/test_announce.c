@@ -92,7 +92,7 @@ static void change_over_bound_is_refused_and_truncates_once(void **state)
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
     }
-    assert_int_equal(announce("mem://x/0", NULL), 0); /* as if nothing had been */
+    assert_int_equal(announce("mem://x/0", NULL), 0); /* as before the overflow */
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
@@ -101,7 +101,7 @@ static void change_over_bound_is_refused_and_truncates_once(void **state)
 
 static int announce_as(const char *name, struct refusal *why)
 {
-    static unsigned count; /* the same ones would be merged */
+    static unsigned count; /* equal changes would merge */
     char uri[32];
     snprintf(uri, sizeof(uri), "mem://x/elsewhere/%u", ++count);
     struct tidings_change change = {.uri = tidings_str(uri)};
@@ -178,18 +178,18 @@ static void lagging_worker_truncates_once_and_loses_nothing_else(void **state)
     (void)state;
     struct client *c = listener();
     size_t *waiting = &b.worker[0]->delivery->announced;
-    *waiting += BOUND; /* as if that much were under way */
+    *waiting += BOUND; /* as if this many bytes were pending */
     harness_update(&b, "mem://x/elsewhere");
     harness_update(&b, "mem://x/anywhere");
     harness_run_until_idle(&b);
-    assert_int_equal(client_count(c, SAID_UPDATED), 0); /* it may catch up … */
-    harness_until(&b, has_numbered_all, NULL);          /* … and is not waited for in vain */
+    assert_int_equal(client_count(c, SAID_UPDATED), 0); /* the worker may catch up … */
+    harness_until(&b, has_numbered_all, NULL);          /* … and delivers normally */
     harness_run_until_idle(&b);
     *waiting -= BOUND;
     assert_int_equal(*waiting, 0);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
-    harness_update(&b, "mem://x/0"); /* its number shows the gap: that is known already */
+    harness_update(&b, "mem://x/0"); /* its number shows the gap: already reported */
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     assert_no_json(client_nth(c, SAID_UPDATED, 1), TRUNCATED);
@@ -202,7 +202,7 @@ static void worker_that_catches_up_loses_nothing(void **state)
     struct client *c = listener();
     size_t *waiting = &b.worker[0]->delivery->announced;
     *waiting += BOUND;
-    for (int i = 0; i < 1000; i++) { /* no more than one of them waits */
+    for (int i = 0; i < 1000; i++) { /* at most one of them waits */
         assert_int_equal(announce("mem://x/0", NULL), 0);
         assert_int_equal(announce("mem://x/elsewhere", NULL), 0);
         harness_run_until_idle(&b);
@@ -223,7 +223,7 @@ static int setup_two(void **state)
     (void)state;
     harness_init(&b);
     b.worker_count = 2;
-    b.options.list_changed = false; /* so that the numbers are those of the changes */
+    b.options.list_changed = false; /* so that changes have consecutive numbers */
     harness_start(&b);
     return 0;
 }
@@ -231,7 +231,7 @@ static int setup_two(void **state)
 static void *announce_many(void *arg)
 {
     for (int i = 0; i < 200; i++) {
-        /* Each is another one: those that say the same may become one. */
+        /* Each change is different: equal changes may merge. */
         struct tidings_change change = {.uri = tidings_str(arg), .modified_ms = i + 1};
         assert_int_equal(hub_announce(b.hub, &change, NULL), 0);
     }

@@ -50,7 +50,7 @@ static int end(void **state)
     return 0;
 }
 
-/* It is time. */
+/* The timer fires. */
 static void pass(void)
 {
     harness_run_until_idle(&b);

@@ -116,7 +116,7 @@ static void deleted_or_unreadable_resource_is_notified_without_content(void **st
     harness_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
     harness_run_until_idle(&b);
     assert_int_equal(fake.reads, 0);
-    update("mem://x/gone"); /* announced, but not there */
+    update("mem://x/gone"); /* announced, but missing */
     assert_int_equal(update_count(c, NULL), 2);
     assert_no_json(update_nth(c, NULL, 0), DATA);
     assert_no_json(update_nth(c, NULL, 1), DATA);
@@ -151,7 +151,7 @@ static void slow_provider_keeps_the_order(void **state)
         update("mem://x/a");
         update("mem://x/b");
         harness_change(&b, "mem://x/c",
-                       TIDINGS_CHANGE_DELETED); /* needs no reading, but its turn */
+                       TIDINGS_CHANGE_DELETED); /* needs no read, but waits its turn */
         harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 0);
         assert_int_equal(update_count(plain, NULL), 3); /* no other client waits */
@@ -287,7 +287,7 @@ static void session_receives_content_on_its_stream(void **state)
     update("mem://x/a");
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(c);
-    update("mem://x/a"); /* and what it missed */
+    update("mem://x/a"); /* and the missed change */
     c = session_stream(&s, NULL);
     harness_run_until_idle(&b);
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");

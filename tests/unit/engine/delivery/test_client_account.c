@@ -25,7 +25,7 @@
 #include "support/harness_subs.h"
 #include "support/harness_tool.h"
 
-#undef free /* what open_memstream gives is not cmocka's */
+#undef free /* memory of open_memstream does not belong to cmocka */
 
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 #define REGEX "mem://x/.*(a{1,99}){1,20}b"
@@ -43,14 +43,14 @@ static void steps_are_restored_over_time(void **state)
     assert_int_equal(client_account_steps_left(a, 1000), CPU_BUDGET_BURST - 5000000);
     assert_int_equal(client_account_steps_left(a, 1100),
                      CPU_BUDGET_BURST - 5000000 + CPU_BUDGET_STEPS / 10);
-    client_account_spend(a, 2 * CPU_BUDGET_BURST, 1000); /* more than there was: owed */
+    client_account_spend(a, 2 * CPU_BUDGET_BURST, 1000); /* more than available: owed */
     assert_int_equal(client_account_steps_left(a, 1000), 0);
     assert_int_equal(client_account_steps_left(a, 1500), 0);
     assert_int_equal(client_account_steps_left(a, 3000), CPU_BUDGET_BURST);
     client_account_spend(a, CPU_BUDGET_BURST, 3000);
     client_account_refund(a, 1000);
     assert_int_equal(client_account_steps_left(a, 3000), 1000);
-    assert_int_equal(client_account_steps_left(NULL, 3000), UINT64_MAX); /* the program itself */
+    assert_int_equal(client_account_steps_left(NULL, 3000), UINT64_MAX); /* the program */
     client_account_spend(NULL, 1, 3000);
     client_account_release(a);
     client_accounts_destroy(all);
@@ -81,9 +81,9 @@ static void refused_client_receives_the_retry_time(void **state)
         assert_true(client_account_steps_left(a, 1000 + ms) >= needs[i]);
         assert_true(client_account_steps_left(a, 1000 + ms - 1) < needs[i]);
     }
-    /* More than there ever is at once: when there are as many as there can be. */
+    /* More than the maximum: the wait until the account is full. */
     assert_int_equal(retry_ms(a, UINT64_MAX, 1000), retry_ms(a, CPU_BUDGET_BURST, 1000));
-    assert_int_equal(retry_ms(a, 1, 100000), 1); /* there are enough: at once, and never 0 */
+    assert_int_equal(retry_ms(a, 1, 100000), 1); /* enough available: at once, and never 0 */
     client_account_release(a);
     client_accounts_destroy(all);
 }
@@ -98,7 +98,7 @@ static void reconnecting_client_gains_no_steps(void **state)
     client_account_spend(a, CPU_BUDGET_BURST, 1000);
     client_account_release(same);
     client_account_release(a);
-    for (unsigned i = 0; i < 40; i++) { /* others come, and what is as good as new makes room */
+    for (unsigned i = 0; i < 40; i++) { /* others arrive, and full accounts make room */
         char name[16];
         snprintf(name, sizeof(name), "client-%u", i);
         client_account_release(client_accounts_find(all, tidings_str(name), 1001));
@@ -252,7 +252,7 @@ static void filter_is_suspended_only_by_visible_changes(void **state)
     client_free(bob);
 }
 
-/* Many filters, each within what a judgement may cost: together they are not. */
+/* Many filters, each within the limit of one evaluation; their sum is not. */
 static void filters_of_an_exhausted_client_pass_all_changes(void **state)
 {
     (void)state;
@@ -316,7 +316,8 @@ enum { MANY = 64 };
     "\"io.modelcontextprotocol/clientCapabilities\":{},"                                           \
     "\"dev.tidings/options\":" AS_REGEX "},\"notifications\":{\"resourceSubscriptions\":["
 
-/* One listen of ada's to so many regexes, of the costliest kind, each with this at its end. */
+/* One listen of ada with this number of regexes of the most expensive kind, each with this
+ * suffix. */
 static struct client *listen_to_many(const char *end)
 {
     struct buf text;
@@ -380,7 +381,7 @@ static void refused_regexes_are_charged(void **state)
 
 #define COSTLY_SCHEMA "{\"properties\":{\"s\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}"
 
-/* Arguments that cost some hundred thousand steps by it, and are right. */
+/* Valid arguments that cost some hundred thousand steps. */
 static const char *costly_arguments(void)
 {
     static char text[512];
@@ -413,7 +414,7 @@ static struct client_account *client_account_of(const char *name)
                                 loop_now_ms(b.worker[0]->loop));
 }
 
-/* So that it has nothing for a minute, or again. */
+/* Leaves the client without steps for a minute, or restores them. */
 static void use_up(const char *name, bool is_over)
 {
     struct client_account *a = client_account_of(name);
@@ -524,7 +525,7 @@ static void another_name_on_a_connection_uses_another_account(void **state)
     client_free(c);
 }
 
-/* The tool has done its work, so the answer is given and paid for. */
+/* The tool has run, so the answer is sent and charged. */
 static void tool_results_are_checked_at_client_expense(void **state)
 {
     (void)state;

@@ -151,9 +151,9 @@ static void server_default_window_is_replaced_by_mount_default(void **state)
         update("mem://y/a");
     }
     assert_int_equal(update_count(c, "mem://x/a"), 1); /* the server's */
-    assert_int_equal(update_count(c, "mem://x/b"), 3); /* the client's own */
+    assert_int_equal(update_count(c, "mem://x/b"), 3); /* the client's rate */
     assert_int_equal(update_count(c, "mem://y/a"), 3); /* the mount's */
-    assert_int_equal(update_count(c, "mem://y/*"), 1); /* the client's own */
+    assert_int_equal(update_count(c, "mem://y/*"), 1); /* the client's rate */
     client_free(c);
     rule.defaults.given |= OPTION_RATE;
     rule.defaults.rate_ms = 60000;
@@ -221,7 +221,7 @@ static void cursor_stays_below_held_changes(void **state)
     assert_int_equal(cursor_of(update_nth(c, "mem://x/a", 0)), 1);
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 0)), 1);
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 1)), 1);
-    /* Nor may a notice that stands for everything jump over it. */
+    /* A notice for everything must not overtake it either. */
     struct subscription *sub = NULL;
     list_each (it, next, &b.worker[0]->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
@@ -319,7 +319,7 @@ static void held_changes_are_sent_first_when_rate_is_lifted(void **state)
     update("mem://x/a"); /* 2: held */
     set_rate("mem://x/a", 0);
     update("mem://x/a");       /* 3 */
-    harness_await_windows(&b); /* nothing waits for the period that is over */
+    harness_await_windows(&b); /* nothing waits for the finished period */
     uint64_t last = 0;
     for (size_t i = 0; i < update_count(c, NULL); i++) {
         assert_true(version_of(update_nth(c, NULL, i)) > last);
@@ -389,7 +389,7 @@ static void own_change_does_not_hide_changes_by_others(void **state)
         listen_with(&b, "[\"mem://x/a\"]", "{\"origin\":\"me\",\"echo\":false,\"windowMs\":60000}");
     announce_as("mem://x/a", "you"); /* 1: passes */
     announce_as("mem://x/a", "you"); /* 2: held */
-    announce_as("mem://x/a", "me");  /* left out before anything is merged */
+    announce_as("mem://x/a", "me");  /* omitted before merging */
     harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 2);
     assert_int_equal(version_of(update_nth(c, NULL, 1)), 2);
@@ -422,7 +422,7 @@ static void everything_change_sends_one_update_per_subscription(void **state)
     client_free(pipe);
 }
 
-/* ---- subscribing again ----------------------------------------------------------------------- */
+/* ---- resubscription -------------------------------------------------------------------------- */
 
 static void resubscription_replaces_the_options(void **state)
 {
@@ -437,7 +437,7 @@ static void resubscription_replaces_the_options(void **state)
     assert_json(update_nth(pipe, NULL, 1), "params|metadata|change_type", "updated");
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     assert_int_equal(stub_watched(&stub, "mem://x/a"), 1);
-    /* Another kind of the same spelling. */
+    /* Another kind with the same spelling. */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", "{\"match\":\"container\"}"));
     assert_int_equal(stub_watched(&stub, "mem://x/a"), 0);
     assert_int_equal(stub_watched(&stub, "mem://x/a/"), 1);

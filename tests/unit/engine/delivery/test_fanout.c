@@ -17,7 +17,7 @@
 #include "store/change.h"
 #include "support/harness_delivery.h"
 
-/* cmocka puts its own in front of these; here libc's are meant. */
+/* cmocka replaces these with macros; here the libc functions are meant. */
 #undef malloc
 #undef calloc
 #undef realloc
@@ -92,7 +92,7 @@ static void change_for_a_thousand_clients_is_encoded_once_without_allocation(voi
     allocations = 0;
     delivery_on_change(worker, change);
     for (int i = 0; i < PEERS; i++) {
-        assert_int_equal(streams[i].messages, 0); /* told at the end of the turn */
+        assert_int_equal(streams[i].messages, 0); /* sent at the end of the turn */
     }
     worker->delivery->flush_hook.fn(worker->delivery->flush_hook.user);
     size_t allocated = allocations;

@@ -27,7 +27,7 @@
 #define ERRORS                                                                                     \
     "{\"properties\":{\"metadata\":{\"properties\":{\"level\":{\"const\":\"error\"}},"             \
     "\"required\":[\"level\"]}}}"
-/* On a long text more than one judgement may cost: its states do not fit into a table. */
+/* On a long string this exceeds one evaluation: its states do not fit into a table. */
 #define COSTLY                                                                                     \
     "{\"properties\":{\"metadata\":{\"properties\":{\"text\":{\"pattern\":"                        \
     "\"(a{1,99}){1,20}b\"}}}}}"
@@ -67,7 +67,7 @@ static const char *with_filter(const char *schema)
     return text_of("{\"filter\":%s}", schema);
 }
 
-/* ---- judging --------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void changes_are_sent_only_if_they_satisfy_the_schema(void **state)
 {
@@ -143,7 +143,7 @@ static void sessions_and_pipes_support_filters(void **state)
     announce("mem://x/a", "{\"level\":\"error\"}");
     assert_int_equal(update_count(stream, NULL), 1);
     assert_int_equal(update_count(pipe, NULL), 1);
-    /* Subscribing again replaces it. */
+    /* A resubscription replaces it. */
     assert_empty_result(session_subscribe_with(&s, "mem://x/a", "{}"));
     announce("mem://x/a", "{\"level\":\"info\"}");
     assert_int_equal(update_count(stream, NULL), 2);
@@ -243,7 +243,7 @@ static void invalid_schema_is_refused_with_its_location(void **state)
         client_free(c);
     }
     assert_int_equal(b.worker[0]->delivery->filters.by_text.count, 0);
-    assert_int_equal(stub_watched_all(&stub), 0); /* nothing was watched for it */
+    assert_int_equal(stub_watched_all(&stub), 0); /* no watch was opened for it */
 }
 
 static void filters_are_bounded_in_length_and_number(void **state)
@@ -300,7 +300,7 @@ static void costly_filter_is_suspended_and_its_clients_notified(void **state)
     snprintf(metadata, sizeof(metadata), "{\"text\":\"%04000d\"}", 0);
     memset(strchr(metadata, '0'), 'a', 4000);
     for (unsigned i = 0; i < FILTER_GIVE_UPS; i++) {
-        assert_int_equal(update_count(c, NULL), i); /* given up means told */
+        assert_int_equal(update_count(c, NULL), i); /* a suspended filter delivers */
         announce("mem://x/a", metadata);
     }
     assert_json(update_nth(c, NULL, FILTER_GIVE_UPS - 1), SUSPENDED, "true");

@@ -197,7 +197,7 @@ static void value_is_sent_if_it_moved_far_enough_from_the_last_sent(void **state
     static const struct step falling[] = {
         {"{\"t\":20}", true},     {"{\"t\":30}", false},   {"{\"t\":18.5}", false},
         {"{\"t\":18}", true},     {"{\"t\":17}", false},   {"{\"t\":9223372036854775807}", false},
-        {"{\"t\":-1e308}", true}, {"{\"t\":1e308}", true}, /* farther than can be written */
+        {"{\"t\":-1e308}", true}, {"{\"t\":1e308}", true}, /* larger than a number can be written */
     };
     expect_steps(BY_A_TENTH, by_a_tenth, COUNT(by_a_tenth));
     expect_steps(MOVED_BY("difference", "\"maximum\":-2"), falling, COUNT(falling));
@@ -367,7 +367,7 @@ static void remembered_values_are_bounded(void **state)
 static void remembered_values_of_one_client_leave_room_for_others(void **state)
 {
     (void)state;
-    enum { LISTENS = 5 }; /* more than it may have remembered */
+    enum { LISTENS = 5 }; /* over its share of remembered values */
     struct client *greedy[LISTENS];
     struct client_account *others = client_accounts_find(
         b.worker[0]->client_accounts, STR("somebody else"), clock_monotonic_ms());
@@ -402,8 +402,7 @@ static void remembered_values_of_one_client_leave_room_for_others(void **state)
     }
     harness_run_until_idle(&b);
     assert_int_equal(past_bytes(), 0);
-    assert_true(
-        client_account_take_within(own, CLIENT_ACCOUNT_FILTER_PAST, 1)); /* all was given back */
+    assert_true(client_account_take_within(own, CLIENT_ACCOUNT_FILTER_PAST, 1)); /* all returned */
     client_account_give_back(own, CLIENT_ACCOUNT_FILTER_PAST);
     client_account_release(own);
 }
@@ -424,7 +423,7 @@ static void clients_of_a_worker_share_a_bound(void **state)
         size_t others = FILTERS_PAST_BYTES - cost + is_full, before = update_count(c, NULL);
         *bytes = others;
         for (unsigned i = 0; i < 3; i++) {
-            announce("{\"t\":20}"); /* told again where it is like the first */
+            announce("{\"t\":20}"); /* sent again if equal to the first */
         }
         assert_int_equal(update_count(c, NULL) - before, is_full ? 3 : 1);
         assert_int_equal(past_bytes(), is_full ? others : FILTERS_PAST_BYTES);

@@ -26,7 +26,7 @@ static int setup(void **state)
     (void)state;
     harness_init(&b);
     b.worker_count = 2;
-    b.options.list_changed = false; /* so that the numbers are those of the changes */
+    b.options.list_changed = false; /* so that changes have consecutive numbers */
     harness_start_delivery(&b);
     return 0;
 }

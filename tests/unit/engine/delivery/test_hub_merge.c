@@ -21,7 +21,7 @@ static struct hub_merge merge;
 /* A sent announcement. */
 static struct hub_merge_key sent;
 
-/* false: it is one with another that waits. */
+/* Returns false if the change merged with a waiting one. */
 static bool announce(struct tidings_change change)
 {
     struct hub_merge_key mark = hub_merge_key(&merge, &change);

@@ -99,7 +99,7 @@ static void literal_receives_its_state_at_once(void **state)
     const char *text = update_nth(c, "mem://x/a", 0);
     assert_json(text, INITIAL, "true");
     assert_json(text, "params|uri", "mem://x/a");
-    assert_int_equal(cursor_of(text), 0); /* nothing has ever changed */
+    assert_int_equal(cursor_of(text), 0); /* without earlier changes */
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 2);
     assert_no_json(update_nth(c, NULL, 1), INITIAL);
@@ -166,7 +166,7 @@ static void state_over_limit_becomes_one_truncated_update(void **state)
         stub_add(&stub, text_of("mem://x/z%03u", i), false);
     }
     struct client *c = client_http(&b);
-    c->pending = 1u << 20; /* nothing can be written but the acknowledgement */
+    c->pending = 1u << 20; /* only the acknowledgement can be written */
     client_listen_with(c, "1", "[\"mem://x/z*\"]", "{\"initial\":true}");
     harness_run_until_idle(&b);
     client_drain(c);
@@ -290,7 +290,7 @@ static void session_without_a_stream_receives_state_when_it_opens_one(void **sta
     assert_int_equal(session_delete(&s), 204);
 }
 
-/* However long that takes: else it would depend on what else is listed. */
+/* However long the listing takes: otherwise the result would depend on other listings. */
 static void truncated_subscription_receives_no_state_listing(void **state)
 {
     (void)state;
@@ -471,7 +471,7 @@ static void acknowledgement_cursor_excludes_pending_changes(void **state)
 static void change_during_the_log_query_is_sent_once(void **state)
 {
     (void)state;
-    /* However the change falls between the request, the watching, the question and its answer. */
+    /* Wherever the change falls between the request, the watch, the query and its answer. */
     for (unsigned turns = 0; turns < 12; turns++) {
         update("mem://x/a");
         uint64_t before = b.worker[0]->last_seq;
@@ -535,7 +535,7 @@ static void everything_changes_are_in_the_log(void **state)
     session_subscribe(&s, "mem://x/e");
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0);
     harness_run_until_idle(&b);
-    c = session_stream(&s, NULL); /* it happened while there was none */
+    c = session_stream(&s, NULL); /* changed while no client was subscribed */
     harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");

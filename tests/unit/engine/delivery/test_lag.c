@@ -34,7 +34,7 @@ static void timestamps_have_a_tenth_of_a_millisecond_and_wrap(void **state)
             assert_true(got + 100 > waits[k] && got < waits[k] + 100);
         }
     }
-    assert_int_equal(lag_since(lag_due(2000000), 1000000), 0); /* yet to come */
+    assert_int_equal(lag_since(lag_due(2000000), 1000000), 0); /* in the future */
 }
 
 static void waits_are_counted_in_buckets_and_quantiles_lie_within(void **state)
@@ -77,7 +77,7 @@ static void old_waits_count_in_the_total_but_not_as_recent(void **state)
     assert_int_equal(durations_total(&c.waited), 1);
     lag_recent(&lag, now + 2 * LAG_RECENT_US, &c);
     assert_int_equal(durations_total(&c.waited), 0);
-    lag_begin_flush(&lag, now + 5 * (uint64_t)LAG_RECENT_US); /* nothing for long */
+    lag_begin_flush(&lag, now + 5 * (uint64_t)LAG_RECENT_US); /* a long silence */
     lag_total(&lag, &c);
     assert_int_equal(durations_total(&c.waited), 5);
 }

@@ -55,7 +55,7 @@ static bool no_timer_runs(void *user)
     return passed;
 }
 
-/* Let the period pass in which a second change would wait. */
+/* Lets the period pass in which a second change would wait. */
 static void let_the_period_pass(void)
 {
     harness_run_until_idle(&b);
@@ -81,7 +81,7 @@ static void listen_receives_requested_list_changes(void **state)
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications|toolsListChanged", "true");
     assert_no_json(client_nth(c, SAID_ACK, 0), "params|notifications|resourcesListChanged");
-    /* There are no prompts, so nothing is promised about them. */
+    /* There are no prompts, so the server offers none. */
     assert_no_json(client_nth(other, SAID_ACK, 0), "params|notifications|promptsListChanged");
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
     harness_run_until_idle(&b);
@@ -131,7 +131,7 @@ static void list_changes_are_coalesced_into_two(void **state)
         harness_remove_tool(&b, "b");
     }
     harness_run_until_idle(&b);
-    harness_until(&b, has_two, c); /* the first at once, the rest together */
+    harness_until(&b, has_two, c); /* the first at once, the rest merged */
     let_the_period_pass();
     assert_int_equal(client_count(c, SAID_TOOLS), 2);
     client_free(c);
@@ -176,7 +176,7 @@ static void client_without_the_capability_receives_no_list_change(void **state)
     harness_remove_tool(&b, "a");
     let_the_period_pass();
     struct client *c = client_pipe(&b);
-    client_handshake(c, "2025-06-18"); /* without any tool to offer */
+    client_handshake(c, "2025-06-18"); /* without any tool */
     harness_run_until_idle(&b);
     assert_no_json(c->said[0].text, "result|capabilities|tools");
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});

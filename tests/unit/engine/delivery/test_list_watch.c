@@ -132,7 +132,7 @@ static void session_that_listed_receives_a_list_change(void **state)
     go(c);
     let_linger_pass();
     c = stream();
-    assert_int_equal(client_count(c, SAID_LIST), 1); /* while there was none */
+    assert_int_equal(client_count(c, SAID_LIST), 1); /* without a stream */
     go(c);
 }
 

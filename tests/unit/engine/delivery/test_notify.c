@@ -174,8 +174,8 @@ static void clients_announce_only_writable_resources_without_rules(void **state)
     } table[] = {
         {"api:///x", "", ""},
         {"api:///", "", ""},
-        {"mem://x/a", "denied", ""},  /* a mount that is not written */
-        {"api:///own", "denied", ""}, /* what the program registered */
+        {"mem://x/a", "denied", ""},  /* a read-only mount */
+        {"api:///own", "denied", ""}, /* registered by the program */
         {"mem://y/a", "denied", ""},
         {"none:///x", "not_found", "not_found"},
         {"no URI", "invalid", "invalid"},
@@ -253,7 +253,7 @@ static void changes_each_count_as_one_request(void **state)
                  "{\"uri\":\"api:///3\"},{\"uri\":\"api:///4\"},{\"uri\":\"api:///5\"},"
                  "{\"uri\":\"api:///6\"},{\"uri\":\"api:///7\"}]}"),
         0);
-    assert_int_equal(outcome.notified, 4); /* the first was paid for already */
+    assert_int_equal(outcome.notified, 4); /* the first was already charged */
     assert_int_equal(outcome.refused, 3);
     assert_int_equal(outcome.limit.limit, LIMIT_REQUEST_RATE);
     assert_string_equal(refused, "api:///5");

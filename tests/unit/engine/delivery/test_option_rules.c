@@ -82,7 +82,7 @@ static void rule_decides_the_allowed_kinds_and_options(void **state)
         },
     };
     static const struct row table[] = {
-        /* by default what is named below the prefix is meant literally */
+        /* the name below the prefix is literal by default */
         {"mem://x/dir/", NULL, NULL, "mem://x/dir/", "mem://x/dir/one"},
         {"mem://x/dir/*", NULL, "not found", NULL, NULL},
         {"mem://x/dir/*", "{\"match\":\"auto\"}", NULL, "mem://x/dir/one", "mem://x/a"},

@@ -26,7 +26,7 @@ static const struct option_limits limits = {
     .max_rate_ms = 3000,
 };
 
-/* `ret` may borrow from the document, so it is kept until the end of the test. */
+/* `ret` may borrow from the document, so the document lives until the end of the test. */
 static struct json *document;
 
 static int take(const char *text, bool uris, struct options *o, struct tidings_error *err)
@@ -341,7 +341,7 @@ static void defaults_come_from_the_longest_prefix_that_has_any(void **state)
         read_and_resolve("{\"detail\":\"full\"}", "file:///logs/hot/", &o, &matches, NULL), 0);
     assert_false(o.is_slim);
 
-    /* Reaching into a prefix is not lying within it. */
+    /* A subscription that overlaps a prefix is not within it. */
     assert_int_equal(read_and_resolve("{}", "file:///", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 100);
     assert_false(o.initial || o.is_slim);
@@ -371,7 +371,8 @@ static void ceilings_apply_inside_a_prefix_and_to_overlapping_subscriptions(void
     static const struct {
         const char *text, *uri, *said; /* NULL: accepted */
     } rows[] = {
-        /* the server's ceiling is 60000; the prefix allows more, its reach does not */
+        /* the server's ceiling is 60000; the prefix allows more, overlapping subscriptions do
+         * not get it */
         {"{\"windowMs\":60001}", "file:///other", "0 to 60000"},
         {"{\"windowMs\":900000}", "file:///logs/a", NULL},
         {"{\"windowMs\":900001}", "file:///logs/a", "0 to 900000"},

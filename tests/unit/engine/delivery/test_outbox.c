@@ -177,7 +177,7 @@ static void queued_change_is_due_since_its_number_or_window_end(void **state)
         assert_int_equal(outbox_waited(outbox_first(&o), 1000000), 995000);
         outbox_pop(&o);
     }
-    /* However old what a window held is, it waits since that let it go. */
+    /* A change held by a window waits since the window released it, whatever its age. */
     assert_int_equal(outbox_push(&held, &a, c, updated, MAX), OUTBOX_ADDED);
     assert_int_equal(outbox_push(&held, &a, d, updated, MAX), OUTBOX_MERGED);
     assert_int_equal(outbox_push(&held, &a, e, updated, MAX), OUTBOX_ADDED);
@@ -269,7 +269,7 @@ static void queue_is_full_without_memory(void **state)
     outbox_init(&o);
     fail_alloc_start(1);
     assert_int_equal(outbox_push(&o, &a, c, updated, MAX), OUTBOX_ADDED);
-    assert_false(fail_alloc_stop()); /* one needs no memory */
+    assert_false(fail_alloc_stop()); /* one entry needs no memory */
     fail_alloc_start(1);
     assert_int_equal(outbox_push(&o, &a, d, updated, MAX), OUTBOX_FULL);
     assert_true(fail_alloc_stop());
@@ -287,7 +287,7 @@ static void queue_keeps_the_order_when_a_subscription_is_removed(void **state)
     struct subscription first = {0}, second = {0}, third = {0};
     struct subscription *subs[] = {&first, &second, &third};
     outbox_init(&o);
-    /* Begin in the middle of the ring. */
+    /* Start in the middle of the ring. */
     for (unsigned i = 0; i < 3; i++) {
         push(&o, subs[0], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);
         push(&o, subs[1], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);

@@ -84,7 +84,7 @@ static void follow(struct follower *f, const struct client *c, const char *subsc
         assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, NULL), 0);
         struct json *data = jv_get(jv_get(jv_get(root, "params"), "_meta"), "dev.tidings/data");
         struct json *patch = jv_get(data, "patch");
-        if (!data) { /* deleted before it could be read: that follows, or what came after */
+        if (!data) { /* deleted before the read: the deletion or a later change follows */
             jv_unref(root);
             continue;
         }
@@ -136,7 +136,7 @@ static void first_update_is_complete_and_later_ones_are_patches(void **state)
     assert_json(nth(c, 1), DATA "|etag", "v0002");
     put(A, "{\"n\":2}");
     assert_patch(nth(c, 2), "v0002", "{\"s\":null}");
-    put(A, "{\"n\":2,\"s\":null}"); /* which no patch can say */
+    put(A, "{\"n\":2,\"s\":null}"); /* which a patch cannot express */
     assert_json(nth(c, 3), DATA "|full", "true");
     assert_json(nth(c, 3), DATA "|etag", "v0004");
     put(A, "{\"n\":3}");
@@ -210,7 +210,7 @@ static void resource_deleted_before_the_read_is_notified_without_content(void **
     docs_write(&docs, A, NULL); /* not announced yet */
     harness_run_until_idle(&b);
     put(A, "{\"n\":3}");
-    if (*state) { /* which told the deletion in its place */
+    if (*state) { /* which sent the deletion in its place */
         assert_json(nth(c, 1), DATA "|deleted", "true");
         assert_json(nth(c, 2), DATA "|baseline", "v0001");
     } else {
@@ -262,7 +262,7 @@ static void patches_are_computed_once_per_sent_version(void **state)
         for (unsigned i = 0; i < MANY / K; i++) {
             clients[k][i] = listen_with(&b, ON_A, PATCH_WITH("\"rateMs\":60000"));
         }
-        /* The first change passes, those who come later are at another version. */
+        /* The first change passes; later subscribers are at another version. */
         put(A, text_of("{\"n\":%u}", 10 + k));
     }
     uint64_t before = b.worker[0]->delivery->contents.patches;
@@ -313,7 +313,7 @@ static void own_write_never_moves_the_patch_base_back(void **state)
     docs_write(&docs, A, "{\"n\":3}");
     docs_write(&docs, A, "{\"n\":4}");
     announce("v0002", "you");
-    assert_json(nth(c, 1), DATA "|etag", "v0004"); /* as it is by now */
+    assert_json(nth(c, 1), DATA "|etag", "v0004"); /* its current state */
     announce("v0003", "me");
     put_by(A, "{\"n\":5}", "you");
     assert_int_equal(update_count(c, NULL), 3);
@@ -394,7 +394,7 @@ static void patch_base_remembers_at_most_its_maximum(void **state)
     }
     client_free(c);
     harness_run_until_idle(&b);
-    /* Only what the newest changes need is kept. */
+    /* Only the versions of the newest changes are kept. */
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 12);
 }
 
@@ -450,7 +450,7 @@ static void slow_provider_keeps_the_patch_order(void **state)
     client_free(c);
 }
 
-/* ---- chance ---------------------------------------------------------------------------------- */
+/* ---- random writes --------------------------------------------------------------------------- */
 
 static uint64_t chance_state;
 
@@ -471,7 +471,7 @@ static const char *any_value(void)
         snprintf(text, sizeof(text), "{\"n\":%u}", chance(3));
         break;
     case 2:
-        snprintf(text, sizeof(text), "{\"n\":null,\"x\":%s}", x); /* no patch says it */
+        snprintf(text, sizeof(text), "{\"n\":null,\"x\":%s}", x); /* not expressible as a patch */
         break;
     case 3:
         snprintf(text, sizeof(text), "[%u]", chance(9));

@@ -86,7 +86,7 @@ static void patches_of_another_resource_need_a_baseline(void **state)
     assert_json(update_nth(c, uri, 0), DATA "|patch", "{\"s\":null,\"n\":2}");
     put(A, "{\"n\":3}");
     assert_json(update_nth(c, uri, 1), DATA "|baseline", "v0002");
-    assert_no_json(update_nth(c, A, 1), DATA); /* both may be had at once */
+    assert_no_json(update_nth(c, A, 1), DATA); /* both options may be used together */
     client_free(c);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The value of a cursor for a subscription: a cursor of its own epoch, of an earlier start of the
- * store, or of an unknown server; for durable and for volatile resources.
+ * The value of a cursor for a subscription: from the current epoch, from an earlier start of the
+ * store, or from an unknown server; for durable and for volatile resources.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #define FIRST 100u /* the newest position when this epoch began */
 #define EARLIER 0xeau
 
-/* ---- a hub with a log of which one earlier epoch is known ------------------------------------ */
+/* ---- a hub with a log that knows one earlier epoch ------------------------------------------- */
 
 static struct loop *loop;
 static struct hub *hub;
@@ -122,7 +122,7 @@ static int begin(void **state)
     worker.epoch = hub_epoch(hub);
     worker.delivery->positions.first = FIRST;
     worker.catalog = hub_catalog(hub);
-    /* From here on only `resume` is asked. */
+    /* From here on only `resume` is called. */
     ops = *real;
     ops.resume = resume;
     kept_log->ops = &ops;
@@ -164,14 +164,14 @@ static void durable_cursor_resumes_after_a_restart(void **state)
         {PATTERN_LITERAL, "file:///a", false},
         {PATTERN_LITERAL, "other:///a", false},
         {PATTERN_CONTAINER, "kept:///a/", true},
-        {PATTERN_CONTAINER, "kept:///", false}, /* another mount inside, and what is registered */
+        {PATTERN_CONTAINER, "kept:///", false}, /* another mount inside, and registered resources */
         {PATTERN_CONTAINER, "kept:///own/", false},
         {PATTERN_CONTAINER, "kept:///inner/", false},
         {PATTERN_GLOB, "kept:///a/*.md", true},
         {PATTERN_GLOB, "kept:///**", false},
         {PATTERN_GLOB, "kept:///i*", false},
         {PATTERN_GLOB, "kept:///o*", false},
-        {PATTERN_GLOB, "kept:///[ab]*", false}, /* it could not, but that is not looked into */
+        {PATTERN_GLOB, "kept:///[ab]*", false}, /* this can never happen, but it is not checked */
         {PATTERN_GLOB, "*:///a", false},
         {PATTERN_GLOB_Q, "kept:///a?b", true},
         {PATTERN_TEMPLATE, "kept:///a/{id}", true},
@@ -209,7 +209,7 @@ static void unknown_cursor_is_worthless(void **state)
 {
     (void)state;
     const struct log_cursor unknown[] = {
-        {EARLIER, 7000, 91, true, 0, 0},      /* it never came so far */
+        {EARLIER, 7000, 91, true, 0, 0},      /* a position it never reached */
         {EARLIER, 42, 0, false, 0, 0},        /* without a position */
         {EARLIER + 1, 42, 42, true, 0, 0},    /* from an unknown server */
         {worker.epoch, 151, 100, true, 0, 0}, /* from the future */
@@ -230,7 +230,7 @@ static void number_counts_within_its_epoch(void **state)
         120);
     assert_int_equal(
         since(PATTERN_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0, 0}), FIRST);
-    /* Below where it began: only what is kept is in the log. */
+    /* Below its start: the log has only durable changes. */
     assert_int_equal(
         since(PATTERN_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
         50);

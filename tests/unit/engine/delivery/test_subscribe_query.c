@@ -30,7 +30,7 @@ static void begin(bool allow_write)
     harness_add(&b, "bare:///own/one");
 }
 
-/* `reason` NULL: it is honoured. */
+/* `reason` NULL: honoured. */
 static void check(const char *uri, const char *reason)
 {
     struct client *c = listen_with(&b, text_of("[\"%s\"]", uri), NULL);
@@ -49,10 +49,10 @@ static void check_bare(bool allow_write, const char *reason)
     check("bare:///owl?type=error", reason);
     check("bare:///own-x?type=error", reason);
     check("bare:///x?type=error&change_type=created", reason);
-    /* The server says that of every change … */
+    /* The server adds that to every change … */
     check("bare:///x?change_type=updated", NULL);
     check("bare:///x?version=1&size=2&checksum=3&updated_at=4&timestamp=5", NULL);
-    /* … and others are announced there too. */
+    /* … and other changes are announced there too. */
     check("bare:///?type=error", NULL);
     check("bare:///in?type=error", NULL);
     check("bare:///in/api?type=error", NULL);

@@ -90,7 +90,7 @@ struct row {
     const char *spelled, *options;
     const char *refused; /* part of the reason; NULL: honoured */
     const char *warned;  /* part of the warning; NULL: none */
-    const char *change;  /* that it is notified of; NULL: none */
+    const char *change;  /* notified change; NULL: none */
 };
 
 static const struct row rows[] = {
@@ -167,7 +167,7 @@ static const struct row rows[] = {
     {"own:///r/x?type=x", NULL, "nothing that is served can match", NULL, NULL},
     {"own:///r/fi*", NULL, MUTE, NULL, NULL},
     {"own:///r/fi{x}", NULL, MUTE, NULL, NULL},
-    /* regex: the literal that it begins with */
+    /* regex: its literal prefix */
     {"^app:///on", REGEX, NULL, NULL, "app:///one"},
     {"^app:///one$", REGEX, NULL, NULL, "app:///one"},
     {"^a", REGEX, NULL, NULL, "app:///one"},
@@ -252,7 +252,7 @@ static void absent_resource_is_watched_with_its_future_children(void **state)
     assert_int_equal(stub_watched(&files, "mem://x/srv/new"), 1);
     assert_int_equal(stub_watched(&files, "mem://x/srv/new/"), 1);
     assert_int_equal(stub_watched_all(&files), 2);
-    assert_int_equal(update_count(c, NULL), 0); /* there is no state to begin with */
+    assert_int_equal(update_count(c, NULL), 0); /* without an initial state */
     static const char *const covered[] = {"mem://x/srv/new/", "mem://x/srv/new/a"};
     for (size_t i = 0; i < COUNT(covered); i++) {
         harness_change(&b, covered[i], TIDINGS_CHANGE_CREATED);
@@ -281,7 +281,7 @@ static void absent_resources_are_refused_if_the_provider_refuses(void **state)
     assert_non_null(refused_reason(c, "mem://x/srv/new"));
     assert_non_null(refused_reason(c, "mem://x/**"));
     client_free(c);
-    /* … but not if something else matches. */
+    /* … except if something else matches. */
     harness_add(&b, "mem://x/registered");
     c = listen_with(&b, "[\"mem://x/**\"]", NULL);
     assert_null(refused_reason(c, "mem://x/**"));
@@ -290,7 +290,7 @@ static void absent_resources_are_refused_if_the_provider_refuses(void **state)
 
 /* ---- access ---------------------------------------------------------------------------------- */
 
-/* All messages to clients that subscribe to these; free() it. */
+/* All messages to clients that subscribe to these; the caller frees the result. */
 static char *answers(const char *const *spelled, size_t count)
 {
     char *all = NULL;

@@ -69,7 +69,7 @@ struct row {
     const char *refused;  /* part of the reason; NULL: honoured */
     const char *hears[4]; /* changes it receives … */
     const char *deaf[4];  /* … and not */
-    const char *scope;    /* the one scope that is watched for it; NULL: none */
+    const char *scope;    /* the only scope watched for it; NULL: none */
 };
 
 static void check_hearing(struct client *c, const struct row *r)
@@ -159,7 +159,7 @@ static void container_covers_its_children(void **state)
          {"mem://x/dir/one", "mem://x/dir/deep/two", "mem://x/dir/new"},
          {"mem://x/dirt", "mem://x/a"},
          "mem://x/dir/"},
-        {"mem://x/none/", /* not there yet */
+        {"mem://x/none/", /* does not exist yet */
          NULL,
          NULL,
          {"mem://x/none/one", "mem://x/none/deep/two"},
@@ -178,7 +178,7 @@ static void container_above_mounts_watches_each(void **state)
         {"row:///**", NULL, NULL, {"row:///t/z", "row:///u"}, {"mem://x/a"}, "row:///t/"},
     };
     check_all(table, COUNT(table));
-    /* A regex may concern all of them. */
+    /* A regex may match in all of them. */
     struct client *c = listen_with(&b, "[\"one$\"]", "{\"match\":\"regex\"}");
     assert_int_equal(watched(), 3);
     assert_int_equal(watched_at("mem://x/"), 1);
@@ -330,7 +330,7 @@ static void provider_can_define_its_own_relation(void **state)
          {"row:///t/member:red:1", "row:///t/group:red", "row:///t/member:red:2"},
          {"row:///t/member:blue:1", "mem://x/member:red:1"},
          "row:///t/group:red"},
-        {"row:///t/group:blue", /* not there yet */
+        {"row:///t/group:blue", /* does not exist yet */
          NULL,
          NULL,
          {"row:///t/member:blue:1"},
@@ -348,7 +348,7 @@ static void relation_equal_to_a_container_notifies_once(void **state)
     static const struct row row = {
         "row:///t/k/", NULL, NULL, {"row:///t/k/1", "row:///t/k/2"}, {"row:///t/j"}, "row:///t/k/"};
     check(&row);
-    /* With a window the second copy would be held and told later. */
+    /* With a window the second copy would be held and sent later. */
     struct client *c = listen_with(&b, "[\"row:///t/k/\"]", "{\"windowMs\":10000}");
     harness_update(&b, "row:///t/k/1");
     harness_run_until_idle(&b);
@@ -434,7 +434,7 @@ static void query_covers_the_rows_of_a_collection(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"api:///events?type=error\"]", NULL);
-    assert_int_equal(watched_at("api:///events/"), 1); /* what is below must be watched, too */
+    assert_int_equal(watched_at("api:///events/"), 1); /* everything below must be watched too */
     announce("api:///events/7", "{\"type\":\"error\"}", TIDINGS_CHANGE_CREATED);
     announce("api:///events/8", "{\"type\":\"info\"}", TIDINGS_CHANGE_CREATED);
     announce("api:///eventsx", "{\"type\":\"error\"}", TIDINGS_CHANGE_CREATED);
@@ -465,7 +465,7 @@ static void broad_subscriptions_are_bounded(void **state)
     harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 
-    /* Giving one up makes room for another. */
+    /* An unsubscription makes room for another. */
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
     assert_empty_result(pipe_subscribe_with(pipe, "1", "row:///", NULL));
@@ -473,7 +473,7 @@ static void broad_subscriptions_are_bounded(void **state)
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"row:///\"");
     harness_run_until_idle(&b);
     assert_empty_result(pipe_subscribe_with(pipe, "4", "row:///**", NULL));
-    /* And asking again for the same is not another. */
+    /* A repeated subscription does not count twice. */
     assert_empty_result(pipe_subscribe_with(pipe, "5", "row:///**", "{\"windowMs\":5}"));
     client_free(pipe);
     harness_run_until_idle(&b);
@@ -495,7 +495,7 @@ static void whole_mounts_are_refused_without_breadth(void **state)
 static void subscribers_of_one_scope_share_its_watch(void **state)
 {
     (void)state;
-    /* Subscribers of one scope share its watch; it goes with the last. */
+    /* Subscribers of one scope share its watch; it closes with the last. */
     struct client *one = listen_with(&b, "[\"mem://x/dir/*\"]", NULL);
     struct client *two = listen_with(&b, "[\"mem://x/dir/\",\"mem://x/dir/{n}\"]", NULL);
     assert_int_equal(watched_at("mem://x/dir/"), 1);
@@ -504,7 +504,7 @@ static void subscribers_of_one_scope_share_its_watch(void **state)
     assert_int_equal(watched_at("mem://x/dir/"), 1);
     harness_update(&b, "mem://x/dir/one");
     harness_run_until_idle(&b);
-    assert_int_equal(update_count(two, NULL), 2); /* one for each that matches */
+    assert_int_equal(update_count(two, NULL), 2); /* one for each match */
     client_free(two);
     harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);

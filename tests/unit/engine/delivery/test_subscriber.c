@@ -89,7 +89,7 @@ static void stalled_stream_receives_merged_updates_when_it_drains(void **state)
     assert_json(second, "params|uri", "mem://x/1");
     assert_json(second, META_U "merged", "2");
     assert_int_equal(b.worker[0]->stats.coalesced, 3);
-    client_drain(c); /* nothing waits: nothing happens */
+    client_drain(c); /* without waiting messages nothing happens */
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     client_free(c);
@@ -120,7 +120,7 @@ static void queued_changes_are_sent_when_the_stream_drains_at_turn_end(void **st
     loop_turn(b.loop);
     assert_int_equal(w.c->pending, 0);
     assert_int_equal(client_count(w.c, SAID_UPDATED), 0);
-    assert_int_equal(loop_timeout_ms(b.loop), 0); /* it does not wait for something else */
+    assert_int_equal(loop_timeout_ms(b.loop), 0); /* it does not wait for another event */
     loop_turn(b.loop);
     assert_int_equal(client_count(w.c, SAID_UPDATED), 1);
     loop_hook_remove(&w.hook);
@@ -264,7 +264,7 @@ static void lost_change_makes_modern_clients_re_read_without_log_messages(void *
     assert_json(client_nth(c, SAID_UPDATED, 0), META_U "truncated", "true");
     assert_json(client_nth(c, SAID_UPDATED, 1), META_U "truncated", "true");
     assert_int_equal(client_count(c, SAID_LOG), 0);
-    assert_int_equal(arming->count, 0); /* nothing before its acknowledgement */
+    assert_int_equal(arming->count, 0); /* nothing before the acknowledgement */
     fake_finish_watches(&fake, 0, NULL);
     harness_run_until_idle(&b);
     assert_json(arming->said[0].text, "method", SAID_ACK);
@@ -349,7 +349,7 @@ static void cursor_stays_below_unsent_matching_changes(void **state)
     for (unsigned round = 0; round < 40; round++) {
         harness_init(&b);
         b.limits.outbox_max = 4;
-        b.options.list_changed = false; /* so that the numbers are those of the changes */
+        b.options.list_changed = false; /* so that changes have consecutive numbers */
         harness_start(&b);
         fake_mount(&fake, &b);
         fake_add(&fake, "mem://x/0");
@@ -359,7 +359,7 @@ static void cursor_stays_below_unsent_matching_changes(void **state)
         uint64_t count = 0;
         changed[0] = URIS;
         for (unsigned i = 0; i < 150; i++) {
-            unsigned u = roll(URIS + 1); /* the last one lies elsewhere */
+            unsigned u = roll(URIS + 1); /* the last change is elsewhere */
             switch (roll(4)) {
             case 0:
             case 1:

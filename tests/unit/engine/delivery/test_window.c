@@ -95,7 +95,7 @@ static void first_change_passes_and_the_rest_waits_for_window_end(void **state)
     struct window *w = windows_due(&all, 1100);
     assert_ptr_equal(w, &sub.window);
     const struct outbox_item *first = outbox_first(w->deferred);
-    assert_int_equal(first->merged, 2); /* the newest of x:1 stands for both */
+    assert_int_equal(first->merged, 2); /* the newest change of x:1 replaces both */
     assert_int_equal(first->change->seq, 3);
     assert_int_equal(first->first_seq, 2);
     assert_int_equal(take(w), 2);
@@ -216,10 +216,10 @@ static void due_windows_are_returned_by_end_time(void **state)
         assert_int_equal(offer(subs[i], 1000, "x:1"), WINDOW_PASS);
         assert_int_equal(offer(subs[i], 1000, "x:1"), WINDOW_DEFERRED);
     }
-    /* Some leave from the middle. */
+    /* Some are removed from the middle. */
     for (unsigned i = 0; i < MANY; i += 3) {
         window_clear(&all, &subs[i]->window);
-        window_clear(&all, &subs[i]->window); /* twice is nothing */
+        window_clear(&all, &subs[i]->window); /* a second removal does nothing */
         assert_int_equal(subs[i]->queued, 0);
     }
     uint64_t last = 0;

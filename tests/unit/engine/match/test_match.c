@@ -140,7 +140,8 @@ static void count(void *user, struct match_node *node)
     ++*(unsigned *)user;
 }
 
-/* Patterns that only trying tells apart are few in one place, however many there are elsewhere. */
+/* Patterns that only a comparison can distinguish are limited per place, however many exist
+ * elsewhere. */
 static void patterns_that_differ_between_wildcards_are_limited(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static void patterns_that_differ_between_wildcards_are_limited(void **state)
     match_deinit(&m);
 }
 
-/* Folders with more shapes than are kept exactly, each pattern still found by itself. */
+/* Folders with more shapes than are kept exactly; each pattern is still found. */
 static void shapes_with_equal_prefix_are_all_found(void **state)
 {
     (void)state;
@@ -201,8 +202,8 @@ static void shapes_with_equal_prefix_are_all_found(void **state)
     match_deinit(&m);
 }
 
-/* Text between wildcards, in one folder: found by any 8 or 4 bytes of it, once however often these
- * come. */
+/* Text between wildcards in one folder: found by any 8 or 4 bytes of it, once however often
+ * these occur. */
 static void text_between_wildcards_is_found_once_anywhere(void **state)
 {
     (void)state;
@@ -247,7 +248,7 @@ static void text_between_wildcards_is_found_once_anywhere(void **state)
     match_deinit(&m);
 }
 
-/* States × segments at most: a URI and patterns made to be walked in every way end at once. */
+/* States × segments at most: a URI and patterns with every possible path finish at once. */
 static void hostile_patterns_and_uris_finish(void **state)
 {
     (void)state;
@@ -301,7 +302,7 @@ static const struct {
     {PATTERN_GLOB_Q, "x:///%u/a?c/[0-9]"}, {PATTERN_TEMPLATE, "x:///%u/{+v}/{w:3}"},
 };
 
-/* As many segments as there can be, for every length up to where memory for them is another. */
+/* The maximum number of segments, for every length up to the next memory size. */
 static void uri_of_any_length_can_be_all_slashes(void **state)
 {
     (void)state;
@@ -338,7 +339,7 @@ static void mixed_text(unsigned which, unsigned number, char out[64])
     buf_deinit(&text);
 }
 
-/* Two million comings and goings; fewer under sanitizers. */
+/* Two million additions and removals; fewer under sanitizers. */
 static void memory_is_released_after_many_patterns(void **state)
 {
     (void)state;
@@ -363,8 +364,8 @@ static void memory_is_released_after_many_patterns(void **state)
         if (i == cycles / 10) {
             most = match_bytes(&m);
         }
-        /* Tables and what regexes share; a pattern takes a state per step, a leaf, its template (3)
-         * or its regex (3) and a gram, and a list of shapes. */
+        /* Tables and shared parts of regexes; a pattern takes a state per step, a leaf, its
+         * template (3) or its regex (3) and a gram, and a list of shapes. */
         assert_true(fail_alloc_live() <= 5 * (long)m.count + 16);
         assert_true(i <= cycles / 10 || match_bytes(&m) < 2 * most);
     }

@@ -28,7 +28,7 @@ static void count(void *user, struct match_node *node)
     ++*(unsigned *)user;
 }
 
-/* The index and the definition say the same, which is what the row says. */
+/* The index and the definition both agree with the row. */
 static void check_rows(const struct row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -21,7 +21,7 @@
 #define URIS 40u
 #define KINDS 6u
 
-/* A subscription, and what its definition needs to be asked quickly. */
+/* A subscription and the data that speed up its definition. */
 struct target {
     struct match_node node;
     enum pattern_kind kind;
@@ -82,7 +82,7 @@ static const char *const regex_pieces[] = {
     "(?i)",        "o+r",    "error", "long-name", "[]a]",      "x{2}", "/",    "log-",
     ".txt",        "(?=a)",  "\\/",   "aab",       "(a(b|c)+)*"};
 
-/* A URI with some of its bytes replaced by pieces: it has a chance to match. */
+/* A URI with some bytes replaced by pieces, so that it may match. */
 static void put_pattern(struct run *r, struct buf *out, const char *const *pieces, size_t count)
 {
     struct buf uri;
@@ -206,7 +206,7 @@ static bool is_concerned(const struct target *t, struct tidings_str uri)
     return pattern_matches(t->kind, buf_str(&t->text), uri);
 }
 
-/* Something a pattern may match: wildcards filled in at random. */
+/* A string that a pattern may match: wildcards filled in at random. */
 static void put_instance(struct run *r, struct buf *out, struct tidings_str pattern)
 {
     static const char *const fillings[] = {"a",    "b",    "",          "ab",   "a/b",

@@ -260,7 +260,7 @@ static void regexes_that_share_text_are_distinguished(void **state)
     match_deinit(&m);
 }
 
-/* Whatever fails while searching, nothing is lost and nothing leaks. */
+/* No failed allocation in a search loses a match or leaks. */
 static void search_without_memory_is_reported_as_a_match(void **state)
 {
     (void)state;

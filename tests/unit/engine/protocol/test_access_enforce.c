@@ -40,7 +40,7 @@ static int end(void **state)
     return 0;
 }
 
-/* ada sees what is open. */
+/* ada sees open resources. */
 static const struct harness_rule usual[] = {
     {"ada", NULL, "mem://x/open/**", HARNESS_SEE},
     {"ada", NULL, "mem://x/a", HARNESS_SEE},
@@ -51,7 +51,7 @@ static void set_usual(void)
     harness_rules(&b, usual, COUNT(usual));
 }
 
-/* ---- other rules, and the end of time -------------------------------------------------------- */
+/* ---- new rules, expiry ----------------------------------------------------------------------- */
 
 static void new_rules_narrow_open_streams(void **state)
 {
@@ -82,7 +82,7 @@ static void new_rules_narrow_open_streams(void **state)
     harness_run_until_idle(&b);
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_int_equal(update_count(c, "mem://x/**"), 2);
-    /* Nothing is left: the stream ends with its result. */
+    /* No rights remain: the stream ends with its result. */
     harness_rules(&b, NULL, 0);
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     assert_non_null(strstr(client_nth_kind(c, SAID_EVENT, c->count - 2)->text, "\"result\""));
@@ -176,13 +176,13 @@ static void sessions_and_events_of_other_principals_are_not_found(void **state)
     assert_int_equal(get(own.id, id), 404); /* her event id in another principal's session */
     assert_int_equal(get(own.id, "1.1.0"), 404);
     assert_int_equal(get(own.id, ""), 200);
-    b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, otherwise proved */
+    b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, authenticated in another way */
     b.principal.name = "ada";
     assert_int_equal(get(s.id, ""), 404);
     harness_is(&b, "", ""); /* anonymous, in an anonymous session */
     harness_session(&b, "2025-11-25", &own);
     assert_int_equal(get(own.id, id), 404);
-    assert_int_equal(get(own.id, "nonsense-1.1"), 200); /* merely unknown: told to read again */
+    assert_int_equal(get(own.id, "nonsense-1.1"), 200); /* only unknown: truncated */
     harness_is(&b, "ada", "");
     assert_int_equal(get(s.id, id), 200);
     client_free(stream);

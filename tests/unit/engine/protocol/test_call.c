@@ -230,7 +230,7 @@ static void timed_out_call_is_answered_and_its_handler_cancelled(void **state)
     assert_json(client_answer(c)->text, "result|content|0|text",
                 "the tool 'brief' did not finish within 5 ms (its own limit)");
     assert_true(tidings_call_cancelled(held));
-    finish(held, "too late"); /* accepted, thrown away */
+    finish(held, "too late"); /* accepted and discarded */
     harness_run_until_idle(&b);
     assert_int_equal(c->count, 1);
     client_free(c);
@@ -315,7 +315,7 @@ static void legacy_client_that_disconnects_does_not_cancel(void **state)
     struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
     client_vanish(c);
     assert_false(tidings_call_cancelled(held));
-    /* It can still do so, from another connection. */
+    /* Another connection can still cancel. */
     struct client *other = client_http(&b);
     client_notify(other, s.id, "notifications/cancelled", "\"requestId\":7");
     assert_true(tidings_call_cancelled(held));
@@ -338,7 +338,7 @@ static void legacy_client_cancels_with_a_notification(void **state)
     struct client *other = client_http(&b);
     client_notify(other, s.id, "notifications/cancelled", "\"requestId\":7");
     assert_true(tidings_call_cancelled(held));
-    assert_int_equal(client_count_kind(c, SAID_ACCEPTED), 1); /* the exchange has an end */
+    assert_int_equal(client_count_kind(c, SAID_ACCEPTED), 1); /* the exchange ends */
     finish(held, "x");
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 0);
     client_free(c);

@@ -102,7 +102,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Call on the given worker; the text is valid until the next. */
+/* Call on the given worker; the text is valid until the next call. */
 static struct utterance say(size_t worker, const char *tool, const char *params, const char *meta)
 {
     static char text[400000];
@@ -147,7 +147,7 @@ static void state_is_rejected_for_another_principal(void **state)
     } who[] = {
         {PRINCIPAL_TOKEN, "alice"},
         {PRINCIPAL_TOKEN, "mallory"},
-        {PRINCIPAL_CERTIFICATE, "alice"}, /* the same name means another */
+        {PRINCIPAL_CERTIFICATE, "alice"}, /* the same name is another principal */
         {PRINCIPAL_ANONYMOUS, ""},
     };
     char kept[2000];

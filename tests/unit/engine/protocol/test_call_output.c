@@ -19,7 +19,7 @@
 static struct harness b;
 static struct tidings_call *held;
 
-/* Each of them is under way and has given so much. */
+/* Each of them is running and has produced output of this size. */
 #define GIVEN (1u << 20)
 
 static void handler_output_is_booked_before_the_call_finishes(void **state)
@@ -53,7 +53,7 @@ static void handler_output_is_booked_before_the_call_finishes(void **state)
         assert_true(counters->in_use[LIMIT_OUTPUT] <= 8 * GIVEN);
     }
     assert_in_range(given, 2, 7);
-    for (unsigned i = CALLS; i-- > 0;) {      /* those that got no room first */
+    for (unsigned i = CALLS; i-- > 0;) {      /* first the calls that found no room */
         tidings_call_done(calls[i], 0, NULL); /* whatever result it got */
         harness_until(&b, client_has_answer, clients[i]);
         const char *answer = client_answer(clients[i])->text;

@@ -24,7 +24,7 @@
 
 static struct harness b;
 
-/* Asks, then gives an answer of that size. */
+/* Asks, then returns an answer of that size. */
 static void ask(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -87,7 +87,7 @@ static void owner_begin(struct owner *o, const char *name)
     client_free(c);
 }
 
-/* It calls, is asked, loses its connection, and answers on another: the outcome is kept. */
+/* The client calls, is asked, loses its connection, and answers on another: the outcome is kept. */
 static void call_and_vanish(struct owner *o)
 {
     struct client *c = client_of(o);
@@ -106,7 +106,7 @@ static void call_and_vanish(struct owner *o)
     client_free(c);
 }
 
-/* Returns true if the outcome of its n-th call (from 1) was kept; then it has it. */
+/* Returns true if the outcome of its n-th call (from 1) was kept, and fetches it. */
 static bool fetches(const struct owner *o, unsigned n)
 {
     struct client *c = client_of(o);
@@ -145,7 +145,7 @@ static void principal_with_the_most_bytes_loses_its_oldest_answer(void **state)
         call_and_vanish(&bob);
         assert_true(all->retained_bytes <= all->retained_most);
     }
-    assert_true(fetches(&alice, 1)); /* the oldest of all, but she has not more than he */
+    assert_true(fetches(&alice, 1)); /* the oldest of all, but alice has no more than bob */
     assert_true(fetches(&alice, 2));
     for (unsigned i = 1; i <= 8; i++) {
         assert_false(fetches(&bob, i));
@@ -156,7 +156,7 @@ static void principal_with_the_most_bytes_loses_its_oldest_answer(void **state)
     assert_int_equal(limit_in_use(b.worker[0]->limit_counters, LIMIT_OUTPUT), 0);
 }
 
-/* He has all of it; then she comes, and gets half. */
+/* Bob has all of it; then alice arrives and gets half. */
 static void later_answer_evicts_older_ones(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void later_answer_evicts_older_ones(void **state)
     assert_false(fetches(&bob, 2));
     assert_true(fetches(&bob, 3));
     assert_true(fetches(&bob, 4));
-    assert_false(fetches(&alice, 1)); /* from then on it is her own that go */
+    assert_false(fetches(&alice, 1)); /* from here on she loses her own */
     assert_true(fetches(&alice, 2));
     assert_true(fetches(&alice, 3));
     assert_nothing_is_kept();
@@ -190,7 +190,7 @@ static void answer_without_space_harms_no_other(void **state)
     owner_begin(&alice, "alice");
     owner_begin(&bob, "bob");
     call_and_vanish(&alice);
-    all->retained_most = all->retained_bytes + all->retained_bytes / 2; /* one, and not two */
+    all->retained_most = all->retained_bytes + all->retained_bytes / 2; /* exactly one */
     call_and_vanish(&bob);
     assert_false(fetches(&bob, 1));
     assert_true(fetches(&alice, 1));

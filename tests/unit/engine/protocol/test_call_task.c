@@ -60,7 +60,7 @@ static void not_work(void *user, struct tidings_call *h)
     tidings_call_done(h, TIDINGS_E_INTERNAL, &err);
 }
 
-/* Asks twice under one name, and keeps which round it is. */
+/* Asks twice under one name, and counts the round. */
 static void inquire(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -86,7 +86,7 @@ static void ask_model(void *user, struct tidings_call *h)
     tidings_call_done(h, rc, &err);
 }
 
-/* Becomes a task by itself, on whichever thread it is. */
+/* Becomes a task by itself, on any thread. */
 static void become(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -248,7 +248,7 @@ static void call_that_becomes_a_task_returns_its_result_later(void **state)
     said = task("alice", "get", id);
     assert_json(said, "result|status", "completed");
     assert_json(said, "result|result|content|0|text", "hello");
-    assert_json(task("alice", "get", id), "result|status", "completed"); /* as often as one likes */
+    assert_json(task("alice", "get", id), "result|status", "completed"); /* repeatable */
 }
 
 static void tool_failures_are_results_and_refusals_are_errors(void **state)
@@ -262,7 +262,7 @@ static void tool_failures_are_results_and_refusals_are_errors(void **state)
     assert_json(said, "result|status", "failed");
     assert_json(said, "result|error|code", "-32603");
     assert_json(said, "result|error|message", "broken");
-    said = task(NULL, "get", begin(NULL, "model")); /* which this client has not */
+    said = task(NULL, "get", begin(NULL, "model")); /* a capability that this client lacks */
     assert_json(said, "result|status", "failed");
     assert_json(said, "result|error|code", "-32021");
     assert_json(said, "result|error|data|requiredCapabilities|sampling", "{}");
@@ -348,7 +348,7 @@ static void client_with_endless_tasks_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < b.limits.max_client_tasks; i++) {
-        begin("alice", "hello"); /* which it never fetches */
+        begin("alice", "hello"); /* it never fetches them */
     }
     const char *said = say("alice", "tools/call", "hello", "\"name\":\"hello\"", META);
     assert_json(said, "error|data|limit", "max-client-tasks");
@@ -429,8 +429,8 @@ static void cancellation_races_with_the_end(void **state)
     const char *id = begin("alice", "hold");
     struct task *t = tasks_find(b.worker[0]->handlers->tasks, tidings_str(id), NULL);
     assert_non_null(t);
-    task_cancel(t);         /* the letter is under way … */
-    tool_hello(NULL, held); /* … when the handler is done */
+    task_cancel(t);         /* the letter is pending … */
+    tool_hello(NULL, held); /* … when the handler finishes */
     harness_run_until_idle(&b);
     assert_int_equal(cancels, 0);
     assert_json(task("alice", "get", id), "result|status", "cancelled");
@@ -488,11 +488,11 @@ static void ended_task_expires(void **state)
     }
     assert_int_equal(kept(), 0); /* no question is open */
     clock_set_fake(NULL);
-    begin("alice", "hello"); /* else there would be no such method */
+    begin("alice", "hello"); /* else the method would be missing */
     assert_json(task("alice", "get", id), "error|code", "-32602");
 }
 
-/* ---- those who go ---------------------------------------------------------------------------- */
+/* ---- disconnected clients -------------------------------------------------------------------- */
 
 static void task_outlives_its_connection_and_does_not_delay_the_server(void **state)
 {

@@ -144,12 +144,12 @@ static void hung_store_does_not_hang_clients_that_start_tasks(void **state)
     const char *said = client_answer(c)->text;
     assert_json(said, "error|code", "-32603");
     assert_non_null(strstr(said, "the store does not answer; try again later"));
-    assert_int_equal(kept(), 1); /* it counts as long as the store may keep it */
+    assert_int_equal(kept(), 1); /* it counts while the store may keep it */
     store.done(store.user, 0);
     harness_run_until_idle(&b);
     assert_null(held);
     assert_int_equal(kept(), 0);
-    assert_int_equal(store.ttl_ms, 0); /* the row goes, too */
+    assert_int_equal(store.ttl_ms, 0); /* the row is removed too */
     assert_int_equal(store.sweeps, 1);
     client_free(c);
 }

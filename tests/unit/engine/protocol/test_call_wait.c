@@ -45,7 +45,7 @@ static void greet(void *user, struct tidings_call *h)
     tidings_call_done(h, rc, &err);
 }
 
-/* Asks for everything there is, then says how much was answered. */
+/* Asks every kind of question, then returns the number of answers. */
 static void ask_all(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -116,7 +116,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- clients that can be asked --------------------------------------------------------------- */
+/* ---- clients with capabilities --------------------------------------------------------------- */
 
 #define EVERYTHING "\"elicitation\":{},\"sampling\":{},\"roots\":{}"
 
@@ -257,7 +257,7 @@ static void answer_from_another_session_is_ignored(void **state)
     assert_int_equal(respond(&mine, "mallory", "1", "\"result\":" ACCEPT), 404);
     assert_int_equal(respond(&mine, NULL, "1", "\"result\":" ACCEPT), 404);
     assert_int_equal(c->count, before);
-    /* Nor may they listen on. */
+    /* They may not open its stream either. */
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_kind(c, SAID_PRIME, 0)->id);
     struct client *get = client_http(&b);
@@ -303,7 +303,7 @@ static void invalid_answers_fail_the_call(void **state)
                 json_at(client_nth(c, "sampling/createMessage", 0), "id"));
     assert_json(last_event(c), "result|isError", "true");
     client_free(c);
-    /* To decline is an answer. */
+    /* Declining is an answer. */
     c = call(&s, "greet");
     const char *id = json_at(client_nth(c, ASKED, 0), "id");
     assert_int_equal(respond(&s, NULL, id, "\"result\":{\"action\":\"decline\"}"), 202);
@@ -446,7 +446,7 @@ static void open_questions_are_limited(void **state)
     client_free(c);
 }
 
-/* ---- streams that are lost ------------------------------------------------------------------- */
+/* ---- lost streams ---------------------------------------------------------------------------- */
 
 static void lost_stream_resumes_with_unanswered_questions(void **state)
 {

@@ -31,7 +31,7 @@ static int begin(void **state)
     fail_alloc_start(0);
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    b.options.log.max_entries = 4; /* so that it is full before the counting begins */
+    b.options.log.max_entries = 4; /* so that it is full before counting starts */
     harness_start(&b);
     stub_mount(&stub, &b, "mem://x/", STUB_QUERY);
     stub_add(&stub, "mem://x/a", false);
@@ -104,7 +104,7 @@ static void nothing_is_left(long before)
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
     assert_int_equal(stub_watched_all(&stub), 0);
-    /* Values of the last changes are kept, up to a number; nothing else. */
+    /* The values of the last changes are kept, up to a limit; everything else is freed. */
     long values = (long)b.worker[0]->delivery->contents.count;
     if (before > 0 && fail_alloc_live() > before + 8 * values) {
         fail_msg("%ld allocations more than %u cycles before", fail_alloc_live() - before, CYCLES);

@@ -40,7 +40,7 @@ static void equal_client_infos_are_shared_until_the_last_holder_leaves(void **st
     client_info_release(&all, a);
     assert_null(client_info_get(&all, a));
     uint16_t c = intern("{\"name\":\"c\"}");
-    assert_int_equal(c, a); /* places are used again */
+    assert_int_equal(c, a); /* slots are reused */
     assert_int_equal(client_info_get(&all, c)->version.len, 0);
     client_info_release(&all, 0);
     client_infos_deinit(&all);

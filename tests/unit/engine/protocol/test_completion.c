@@ -31,7 +31,7 @@ static struct harness b;
 static struct client *asker;
 static struct tidings_complete *held;
 
-/* ---- a provider that completes --------------------------------------------------------------- */
+/* ---- a provider with completion -------------------------------------------------------------- */
 
 static int open_it(struct tidings_provider *p, struct tidings_str config, struct tidings_error *err)
 {
@@ -53,7 +53,7 @@ static void read_it(struct tidings_provider *p, struct tidings_read *read, struc
     tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
 }
 
-/* Suggests what it was asked. */
+/* Suggests its own argument. */
 static void complete_it(struct tidings_provider *p, struct tidings_complete *c,
                         struct tidings_str uri_template)
 {
@@ -125,7 +125,7 @@ static void suggest_cities(void *user, struct tidings_complete *c)
         struct tidings_str city = tidings_str(cities[i][1]);
         if ((country.len == 0 || str_eq(country, tidings_str(cities[i][0]))) &&
             str_starts(city, tidings_complete_value(c))) {
-            (void)tidings_complete_add(c, city); /* a failure sticks in the answer */
+            (void)tidings_complete_add(c, city); /* a failure stays in the answer */
         }
     }
     tidings_complete_done(c, 0, NULL);
@@ -266,7 +266,7 @@ static void completer_can_report_the_total(void **state)
     const char *text = complete(OF_PROMPT ARGUMENT("code", ""));
     assert_json(text, "result|completion|total", "7000");
     assert_json(text, "result|completion|hasMore", "true");
-    total = 0; /* nonsense: there is one */
+    total = 0; /* invalid: there is one value */
     text = complete(OF_PROMPT ARGUMENT("code", ""));
     assert_json(text, "result|completion|total", "1");
     assert_json(text, "result|completion|hasMore", "false");
@@ -354,7 +354,7 @@ static void completion_can_arrive_later_from_any_thread(void **state)
     client_modern(asker, "1", "completion/complete", OF_TEMPLATE ARGUMENT("city", "Pi"));
     harness_run_until_idle(&b);
     assert_non_null(held);
-    /* It stays although what it belongs to goes. */
+    /* The completer stays when its template or prompt is removed. */
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_COMPLETION, STR("template " TEMPLATE), NULL),
                      0);
     harness_run_until_idle(&b);

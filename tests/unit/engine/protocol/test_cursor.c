@@ -113,7 +113,7 @@ static void pending_subscriptions_are_a_range(void **state)
     assert_true(a.gap == 5 && a.gap_to == 20);
     cursor_join_gap(&none, &a);
     assert_true(none.gap == 5 && none.gap_to == 20);
-    cursor_join_gap(&a, &(struct log_cursor){.gap = 7}); /* from there on */
+    cursor_join_gap(&a, &(struct log_cursor){.gap = 7}); /* from that number on */
     assert_true(a.gap == 5 && a.gap_to == 0 && cursor_has_gap(&a, UINT32_MAX));
     a = (struct log_cursor){.gap = CURSOR_ALL_NOTIFIED};
     cursor_join_gap(&a, &b);

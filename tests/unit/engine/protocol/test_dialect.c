@@ -59,7 +59,7 @@ static void check(const struct row *row, const struct dialect_context *ctx,
     if (v->code) {
         assert_true(v->text.text[0] != '\0');
     } else {
-        /* Only a modern request has its revision in itself. */
+        /* Only a modern request carries its revision. */
         bool has = msg.kind == RPC_REQUEST && v->era == ERA_MODERN;
         assert_int_equal(v->revision != NULL, has);
     }
@@ -115,7 +115,7 @@ static void http_messages_get_the_era_of_the_table(void **state)
          .status = 400},
         {REQUEST("resources/list", "\"_meta\":{\"progressToken\":1}"), "2026-07-28",
          .era = ERA_MODERN, .code = -32602, .status = 400},
-        /* methods that have no legacy meaning */
+        /* methods without legacy meaning */
         {REQUEST("server/discover", "\"a\":1"), NULL, .era = ERA_MODERN, .code = -32602,
          .status = 400},
         {REQUEST("subscriptions/listen", "\"a\":1"), "2025-06-18", .era = ERA_MODERN,
@@ -191,14 +191,14 @@ static void missing_meta_precedes_headers_and_headers_precede_the_version(void *
          .era = ERA_MODERN, .code = -32020, .status = 400},
         {REQUEST("prompts/get", "\"name\":\"t\"," MODERN), "2026-07-28", "prompts/get", "t",
          .era = ERA_MODERN},
-        /* not required, but verified where it means something */
+        /* not required, but verified if it has a meaning */
         {REQUEST("resources/metadata", READ_X MODERN), "2026-07-28", "resources/metadata",
          .era = ERA_MODERN},
         {REQUEST("resources/metadata", READ_X MODERN), "2026-07-28", "resources/metadata", "x:b",
          .era = ERA_MODERN, .code = -32020, .status = 400},
         {REQUEST("resources/list", MODERN), "2026-07-28", "resources/list", "whatever",
          .era = ERA_MODERN},
-        /* the version comes last */
+        /* the version is checked last */
         {REQUEST("resources/list", CLAIM("v999.0.0")), "v999.0.0", "resources/list",
          .era = ERA_MODERN, .code = -32022, .status = 400},
         {REQUEST("resources/list", CLAIM("2025-11-25")), "2025-11-25", "resources/list",
@@ -233,9 +233,9 @@ static void encoded_name_is_decoded_before_comparison(void **state)
         {"x:?", "=?base64?eDr/?=", false}, /* 0xff: not UTF-8 */
         {"x:a", "=?BASE64?eDph?=", false}, /* markers are exact */
         {"x:a", "=?Base64?eDph?=", false},
-        {"=?BASE64?eDph?=", "=?BASE64?eDph?=", true}, /* then it is itself */
+        {"=?BASE64?eDph?=", "=?BASE64?eDph?=", true}, /* then the text is literal */
         {"x:a", "=?base64?eDph?= ", false},
-        {"=?base64?=", "=?base64?=", true}, /* too short to be one */
+        {"=?base64?=", "=?base64?=", true}, /* too short for the encoding */
         {"=?base64?eDph?=", "=?base64?eDph?=", false},
         {"=?base64?eDph?=", "=?base64?PT9iYXNlNjQ/ZURwaD89?=", true},
     };
@@ -285,7 +285,7 @@ static void unsupported_version_is_answered_with_the_supported_ones(void **state
           .code = -32022, .status = 400},
          "2025-11-25",
          "[\"2025-06-18\",\"2025-03-26\",\"2024-11-05\"]"},
-        /* there is no modern one left to name, and the list may not be empty */
+        /* no modern revision remains, and the list may not be empty */
         {{REQUEST("resources/list", CLAIM("2025-06-18")), "2025-06-18", "resources/list",
           .ceiling = "2025-11-25", .era = ERA_MODERN, .code = -32022, .status = 400},
          "2025-06-18",
@@ -294,7 +294,7 @@ static void unsupported_version_is_answered_with_the_supported_ones(void **state
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct dialect_verdict v;
         judge_http(&rows[i].row, &v);
-        /* `requested` lies in the message, which is gone: it is written again below. */
+        /* `requested` points into the message, which is gone: it is written again below. */
         v.requested = tidings_str(rows[i].requested);
         struct dialect_error e = {.code = v.code,
                                   .message = STR("m"),
@@ -486,7 +486,7 @@ static void log_levels_are_the_eight_words_in_order_and_nothing_else(void **stat
     }
 }
 
-/* The table here and the list that programs see. */
+/* The table here and the list for programs. */
 static void spoken_versions_each_have_a_row(void **state)
 {
     (void)state;

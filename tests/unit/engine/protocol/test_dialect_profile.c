@@ -46,7 +46,7 @@ struct failing {
     const char *uri, *method;
     enum { SERVED, UNSERVED, MALFORMED } is;
     int rpc;
-    const char *data; /* the end of the error; NULL: not looked at */
+    const char *data; /* the end of the error; NULL: not checked */
 };
 
 static void check_failure(const struct failing *f, enum era era, int expected)
@@ -192,7 +192,7 @@ static void erlmcp_metadata_is_the_application_metadata(void **state)
                    ERLMCP("\"change_type\":\"content_update\""));
     check_metadata("{\"change_type\":[1],\"n\":2}", TIDINGS_CHANGE_DELETED, false,
                    ERLMCP("\"change_type\":[1],\"n\":2"));
-    /* A deletion cannot be known otherwise. */
+    /* A deletion has no other mark. */
     check_metadata("{\"n\":2}", TIDINGS_CHANGE_DELETED, false,
                    ERLMCP("\"change_type\":\"deleted\",\"n\":2"));
     check_metadata("{\"n\":2}", TIDINGS_CHANGE_DELETED, true,
@@ -282,7 +282,7 @@ static void profile_defaults_apply_if_configuration_sets_none(void **state)
     struct dialect_defaults defaults = dialect_defaults(&er);
     assert_true(defaults.metadata);
     assert_int_equal(defaults.rate_ms, 1000);
-    er.has_rate = true; /* the configuration says it */
+    er.has_rate = true; /* set in the configuration */
     assert_int_equal(dialect_defaults(&er).rate_ms, 0);
     struct server_identity none = {0};
     assert_false(dialect_defaults(&none).metadata);

@@ -51,7 +51,7 @@ static int announce(const char *uri, enum tidings_change_kind kind)
     return hub_announce(b.hub, &change, NULL);
 }
 
-/* Every one of these tells the client something, or ends its stream. */
+/* Each of these notifies the client or ends its stream. */
 static void a_listen(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\",\"mem://x/b\"]");
@@ -168,7 +168,7 @@ static void check_listen(const struct client *c)
     }
 }
 
-/* One of them, and then one and all that come after it until memory is back. */
+/* One allocation, then one and all later ones until memory is available. */
 static void every_allocation_may_fail(void (*life)(struct client *), bool is_pipe)
 {
     bool reached = true;
@@ -181,7 +181,7 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
         harness_run_until_idle(&b);
         check_listen(c);
         if (!is_pipe) {
-            /* A clear outcome: an answer, or a stream that lives or was cut. */
+            /* A clear outcome: an answer, or a stream that is open or was cut. */
             assert_false(c->is_waiting);
             assert_true(c->count > 0 || c->is_streaming);
         }
@@ -231,7 +231,7 @@ static void change_lost_without_memory_is_reported_by_the_next(void **state)
         reached = fail_alloc_stop();
         announce("mem://x/b", TIDINGS_CHANGE_UPDATED);
         harness_run_until_idle(&b);
-        if (rc == 0 && !c->is_gone) { /* a cut stream speaks for itself */
+        if (rc == 0 && !c->is_gone) { /* a cut stream is sufficient */
             size_t about_a = 0;
             for (size_t i = 0; i < client_count(c, SAID_UPDATED); i++) {
                 const char *u = client_nth(c, SAID_UPDATED, i);

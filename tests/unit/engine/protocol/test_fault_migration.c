@@ -26,7 +26,7 @@
 static struct nodes all;
 static struct harness_session s;
 
-/* Refused or not, it is answered. */
+/* Refused or not, the request is answered. */
 static void ask(const char *method, const char *params)
 {
     struct client *c = session_request(&s, "5", method, params);

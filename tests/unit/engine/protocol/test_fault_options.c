@@ -37,7 +37,7 @@ static void begin(void)
     stub_add(&stub, "mem://x/a", false);
     stub_add(&stub, "mem://x/b", false);
     stub_add(&stub, "mem://x/dir/", true);
-    harness_update(&b, "mem://x/a"); /* 1: something to have missed */
+    harness_update(&b, "mem://x/a"); /* 1: a change to miss */
     harness_update(&b, "mem://x/b");
     harness_run_until_idle(&b);
 }
@@ -106,7 +106,7 @@ static bool live(const struct life *l, long n)
     }
     harness_end_windows(&b);
     bool reached = fail_alloc_stop();
-    /* With memory again, one more: a number that was lost shows as a gap. */
+    /* With memory, one more change: a lost number shows as a gap. */
     harness_update(&b, "mem://x/a");
     harness_run_until_idle(&b);
     harness_end_windows(&b);

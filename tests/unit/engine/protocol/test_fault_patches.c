@@ -118,7 +118,7 @@ static void allocation_failures_leave_patch_base_valid(void **state)
 
 #define FAR 1000000
 
-/* Allocations of a change told to so many, and the patches made for it. */
+/* Allocations of one change for `count` subscribers, and the patches computed for it. */
 static long tell(unsigned flags, unsigned count, uint64_t *ret_patches)
 {
     static struct client *clients[1000];

@@ -23,7 +23,7 @@
 
 static struct harness b;
 
-/* Does everything a handler can do. */
+/* Uses every function of a handler. */
 static void do_all(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -143,7 +143,7 @@ static void features_leave_no_memory_after_ten_thousand_rounds(void **state)
     begin();
     long before = 0;
     for (int i = 0; i < 10000; i++) {
-        if (i == 10) { /* the first ones may leave buffers that are used again */
+        if (i == 10) { /* the first rounds may leave reusable buffers */
             before = fail_alloc_live();
         }
         harness_add_tool(&b, &(struct harness_tool){.name = "more", .handler = tool_hello});

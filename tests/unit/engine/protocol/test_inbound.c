@@ -59,7 +59,7 @@ static void invalid_messages_are_answered_with_the_reason(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *code, *id; /* id NULL: left out */
+        const char *text, *code, *id; /* id NULL: omitted */
     } rows[] = {
         {"", "-32700", NULL},
         {"{", "-32700", NULL},
@@ -437,11 +437,11 @@ static void provider_timeout_is_reported(void **state)
                         "the provider did not answer within 5 ms (--call-timeout)");
             assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_CALL_TIME],
                              (uint64_t)(2 * on_thread + is_pipe + 1));
-            fake_finish_reads(&fake); /* accepted, thrown away */
+            fake_finish_reads(&fake); /* accepted and discarded */
             harness_run_until_idle(&b);
             assert_true(fake.saw_cancel);
             assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
-            fake.holds_reads = false; /* the connection is as good as before */
+            fake.holds_reads = false; /* the connection still works */
             client_modern(c, "8", "resources/read", "\"uri\":\"mem://x/a\"");
             harness_run_until_idle(&b);
             assert_json(last_text(c), "id", "8");

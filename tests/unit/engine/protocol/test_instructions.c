@@ -56,7 +56,7 @@ static void add_wait(void)
     harness_run_until_idle(&b);
 }
 
-/* NULL: there are none. Both eras say the same. */
+/* NULL: none. Both eras receive the same. */
 static const char *instructions(void)
 {
     struct client *c = client_http(&b);
@@ -117,7 +117,7 @@ static void roots_over_the_size_limit_are_omitted(void **state)
     add_wait();
     assert_true(instructions_say("file:///some/directory/0/"));
     assert_true(instructions_say(" and more. To wait"));
-    assert_true(instructions_say("Tools also take paths of files.")); /* and nothing is cut off */
+    assert_true(instructions_say("Tools also take paths of files.")); /* and no text is cut */
 }
 
 static void instructions_list_only_accessible_roots(void **state)

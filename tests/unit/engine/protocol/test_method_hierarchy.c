@@ -72,7 +72,7 @@ static int add_template(const char *uri, unsigned capabilities)
     return add_with(uri, capabilities, true, NULL, NULL);
 }
 
-/* The answer to a modern request over HTTP; valid until the next. */
+/* The answer to a modern request over HTTP; valid until the next call. */
 static const char *ask(const char *method, const char *params)
 {
     static char answer[4096];
@@ -177,7 +177,7 @@ static void template_children_are_listed_by_the_program(void **state)
     assert_int_equal(hub_add_feature(b.hub, f, NULL), 0);
     assert_int_equal(add("db:///t", LIST | SUBSCRIBE), 0);
     assert_int_equal(add_template("db:///t/{id}", SUBSCRIBE), 0);
-    for (unsigned page = 1; page < 5; page++) { /* rows outside are left out */
+    for (unsigned page = 1; page < 5; page++) { /* outside rows are omitted */
         assert_string_equal(children("resources/list", "db:///t", page),
                             "db:///t/1 db:///t/2 db:///t/3");
     }
@@ -224,11 +224,11 @@ static void template_capabilities_bound_those_of_its_resources(void **state)
     assert_non_null(strstr(err.text, "'t:///none/{x}'"));
     assert_int_equal(add_with("t:///none/a", SUBSCRIBE, false, NULL, &err), TIDINGS_E_CONFLICT);
     assert_non_null(strstr(err.text, "subscribed to"));
-    assert_int_equal(add("t:///none/a/b", LIST | SUBSCRIBE), 0); /* not one of its resources */
+    assert_int_equal(add("t:///none/a/b", LIST | SUBSCRIBE), 0); /* not of the template */
     assert_int_equal(add_template("t:///all/{x}", LIST | SUBSCRIBE), 0);
     assert_int_equal(add("t:///all/a", LIST | SUBSCRIBE), 0);
     assert_int_equal(add("t:///all/b", 0), 0);
-    /* The other way round. */
+    /* The opposite case. */
     assert_int_equal(add("t:///first/a", LIST), 0);
     assert_int_equal(add_with("t:///first/{x}", SUBSCRIBE, true, NULL, &err), TIDINGS_E_CONFLICT);
     assert_int_equal(add_template("t:///first/{x}", LIST), 0);

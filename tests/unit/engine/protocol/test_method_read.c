@@ -158,7 +158,7 @@ static void content_with_the_client_etag_is_not_sent_again(void **state)
     text = read_with("app:a", "\"" META "ifNoneMatch\":\"two\"");
     assert_json(text, "result|contents|0|text", "abc");
     assert_no_json(text, "result|_meta|" META "unchanged");
-    s.count = 2; /* all of it must be held */
+    s.count = 2; /* all of it must be in memory */
     text = read_with("app:a", "\"" META "ifNoneMatch\":\"one\"");
     assert_json(text, "result|contents|1|text", "cba");
     text = read_with("app:a", "\"" META "ifNoneMatch\":\"two\"");
@@ -207,7 +207,7 @@ static void range_is_cut_out_of_handler_content(void **state)
         assert_json(text, "error|data|uri", "app:a");
         assert_non_null(strstr(text, "there are"));
     }
-    s.pieces[0].is_blob = true; /* bytes are cut where they are asked to be */
+    s.pieces[0].is_blob = true; /* bytes are cut at the requested offset */
     const char *text = read_with("app:a", "\"" META "range\":{\"from\":1,\"to\":2}");
     assert_json(text, "result|contents|0|blob", "pA==");
     assert_json(text, "result|contents|0|_meta|" META "range|from", "1");
@@ -288,7 +288,7 @@ static void alternatives_are_completed_and_selectable(void **state)
     text = read_with("app:a", "\"" META "accept\":\"text/html\"");
     assert_json(text, "error|data|reason", "not_acceptable");
     assert_non_null(strstr(text, "text/csv"));
-    /* A range is one of each; those it lies behind are left out. */
+    /* A range applies to one element; elements before it are omitted. */
     text = read_with("app:a", "\"" META "range\":{\"from\":9,\"to\":11}");
     assert_json(text, "result|contents|0|mimeType", "application/json");
     assert_json(text, "result|contents|0|text", "b\"");
@@ -447,7 +447,7 @@ static void provider_content_follows_the_rules_too(void **state)
     text = read_with("m://x/d/", "\"" META "range\":{\"to\":1}");
     assert_json(text, "result|contents|0|uri", "m://x/d/");
     assert_no_json(text, "result|contents|1");
-    /* No children at all is fine for a container only. */
+    /* Only a container may have no children. */
     mounted = (struct script){.count = 0};
     assert_json(read_with("m://x/d/", NULL), "result|contents", "[]");
     assert_json(read_with("m://x/d", NULL), "error|data|reason", "contents_rule");

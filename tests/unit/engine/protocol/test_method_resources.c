@@ -55,7 +55,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Walk the whole list; the URIs joined by blanks. */
+/* Walk the whole list; returns the URIs joined by blanks. */
 static const char *walk(const char *method, const char *rows, const char *uri_key, unsigned page)
 {
     static char all[2048];
@@ -273,7 +273,7 @@ static void children_are_dropped_when_their_client_left(void **state)
 static void blocking_providers_run_on_the_pool(void **state)
 {
     (void)state;
-    fake.stops_at_gate = true; /* this thread must not wait there */
+    fake.stops_at_gate = true; /* this thread must not wait in the provider */
     struct client *all[] = {client_http(&b), client_http(&b), client_http(&b)};
     client_modern(all[0], "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_modern(all[1], "2", "resources/list", NULL);
@@ -298,7 +298,7 @@ static void client_can_leave_during_pool_work(void **state)
     client_free(c);
     harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 1);
-    assert_false(core_await_jobs(harness_core(&b, 0), 20)); /* it still works on it */
+    assert_false(core_await_jobs(harness_core(&b, 0), 20)); /* the pool still works on it */
     sem_post(&fake.gate);
     assert_true(core_await_jobs(harness_core(&b, 0), 10000));
     assert_int_equal(fake.reads, 1);

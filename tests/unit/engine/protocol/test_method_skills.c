@@ -22,11 +22,11 @@
 
 static struct harness b;
 
-/* A mount of skills: `a`, with a large file more for each of `large`, and `b`. */
+/* A mount of skills: `a`, with one more large file for each of `large`, and `b`. */
 static struct {
     unsigned large, reads;
     bool has_etags, holds, is_busy;
-    bool is_nested; /* `b` lies in `a` */
+    bool is_nested; /* `b` is inside `a` */
     struct tidings_read *held;
 } skills;
 static char large_text[LARGE_BYTES];
@@ -180,7 +180,7 @@ static void long_reads_yield_to_other_requests(void **state)
     client_free(c);
 }
 
-/* Too many bytes are found out while they are read, when the list does not say. */
+/* An excess of bytes is found during the read if the list does not show it. */
 static void oversized_skill_is_omitted(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void oversized_skill_is_omitted(void **state)
     const char *answer = client_ask(c, "skills/get", "\"uri\":\"skill://a/SKILL.md\"");
     assert_json(answer, "error|code", "-32602");
     assert_non_null(strstr(answer, "at most 16 MiB"));
-    /* So much was read for it that the page ends. */
+    /* The read was long enough to end the page. */
     answer = client_ask(c, "skills/list", NULL);
     char cursor[128];
     snprintf(cursor, sizeof(cursor), "\"cursor\":\"%s\"", json_at(answer, "result|nextCursor"));
@@ -198,7 +198,7 @@ static void oversized_skill_is_omitted(void **state)
     client_free(c);
 }
 
-/* A list that lacks a skill says that there is none. */
+/* A list without a skill claims that the skill does not exist. */
 static void unreadable_skill_fails_the_list(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void nested_skill_has_its_own_front_matter(void **state)
 static void client_can_leave_while_files_are_read(void **state)
 {
     (void)state;
-    for (unsigned large = 0; large < 10; large += 9) { /* … or while others go first */
+    for (unsigned large = 0; large < 10; large += 9) { /* … or while other requests run */
         skills.large = large;
         skills.holds = large == 0;
         struct client *c = client_http(&b);

@@ -241,12 +241,12 @@ static void peers_share_one_watch(void **state)
     fake.holds_watches = true;
     client_listen(one, "1", "[\"mem://x/a\"]");
     harness_run_until_idle(&b);
-    client_listen(two, "2", "[\"mem://x/a\"]"); /* while the first is watching */
+    client_listen(two, "2", "[\"mem://x/a\"]"); /* while the first watch starts */
     harness_run_until_idle(&b);
     fake_finish_watches(&fake, 0, NULL);
     harness_run_until_idle(&b);
     struct client *three = client_http(&b);
-    client_listen(three, "3", "[\"mem://x/a\"]"); /* and when it is watched */
+    client_listen(three, "3", "[\"mem://x/a\"]"); /* and after it started */
     harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     update("mem://x/a");
@@ -281,7 +281,7 @@ static void waiting_clients_are_all_notified_of_a_refused_watch(void **state)
     client_free(two);
     harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 0);
-    /* It may be tried again. */
+    /* A retry is possible. */
     fake.holds_watches = false;
     struct client *three = client_http(&b);
     client_listen(three, "3", "[\"mem://x/a\"]");
@@ -290,7 +290,7 @@ static void waiting_clients_are_all_notified_of_a_refused_watch(void **state)
     client_free(three);
 }
 
-/* ---- what matches, and under which name ------------------------------------------------------ */
+/* ---- matches and their names ----------------------------------------------------------------- */
 
 static void container_and_literal_inside_each_notify_once(void **state)
 {

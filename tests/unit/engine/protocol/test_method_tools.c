@@ -38,7 +38,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Call, and give the text of the answer. The client is replaced with each call. */
+/* Calls and returns the text of the answer. The client is replaced with each call. */
 static struct client *asker;
 
 static const char *call(const char *name, const char *params)
@@ -111,7 +111,7 @@ static void list_is_ordered_by_name_and_paged(void **state)
     client_free(c);
 }
 
-/* Six times what may be read, and 4 MiB: so much an answer may have. */
+/* The maximum answer: six times the read limit, and 4 MiB. */
 static void oversized_answer_is_refused_with_advice(void **state)
 {
     (void)state;

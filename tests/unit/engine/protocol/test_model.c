@@ -45,10 +45,10 @@ struct model_subscriber {
     enum sort sort;
     struct model_client model;
     struct client *line; /* NULL: broken */
-    struct client *dead; /* gone for the client, not for the server */
+    struct client *dead; /* lost for the client, not for the server */
     struct harness_session session;
     size_t seen;
-    size_t cursor_from; /* messages before this one say nothing about all subscriptions */
+    size_t cursor_from; /* messages before this one do not cover all subscriptions */
 };
 
 static struct model_subscriber subscribers[SUBSCRIBERS];
@@ -144,7 +144,7 @@ static void open_stream(struct model_subscriber *w)
     bool fresh = w->model.last_id[0] == '\0';
     TRACE("client %u opens a stream after '%s'\n", w->model.no, w->model.last_id);
     struct client *line = session_stream(&w->session, fresh ? NULL : w->model.last_id);
-    if (!line->is_streaming) { /* too many that the server believes in */
+    if (!line->is_streaming) { /* more than the server considers open */
         client_free(line);
         return;
     }
@@ -163,7 +163,7 @@ static void bury(struct model_subscriber *w)
     }
 }
 
-/* The session is gone: everything again, in a new one. */
+/* The session is gone: subscribe to everything in a new one. */
 static void renew_session(struct model_subscriber *w)
 {
     char since[CURSOR_TEXT] = "";
@@ -192,7 +192,7 @@ static void renew_session(struct model_subscriber *w)
     if (!stream_first) {
         open_stream(w);
     } else {
-        w->cursor_from = w->line->count; /* said before all had been asked for */
+        w->cursor_from = w->line->count; /* sent before all subscriptions were made */
     }
 }
 
@@ -219,7 +219,7 @@ static void open_pipe(struct model_subscriber *w)
     }
 }
 
-/* A pattern each, all different, so that an update tells whose it is. */
+/* A pattern each, all different, so that an update identifies its subscription. */
 static void begin_subscriber(struct model_subscriber *w)
 {
     unsigned first = roll(MODEL_PATTERNS);
@@ -237,7 +237,7 @@ static void begin_subscriber(struct model_subscriber *w)
     }
 }
 
-/* ---- what happens ---------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void break_line(struct model_subscriber *w)
 {
@@ -283,7 +283,7 @@ static void subscribe_again(struct model_subscriber *w)
     if (w->sort == SESSION) {
         if (roll(3) == 0) {
             session_unsubscribe(&w->session, spelled);
-            s->promised = false; /* whatever it was still owed is forgiven */
+            s->promised = false; /* its pending changes no longer count */
         }
         subscribe_in_session(w, s, NULL);
     } else if (w->sort == PIPE_LEGACY) {

@@ -119,7 +119,7 @@ static void suspended_subscription_is_listed_as_suspended(void **state)
     assert_states(costly.legacy, false, "suspended", "false");
     assert_states(others.modern, true, "active", "false");
     assert_states(others.legacy, false, "active", "false");
-    /* Asked for again it is as new. */
+    /* A resubscription resets it. */
     assert_empty_result(pipe_subscribe_with(costly.legacy, "5", "mem://x/", "{}"));
     const char *list = list_of(costly.legacy, false);
     assert_json(list, "result|subscriptions|0|state", "active");
@@ -136,7 +136,7 @@ static void truncated_subscription_is_listed_until_the_update_is_sent(void **sta
     announce("mem://x/a", "{}");
     assert_states(slow.modern, true, "active", "false"); /* it waits */
     assert_json(list_of(slow.modern, true), "result|subscriptions|0|waiting", "1");
-    announce("mem://x/c", "{}"); /* more than may wait */
+    announce("mem://x/c", "{}"); /* more than the queue holds */
     assert_states(slow.modern, true, "active", "true");
     assert_states(slow.legacy, false, "active", "true");
     assert_states(others.modern, true, "active", "false");

@@ -31,14 +31,14 @@
 static struct harness b;
 static struct stub stub;
 
-/* ---- what the client knows ------------------------------------------------------------------- */
+/* ---- state of the client --------------------------------------------------------------------- */
 
 struct reader {
     size_t budget; /* bytes a connection lasts */
     char cursor[256], id[256];
     bool knows[CHANGES];
-    size_t known, again; /* told, and told once more */
-    bool looks_again;    /* at a container */
+    size_t known, again; /* received, and received once more */
+    bool looks_again;    /* truncated at a container */
 };
 
 static unsigned index_of(const char *uri)
@@ -92,7 +92,7 @@ static void receive(struct reader *r, const struct client *c)
     }
 }
 
-/* The largest message of a kind that a whole connection would bring. */
+/* The largest message of a kind in a whole connection. */
 static size_t largest(const struct client *c, bool is_update)
 {
     size_t size = 0;
@@ -109,7 +109,7 @@ static size_t largest(const struct client *c, bool is_update)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* One connection with everything it brings, windows included. */
+/* One connection with all its messages, windows included. */
 typedef struct client *(*connect_fn)(struct reader *r);
 
 static struct client *run_with_windows(struct client *c)
@@ -122,7 +122,7 @@ static struct client *run_with_windows(struct client *c)
 
 static const char *listened; /* a JSON array */
 static const char *more_options = "";
-static bool may_look_again; /* at all that is kept */
+static bool may_look_again; /* truncated at all durable resources */
 
 static struct client *connect_listen(struct reader *r)
 {
@@ -156,8 +156,8 @@ static void read_all(struct reader *r, connect_fn connect)
     assert_true(may_look_again || !r->looks_again);
 }
 
-/* For every number of bytes from one that just holds a message. `fresh` makes the same reader each
- * time. */
+/* For every number of bytes from the first that holds a message. `fresh` makes the same reader
+ * each time. */
 static void with_every_budget(struct reader (*fresh)(void), connect_fn connect)
 {
     struct reader r = fresh();
@@ -214,7 +214,7 @@ static void change_all(void)
 
 static char start_cursor[256];
 
-/* Where a client is before everything changes. */
+/* The position of a client before everything changes. */
 static void note_start(void)
 {
     struct client *c = listen_with(&b, listened, NULL);
@@ -378,7 +378,7 @@ static void stream_resumes_from_sealed_event_ids(void **state)
     end_session();
 }
 
-/* Made and removed again, so that the list changes with each. */
+/* Added and removed again, so that the list changes with each. */
 static struct reader in_session_with_lists(void)
 {
     struct reader r = in_session();
@@ -411,7 +411,7 @@ static int begin_listed(void **state)
     return 0;
 }
 
-/* The subscription goes back to a cursor, in a session that begins after all of it. */
+/* The subscription goes back to a cursor, in a session that starts after all changes. */
 static struct reader in_session_since(void)
 {
     struct reader r = {.budget = SIZE_MAX};
@@ -457,7 +457,7 @@ static void truncated_session_is_notified_over_several_streams(void **state)
 
 /* ---- a store, after a restart ---------------------------------------------------------------- */
 
-/* The first half is kept and changed in the earlier run, the others are not kept. */
+/* The first half is durable and changed in the earlier run, the others are volatile. */
 static const char *stored_uri(unsigned i)
 {
     return text_of("%s://x/r%03u", i < CHANGES / 2 ? "kept" : "mem", i);

@@ -105,14 +105,14 @@ struct scene {
     unsigned cut_at;       /* after this step … */
     unsigned turns;        /* … and this many turns of the loop */
     size_t arrived;        /* whole messages of the stream */
-    bool lives;            /* something changes between subscriptions */
+    bool lives;            /* a change between subscriptions */
     bool is_noticed;       /* by the server, that the stream was cut */
-    bool is_blocked;       /* nothing more is written to it from that step on */
+    bool is_blocked;       /* no more is written to it from that step on */
     bool is_unknown;       /* the cursor the subscriptions go back to */
     bool comes_back_first; /* before the remaining steps */
 };
 
-static char before[256]; /* the cursor before everything */
+static char before[256]; /* the cursor before all changes */
 static uint64_t before_seq;
 
 static struct client *asked[2 * SUBS];
@@ -203,7 +203,7 @@ static bool play(const struct scene *scene)
     return has_so_many;
 }
 
-/* Under a sanitizer a fifth is tried; everything runs without one. */
+/* Under a sanitizer only a fifth runs. */
 static bool is_slow(void)
 {
     return getenv("TIDINGS_SLOW") != NULL;
@@ -276,9 +276,9 @@ static void replaced_stream_passes_its_replay_to_the_next(void **state)
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id); /* the log query starts … */
-    two = session_stream(&s, two_id); /* … and is not waited for */
+    two = session_stream(&s, two_id); /* … and is not awaited */
     harness_run_until_idle(&b);
-    assert_int_equal(update_count(two, NULL), 3); /* lost on the way, too */
+    assert_int_equal(update_count(two, NULL), 3); /* lost on the way too */
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id);
@@ -295,8 +295,9 @@ static void replaced_stream_passes_its_replay_to_the_next(void **state)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Two subscriptions without a stream, the second of which goes back to nothing: how many updates
- * the first brings in another session that goes back to the cursor of the second's answer. */
+/* Two subscriptions without a stream, the second of which goes back to nothing. Returns the
+ * number of updates for the first in another session that goes back to the cursor of the
+ * second's answer. */
 static size_t told_after_second_answer(const char *cursor, const char **update)
 {
     harness_session(&b, "2025-11-25", &s);
@@ -337,7 +338,7 @@ static struct {
     struct {
         char cursor[256];
         uint64_t seq;
-    } past[PAST]; /* to go back to */
+    } past[PAST]; /* the cursor to go back to */
     size_t past_count;
     struct client *asked[STEPS];
     size_t asked_count;

@@ -207,7 +207,7 @@ static void pass(uint64_t ms)
     harness_until(&b, time_has_passed, &until);
 }
 
-/* Ends what has been idle since `old` and leaves what has been since `young`, however long this
+/* Ends sessions idle since `old` and keeps sessions idle since `young`, however long this
  * machine took in between. */
 static void sweep_between(uint64_t old, uint64_t young)
 {
@@ -234,7 +234,7 @@ static void idle_sessions_end_unless_they_have_a_stream(void **state)
     sweep_between(began, later);
     assert_int_equal(b.worker[0]->stats.sessions, 3);
     assert_int_equal(session_delete(&idle), 404);
-    /* A stream that ends starts the clock. */
+    /* The end of a stream starts the clock. */
     client_vanish(stream);
     fake_finish_reads(&fake);
     uint64_t vanished = loop_now_ms(b.loop);
@@ -260,7 +260,7 @@ static void session_without_its_stream_does_not_shield_older_ones(void **state)
     harness_session(&b, "2025-11-25", &second);
     uint64_t began = loop_now_ms(b.loop);
     pass(GAP_MS);
-    client_vanish(stream); /* the first was active just now, the second long ago */
+    client_vanish(stream); /* the first was active just now, the second long before */
     sweep_between(began, loop_now_ms(b.loop));
     assert_int_equal(session_delete(&second), 404);
     assert_int_equal(session_delete(&first), 204);

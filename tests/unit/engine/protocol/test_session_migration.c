@@ -65,7 +65,7 @@ static void stream_at_the_old_node_ends(void **state)
     client_free(first);
 }
 
-/* Nothing was written since it subscribed: the id of the last event says more. */
+/* Nothing was written since it subscribed: the id of the last event is newer. */
 static void event_ids_give_the_position_after_a_crash(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void stream_without_an_id_starts_at_the_last_stored_position(void **state
     nodes_tick(&all, A);
     assert_int_equal(all.puts, puts + 1);
     nodes_tick(&all, A);
-    assert_int_equal(all.puts, puts + 1); /* nothing has changed since */
+    assert_int_equal(all.puts, puts + 1); /* unchanged since */
     nodes_kill(&all, A);
     nodes_update(&all, "kept://x/b");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
@@ -143,7 +143,7 @@ static void lagging_node_catches_up_first(void **state)
     snprintf(id, sizeof(id), "%s", last_id(c).text);
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     nodes_update(&all, "kept://x/a");
-    snprintf(strchr(strrchr(id, '.'), '\0') - 1, 2, "3"); /* told by A in its last moment */
+    snprintf(strchr(strrchr(id, '.'), '\0') - 1, 2, "3"); /* sent by A just before the migration */
     nodes_bring_stream(&all, B, &s, id, &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
@@ -190,7 +190,8 @@ static void new_subscription_is_replayed_regardless_of_old_node_ids(void **state
     client_free(first);
 }
 
-/* A node that does not know yet, and could not ask, opens another stream of its old copy. */
+/* A node that does not know yet, and could not query the store, opens another stream of its old
+ * copy. */
 static void ids_of_unwritten_streams_prove_nothing(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void ids_of_unwritten_streams_prove_nothing(void **state)
     assert_int_equal(client_count(second, SAID_UPDATED), 1);
     s.harness = &all.at[B].b;
     struct client *third = stream(last_id(second).text);
-    assert_int_equal(client_count(third, SAID_UPDATED), 1); /* twice rather than not at all */
+    assert_int_equal(client_count(third, SAID_UPDATED), 1); /* a duplicate rather than a loss */
     client_free(third);
     client_free(second);
     client_free(first);
@@ -279,7 +280,7 @@ static void session_migrates_back_and_forth(void **state)
     client_free(c);
 }
 
-/* Two nodes that are asked in turn do not do nothing but take. */
+/* Two nodes with alternating requests must not claim the session all the time. */
 static void node_that_lost_a_session_waits_before_claiming_it(void **state)
 {
     (void)state;
@@ -319,7 +320,7 @@ static void options_and_level_migrate(void **state)
     assert_int_equal(nodes_row(&all, &s)->node, B);
 }
 
-/* ---- who may have it ------------------------------------------------------------------------- */
+/* ---- ownership ------------------------------------------------------------------------------- */
 
 static void session_of_another_principal_does_not_migrate(void **state)
 {
@@ -339,7 +340,7 @@ static void session_of_another_principal_does_not_migrate(void **state)
     assert_int_equal(sessions_at(A), 1);
     assert_int_equal(sessions_at(B), 0);
     assert_int_equal(nodes_row(&all, &s)->generation, 0);
-    all.at[B].b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, found out otherwise */
+    all.at[B].b.principal.kind = PRINCIPAL_CERTIFICATE; /* same name, other authentication */
     all.at[B].b.principal.name = "alice";
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     assert_int_equal(ping(), 404);
@@ -453,7 +454,7 @@ static void stopping_node_stores_the_position(void **state)
     nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(first, SAID_END), 1);
     assert_int_equal(sessions_at(A), 0);
-    assert_int_equal(nodes_bring(&all, A, &s), SESSION_BUSY); /* go elsewhere, not away */
+    assert_int_equal(nodes_bring(&all, A, &s), SESSION_BUSY); /* use another node, do not fail */
     nodes_update(&all, "kept://x/b");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     struct client *second = stream(NULL);

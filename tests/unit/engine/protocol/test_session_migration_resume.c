@@ -26,14 +26,14 @@
 #include "support/nodes.h"
 #include "support/nodes_fixture.h"
 
-/* The session is asked for at B, for a stream that comes after that event. */
+/* Requests the session at B, for a stream that resumes after that event. */
 static void bring_with(const struct event_name *id, struct session_wait *wait, int *code)
 {
     nodes_bring_stream(&all, B, &s, id->text, wait, code);
     nodes_run_until_idle(&all);
 }
 
-/* ---- written, and never arrived -------------------------------------------------------------- */
+/* ---- written, but not received --------------------------------------------------------------- */
 
 /* b was written to a stream that its client had lost, and the store has it as sent. */
 static void unreceived_change_is_sent_at_the_next_node(void **state)
@@ -109,7 +109,7 @@ static void pending_replay_survives_migration(void **state)
 
 /* ---- truncated updates ----------------------------------------------------------------------- */
 
-/* The id that a stream begins with. */
+/* The first id of a stream. */
 static struct event_name first_id(const struct client *c)
 {
     struct event_name id = {""};
@@ -157,10 +157,9 @@ static void truncation_is_limited_to_local_resources(void **state)
     client_free(first);
 }
 
-/* ---- in its outbox ----------------------------------------------------------------------------
- */
+/* ---- in the outbox --------------------------------------------------------------------------- */
 
-/* Something changed that A has yet to write to its stream, when the turn ends. */
+/* A change that A has not yet written to its stream when the turn ends. */
 static void change_in_this_turn(const char *uri)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .kind = TIDINGS_CHANGE_UPDATED};
@@ -220,7 +219,7 @@ static void migrated_session_receives_nothing_at_the_old_node(void **state)
     client_free(first);
 }
 
-/* ---- copies that were taken over from -------------------------------------------------------- */
+/* ---- copies that were replaced --------------------------------------------------------------- */
 
 /* B replaced the copy of A, and A has no notice of it. A does not know the events after an event
  * of B, and its client need not read everything again because of that. */
@@ -287,7 +286,7 @@ static void ids_of_a_node_without_writes_are_valid(void **state)
     client_free(first);
 }
 
-/* ---- on its way ------------------------------------------------------------------------------ */
+/* ---- pending changes ------------------------------------------------------------------------- */
 
 /* The hub of B has numbered changes that its worker has not received: no more than its client
  * knows. */
@@ -342,8 +341,8 @@ static void newly_started_node_is_awaited(void **state)
     client_free(first);
 }
 
-/* A was silent for so long that other nodes considered its run over, and continues. B does not
- * know that yet: its client knows more than A's run had reached, as far as B knows. */
+/* A was silent until other nodes considered its run over, and continues. B does not know that yet:
+ * in B's view its client is ahead of A's run. */
 static void node_presumed_dead_is_awaited(void **state)
 {
     (void)state;
@@ -368,7 +367,7 @@ static void node_presumed_dead_is_awaited(void **state)
     client_free(first);
 }
 
-/* ---- better known ---------------------------------------------------------------------------- */
+/* ---- newer state at the client --------------------------------------------------------------- */
 
 /* The stored row is from before the store lost data. The client received a truncated update for
  * that and has continued since. */

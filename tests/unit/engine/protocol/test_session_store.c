@@ -35,7 +35,7 @@ static void clients_are_answered_after_the_store_write(void **state)
     nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 0);
     assert_int_equal(client_count_kind(d, SAID_ANSWER), 0);
-    struct client *e = session_request(&s, "6", "ping", NULL); /* this changes nothing */
+    struct client *e = session_request(&s, "6", "ping", NULL); /* without effect */
     assert_int_equal(client_count_kind(e, SAID_ANSWER), 1);
     struct client *f = session_request(&s, "7", "resources/subscribe", "\"uri\":\"kept://x/b\"");
     nodes_run_until_idle(&all);
@@ -72,7 +72,7 @@ static bool has_answered(void *user)
     return client_has_answer(user);
 }
 
-/* The old node does not know yet, and is asked for something that changes the session. */
+/* The old node does not know yet, and receives a request that changes the session. */
 static void request_at_an_old_copy_moves_the_session_back(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void request_at_an_old_copy_moves_the_session_back(void **state)
     assert_int_equal(sessions_at(A), 1);
 }
 
-/* B takes it and dies before it has made anything of it. */
+/* B claims it and dies before it has restored it. */
 static void session_of_a_crashed_node_can_be_claimed_again(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void requests_for_a_migrating_session_wait_together(void **state)
     session_await_cancel(&one);
     session_await_cancel(&two);
     nodes_unstick(&all);
-    assert_int_equal(sessions_at(B), 1); /* it was taken: it has to be somewhere */
+    assert_int_equal(sessions_at(B), 1); /* it was claimed: one node must have it */
     client_free(c);
 }
 

@@ -112,10 +112,10 @@ static void messages_each_go_to_the_newest_stream_only(void **state)
     assert_string_equal(heard(one), "0");
     assert_string_equal(heard(two), "1");
     assert_string_equal(heard(three), "2");
-    client_vanish(two); /* not in front: nothing changes */
+    client_vanish(two); /* not the newest stream: no change */
     update(3);
     assert_string_equal(heard(three), "23");
-    client_vanish(three); /* the older one takes over */
+    client_vanish(three); /* the older stream takes over */
     update(4);
     assert_string_equal(heard(one), "04");
     client_free(one);
@@ -128,7 +128,7 @@ static void queued_changes_of_a_closing_stream_go_to_the_next(void **state)
     (void)state;
     session_subscribe(&s, "mem://x/");
     struct client *one = open_stream(NULL), *two = open_stream(NULL);
-    two->pending = 1u << 20; /* takes nothing more */
+    two->pending = 1u << 20; /* stalled */
     update(0);
     update(1);
     assert_string_equal(heard(two), "");
@@ -156,7 +156,7 @@ static void changes_without_a_stream_are_replayed_once_per_uri(void **state)
     assert_string_equal(heard(c), "0123");
     client_free(c);
     harness_run_until_idle(&b);
-    c = open_stream(NULL); /* nothing that was written comes again */
+    c = open_stream(NULL); /* no written message is repeated */
     assert_string_equal(heard(c), "");
     client_free(c);
 }
@@ -259,7 +259,7 @@ static void resumed_stream_replays_its_later_events_once(void **state)
     for (unsigned i = 0; i < URIS; i++) {
         update(i);
     }
-    /* Of five, the client has seen the first n; then three more follow without a stream. */
+    /* The client has seen the first n of five; then three more follow without a stream. */
     const char *ids[URIS + 1];
     for (size_t n = 0; n <= URIS; n++) {
         ids[n] = one->said[n].id; /* 0: the priming event */
@@ -298,7 +298,7 @@ static void resumed_stream_omits_changes_sent_on_another(void **state)
     update(0);
     update(1);
     client_vanish(one);
-    struct client *two = open_stream(NULL); /* a fresh one */
+    struct client *two = open_stream(NULL); /* a new one */
     update(2);
     struct client *back = open_stream(one->said[1].id); /* 1 was lost on the first */
     assert_string_equal(heard(back), "1");
@@ -318,7 +318,7 @@ static void stream_that_became_newest_again_is_resumed_whole(void **state)
     update(0);
     struct client *two = open_stream(NULL);
     update(1);
-    client_vanish(two); /* 1 is seen there; the first stream is in front again */
+    client_vanish(two); /* 1 is seen there; the first stream is the newest again */
     harness_run_until_idle(&b);
     update(2);
     update(3);
@@ -342,7 +342,7 @@ static void resumed_stream_lost_unseen_is_resumed_with_the_older_id(void **state
     update(1);
     const char *id = client_nth_said(one, SAID_UPDATED, 0)->id;
     client_vanish(one);
-    struct client *lost = open_stream(id); /* not a byte of it arrives */
+    struct client *lost = open_stream(id); /* no byte of it arrives */
     update(2);
     client_vanish(lost);
     struct client *back = open_stream(id);
@@ -362,7 +362,7 @@ static void stream_lost_right_after_priming_loses_nothing(void **state)
     client_vanish(one);
     struct client *two = open_stream(one->said[1].id);
     assert_int_equal(two->said[0].kind, SAID_PRIME);
-    const char *id = two->said[0].id; /* the client saw that much */
+    const char *id = two->said[0].id; /* the client saw that part */
     client_vanish(two);
     struct client *three = open_stream(id);
     assert_string_equal(heard(three), "1");

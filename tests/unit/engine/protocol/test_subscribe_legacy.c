@@ -167,7 +167,7 @@ static void concurrent_subscriptions_to_the_same_uri_count_once(void **state)
     struct client *c = handshaken_pipe();
     unsigned armed = fake.armed;
     for (int i = 0; i < 3; i++) {
-        subscribe(c, text_of("%d", i), "mem://x/a"); /* none of them has an answer yet */
+        subscribe(c, text_of("%d", i), "mem://x/a"); /* none of them is answered yet */
     }
     harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 3);
@@ -213,7 +213,7 @@ static void spellings_of_one_uri_are_separate_subscriptions(void **state)
     harness_run_until_idle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
-    /* One each, in whichever order. */
+    /* One each, in any order. */
     const char *one = json_at(client_nth(c, SAID_UPDATED, 0), "params|subscribedUri");
     const char *two = json_at(client_nth(c, SAID_UPDATED, 1), "params|subscribedUri");
     bool in_order = strcmp(one, "mem://x/a") == 0;
@@ -265,7 +265,7 @@ static void subscriptions_per_client_are_limited(void **state)
         refused += code && strcmp(code, "-32602") == 0;
     }
     assert_int_equal(refused, 1);
-    /* A listen on the same pipe gets what is left: nothing. */
+    /* A listen on the same pipe gets the rest: nothing. */
     client_listen(c, "\"l\"", "[\"mem://x/d\"]");
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications", "{}");
@@ -394,7 +394,7 @@ static void list_changes_are_coalesced_and_the_last_is_sent(void **state)
     assert_int_equal(client_count(pipe, SAID_LIST), 2);
     assert_no_json(client_nth(pipe, SAID_LIST, 0), "params");
     assert_int_equal(client_count(deaf, SAID_LIST), 0);
-    /* And then it is quiet. */
+    /* Then no more follow. */
     uint64_t until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
     harness_until(&b, time_has_passed, &until);
     assert_int_equal(client_count(modern, SAID_LIST), 2);

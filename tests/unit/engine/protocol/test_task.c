@@ -99,7 +99,7 @@ static int try_open(const struct principal *p, const char *client, size_t max_cl
     const struct task_spec spec = {
         .principal = p,
         .client = tidings_str(client),
-        .max = 5, /* the last for operators */
+        .max = 5, /* the last task, for operators */
         .max_client = max_client,
         .ttl_ms = HOUR_MS,
         .home = home,
@@ -118,7 +118,7 @@ static struct task *begin(const struct principal *p)
     return t;
 }
 
-/* What tasks/get says. */
+/* The result of tasks/get. */
 static const char *shown(struct task *t)
 {
     static char text[4096];
@@ -156,7 +156,7 @@ static struct json *parsed(const char *text)
     return v;
 }
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 static void task_is_found_only_by_its_owner(void **state)
 {
@@ -165,7 +165,7 @@ static void task_is_found_only_by_its_owner(void **state)
     assert_true(is_found(t, &alice));
     assert_false(is_found(t, &bob));
     assert_false(is_found(t, &uid_alice)); /* authenticated in another way: another principal */
-    assert_true(is_found(t, NULL));        /* the program itself */
+    assert_true(is_found(t, NULL));        /* the program */
     assert_null(tasks_find(all, STR("nothing"), &alice));
     assert_null(tasks_find(all, STR(""), NULL));
     task_detach(t);
@@ -276,13 +276,13 @@ static void task_is_kept_for_its_time_to_live(void **state)
 {
     (void)state;
     struct task *t = begin(&alice), *other = begin(&alice);
-    assert_true(tasks_due_ms(all) == UINT64_MAX); /* those that run hang nowhere */
+    assert_true(tasks_due_ms(all) == UINT64_MAX); /* running tasks have no expiry */
     assert_true(task_end(t, TASK_COMPLETED, STR_EMPTY, STR("{}")));
     later(HOUR_MS - 1);
     tasks_sweep(all);
     assert_true(is_found(t, &alice));
     later(1);
-    assert_false(is_found(t, &alice)); /* swept or not */
+    assert_false(is_found(t, &alice)); /* before and after the sweep */
     tasks_sweep(all);
     assert_int_equal(gone, 1);
     assert_true(is_found(other, &alice));
@@ -316,7 +316,7 @@ static void ended_tasks_expire_in_order(void **state)
         t[i] = begin(&alice);
         later(1000);
     }
-    static const int order[] = {2, 0, 3, 1}; /* they end in */
+    static const int order[] = {2, 0, 3, 1}; /* the order of their ends */
     for (int i = 0; i < 4; i++) {
         assert_true(task_end(t[order[i]], TASK_CANCELLED, STR_EMPTY, STR_EMPTY));
     }
@@ -359,7 +359,7 @@ static void task_continues_when_all_questions_are_answered(void **state)
     assert_shows(t, "\"inputRequests\":{\"1.a\":{\"method\":\"m\"},\"1.b\":{\"method\":\"n\"}}");
     answer(t, "{\"1.c\":{},\"a\":{},\"1.a\":{\"x\":1}}");
     assert_shows(t, "\"inputRequests\":{\"1.b\":{\"method\":\"n\"}}");
-    answer(t, "{\"1.a\":{\"x\":2}}"); /* a second time: the first stays */
+    answer(t, "{\"1.a\":{\"x\":2}}"); /* a repeated answer: the first wins */
     assert_int_equal(answered, 0);
     answer(t, "{\"1.b\":{\"y\":1}}");
     assert_int_equal(answered, 1);
@@ -367,7 +367,7 @@ static void task_continues_when_all_questions_are_answered(void **state)
     assert_shows(t, "\"status\":\"working\"");
     answer(t, "{\"1.b\":{\"y\":2}}");
     assert_int_equal(answered, 1);
-    ask(t, 2, "{\"a\":{\"method\":\"m\"}}"); /* the same name is another key */
+    ask(t, 2, "{\"a\":{\"method\":\"m\"}}"); /* the same name is a new key */
     answer(t, "{\"1.a\":{\"x\":3}}");
     assert_shows(t, "\"2.a\"");
     task_cancel(t);
@@ -412,7 +412,7 @@ static void long_message_is_cut_between_letters(void **state)
     assert_true(str_is_utf8(tidings_str(shown(t))));
     assert_null(strstr(shown(t), "\xef\xbf\xbd"));
     task_set_message(t, tidings_strn(text, sizeof(text)));
-    assert_int_equal(changes, before + 1); /* says the same */
+    assert_int_equal(changes, before + 1); /* equal content */
     task_detach(t);
 }
 
@@ -535,7 +535,7 @@ static void results_survive_a_restart_and_running_tasks_fail(void **state)
     assert_false(tasks_restore(all, &row)); /* too old */
     row.created_ms = INT64_MIN;             /* a damaged row */
     assert_false(tasks_restore(all, &row));
-    row.created_ms = INT64_MAX; /* or the clock was set back: it counts from now on */
+    row.created_ms = INT64_MAX; /* or the clock was set back: it counts from the current time */
     assert_true(tasks_restore(all, &row));
     later(HOUR_MS);
     tasks_sweep(all);

@@ -60,7 +60,7 @@ static struct {
     unsigned puts, asks;
     enum task_status status; /* members of the last row */
     char message[64], questions[256], payload[64];
-    void (*done)(void *user, int code); /* NULL: it was answered */
+    void (*done)(void *user, int code); /* NULL: answered */
     void *user;
 } store;
 
@@ -124,7 +124,7 @@ static int teardown(void **state)
 {
     (void)state;
     assert_null(store.done);
-    assert_int_equal(changes, 0); /* the store tells */
+    assert_int_equal(changes, 0); /* the store notifies */
     tasks_destroy(all);
     mailbox_close(home);
     mailbox_unref(home);
@@ -193,7 +193,7 @@ static void ask(struct task *t, const char *questions)
     jv_unref(v);
 }
 
-/* ---- keeping --------------------------------------------------------------------------------- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static void states_are_all_stored_with_intermediate_ones_merged(void **state)
 {
@@ -255,7 +255,7 @@ static void failed_state_write_is_retried(void **state)
     task_detach(t);
 }
 
-/* ---- what other nodes wrote ------------------------------------------------------------------ */
+/* ---- rows of other nodes --------------------------------------------------------------------- */
 
 static void end_at_another_node_ends_the_task_here(void **state)
 {
@@ -273,7 +273,7 @@ static void end_at_another_node_ends_the_task_here(void **state)
     task_detach(t);
 }
 
-/* Both end it: the row that was first counts. */
+/* Both end it: the first row wins. */
 static void second_end_is_replaced_by_the_first(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void second_end_is_replaced_by_the_first(void **state)
     assert_shows(t, "\"failed\"");
     assert_shows(t, "\"error\":{\"e\":1}");
     turn();
-    assert_int_equal(cancelled, 0); /* its call is done */
+    assert_int_equal(cancelled, 0); /* its call is finished */
     task_detach(t);
 }
 
@@ -301,7 +301,7 @@ static void answers_given_at_another_node_are_applied_once(void **state)
     assert_true(tasks_follow(all, &row));
     assert_string_equal(store.questions, "{\"1.b\":{}}");
     store_answer(0);
-    assert_true(tasks_follow(all, &row)); /* again, since that could not be noted */
+    assert_true(tasks_follow(all, &row)); /* once more, since that write failed */
     assert_int_equal(answered, 0);
     row.answers = STR("{\"1.b\":{\"n\":2}}");
     assert_true(tasks_follow(all, &row));
@@ -381,7 +381,7 @@ static void invalid_rows_are_rejected(void **state)
     row.id = STR("short");
     assert_null(task_of_row(all, &row));
     task_detach(t);
-    assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 1); /* those of others do not count */
+    assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 1); /* other nodes' tasks do not count */
 }
 
 int main(void)

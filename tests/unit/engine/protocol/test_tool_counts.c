@@ -54,7 +54,7 @@ static void tools_over_the_bound_share_a_row(void **state)
     const struct tool_count *others = &t->rows[TOOL_COUNTS_ROWS];
     assert_string_equal(others->name, "");
     assert_int_equal(others->outcomes[TIDINGS_CALL_OK], 10);
-    /* Another worker had other tools first: together they are bounded, too, and none is lost. */
+    /* Another worker had other tools first: the sum is bounded too, and no call is lost. */
     tool_counts_add(sum, STR("z"), TIDINGS_CALL_OK, 7);
     tool_counts_merge(sum, t);
     tool_counts_merge(sum, t);
