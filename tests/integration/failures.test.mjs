@@ -29,7 +29,7 @@ async function counted(server) {
 }
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: an error of JSON-RPC is said once, with method, code, reason and client`, async (t) => {
+    test(`${era}: JSON-RPC error is logged once with method, code, reason and client`, async (t) => {
         const server = await serve(t, { files: { a: 'a' }, args: ['--self', '--allow-write'] });
         const session = era === 'legacy' ? await Session.open(server) : null;
         const ask = (method, params) => (session ? session.send(method, params) : modern(server, method, params));
@@ -50,7 +50,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('a URI that a listen leaves out is said too', async (t) => {
+test('URI omitted from a listen is logged', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--self'] });
     const uris = [server.uri('a'), 'file:///nowhere/no', 'tidings://self/stats?type=error'];
     const { events } = await listen(server, { resourceSubscriptions: uris });
@@ -60,7 +60,7 @@ test('a URI that a listen leaves out is said too', async (t) => {
     events.close();
 });
 
-test('what is refused below JSON-RPC is said too, with path and status', async (t) => {
+test('rejection below JSON-RPC is logged with path and status', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--self', '--max-body', '4k'] });
     const get = (path, headers = {}) => request(server, { method: 'GET', path, headers });
     await get('/nowhere');
@@ -86,7 +86,7 @@ test('what is refused below JSON-RPC is said too, with path and status', async (
     }
 });
 
-test('a WebSocket that is closed for what it sent, and lines that are no messages', async (t) => {
+test('closed WebSocket and malformed lines are logged', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self'] });
     const ws = await WebSocketRaw.open(server);
     await ws.send(encodeFrame(FIN | OP.binary, 'x'));
@@ -98,7 +98,7 @@ test('a WebSocket that is closed for what it sent, and lines that are no message
     assert.match(line, /code=.* by=program address=stdio /);
 });
 
-test('who it was is said, and never the token', async (t) => {
+test('log line contains the principal but never the token', async (t) => {
     const tokens = new TokenFile(t);
     const ann = tokens.give('ann');
     const server = await serve(t, { files: { a: 'a' }, args: ['--self', '--auth-tokens', tokens.path] });
@@ -109,7 +109,7 @@ test('who it was is said, and never the token', async (t) => {
     assert.ok(!server.stderr.includes(ann) && !server.stderr.includes('wrong-secret-token'), server.stderr);
 });
 
-test('a flood is counted in full and said in a few lines; a stranger writes no lines of its own', async (t) => {
+test('flood is counted completely but logged in a few lines; untrusted input adds no lines', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self', '--workers', '1'] });
     const evil = 'x" principal="root" others=0\n2026-01-01T00:00:00.000Z error forged \u001b[2J\u202e';
     await modern(server, evil, {}, { headers: { 'Mcp-Method': 'x' } });
@@ -134,7 +134,7 @@ test('a flood is counted in full and said in a few lines; a stranger writes no l
     assert.equal(all(), 1001);
 });
 
-test('--log-level warn leaves out what is the client\'s fault, and still counts it', async (t) => {
+test('--log-level warn omits client errors but counts them', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self', '--log-level', 'warn'] });
     await modern(server, 'resources/read', { uri: 'file:///no' });
     assert.equal((await counted(server))['resources/read -32602'], 1);

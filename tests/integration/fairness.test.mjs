@@ -66,7 +66,7 @@ const kinds = {
 };
 
 for (const [kind, open] of Object.entries(kinds)) {
-    test(`${kind}: a quiet client is answered in the middle of a flood, and the flood in order`, async (t) => {
+    test(`${kind}: quiet client is answered during a flood, and the flood in order`, async (t) => {
         const args = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--self', '--workers', '1'];
         const server = await serveDoors(t, args, { files: { 'a.txt': 'a' } });
         server.port = Number(new URL(server.doors[0]).port);

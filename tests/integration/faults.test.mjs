@@ -46,11 +46,11 @@ async function live(t, seed) {
 
 const seeds = ONLY ? [Number(ONLY)] : [...Array(SHORT).keys()].map((n) => n + 1);
 for (const seed of seeds) {
-    test(`seed ${seed}: whatever fails, what was acknowledged is there and everybody knows it`, { skip }, (t) => live(t, seed));
+    test(`seed ${seed}: acknowledged changes survive and reach all clients after any fault`, { skip }, (t) => live(t, seed));
 }
 
 if (LONG > 0 && !ONLY && !skip) {
-    test('the same with other seeds, for as long as is told', async (t) => {
+    test('acknowledged changes survive other seeds for the configured time', async (t) => {
         const until = Date.now() + LONG * 1000;
         for (let seed = Math.floor(Date.now() / 1000) % 1_000_000; Date.now() < until; seed += 1) {
             await t.test(`seed ${seed}`, (each) => live(each, seed));
@@ -58,7 +58,7 @@ if (LONG > 0 && !ONLY && !skip) {
     });
 }
 
-test('files that change while nothing can be looked at are told of when they can', { skip }, async (t) => {
+test('changes of unreadable files are delivered after the files become readable', { skip }, async (t) => {
     const faults = new Faults(t);
     const server = await serve(t, { files: { 'a.txt': '1', 'd/b.txt': '1' }, env: faults.env });
     const subscriber = await Subscriber.join(server, 'modern');

@@ -156,7 +156,7 @@ const EVERYTHING = {
 
 for (const era of ['legacy', 'modern']) {
     for (const how of ['SIGTERM', 'kill -9']) {
-        test(`${era}, ${how}: each file that changed while the server was down is told once, and no other`, async (t) => {
+        test(`${era}, ${how}: each file that changed during downtime gives one update, other files give none`, async (t) => {
             const kept = new Kept(t, FILES);
             await kept.start();
             const client = new Client(kept, era);
@@ -173,7 +173,7 @@ for (const era of ['legacy', 'modern']) {
         });
     }
 
-    test(`${era}: what changed after the client left and before the server went is told too`, async (t) => {
+    test(`${era}: changes between client disconnect and server exit are delivered`, async (t) => {
         const kept = new Kept(t, FILES);
         await kept.start();
         const client = new Client(kept, era);
@@ -205,7 +205,7 @@ for (const era of ['legacy', 'modern']) {
     });
 }
 
-test('a single file and a subtree have a history, one that nobody watched has none', async (t) => {
+test('single file and subtree have a history, an unwatched file has none', async (t) => {
     const kept = new Kept(t, FILES);
     await kept.start();
     const uri = (name) => kept.tree.uri(name);
@@ -235,7 +235,7 @@ test('a single file and a subtree have a history, one that nobody watched has no
     assert.equal(again.subscriber.messages.filter(truncated).length, 1);
 });
 
-test('a cursor from moments before a crash that had not been saved leads to a look at everything', async (t) => {
+test('unsaved cursor from just before a crash leads to a complete scan', async (t) => {
     const kept = new Kept(t, FILES);
     await kept.start();
     const client = new Client(kept, 'modern');
@@ -248,7 +248,7 @@ test('a cursor from moments before a crash that had not been saved leads to a lo
     assert.deepEqual(await client.visit(), { '': 'truncated' });
 });
 
-test('a mount with another root or other exclusions has no history, the one beside it has', async (t) => {
+test('history ends if the root or exclusions of its mount change, other mounts keep theirs', async (t) => {
     const kept = new Kept(t, FILES);
     const beside = new Tree(t, { 'b.txt': 'b' });
     const elsewhere = new Tree(t, { 'b.txt': 'b' });
@@ -290,7 +290,7 @@ test('a mount with another root or other exclusions has no history, the one besi
     assert.deepEqual(answer.seen, ['file://here/ truncated', 'file://there/ truncated']);
 });
 
-test('a record whose bytes changed on the disk is noticed, said, and not believed', async (t) => {
+test('corrupt record on disk is detected, logged and ignored', async (t) => {
     const kept = new Kept(t, FILES);
     await kept.start();
     const client = new Client(kept, 'modern');
@@ -309,7 +309,7 @@ test('a record whose bytes changed on the disk is noticed, said, and not believe
     assert.deepEqual(await client.visit(), { 'written.txt': 'updated' });
 });
 
-test('a link that is switched, a directory that is replaced, and what is excluded', async (t) => {
+test('switched link, replaced directory and excluded files keep correct history', async (t) => {
     const kept = new Kept(t, FILES, { args: ['--exclude', '*.tmp'] });
     fs.symlinkSync('same.txt', kept.tree.at('link'));
     kept.tree.write('x.tmp');
@@ -330,7 +330,7 @@ test('a link that is switched, a directory that is replaced, and what is exclude
     assert.equal(told['dir/sub/b.txt'], 'deleted');
 });
 
-test('changes_since goes on after a restart without a gap', async (t) => {
+test('changes_since continues after a restart without a gap', async (t) => {
     const kept = new Kept(t, FILES, { args: ['--change-tools', 'on'] });
     await kept.start();
     const ask = async (cursor) => {
@@ -349,7 +349,7 @@ test('changes_since goes on after a restart without a gap', async (t) => {
 });
 
 for (const era of ['legacy', 'modern']) {
-    test(`${era}: who comes back after a restart hears of no file that is hidden from it`, async (t) => {
+    test(`${era}: client that resumes after a restart receives no hidden files`, async (t) => {
         const tokens = new TokenFile(t);
         const kept = new Kept(t, { 'pub/a.txt': '1', 'pub/out.txt': '1', 'secret/b.txt': '1', 'secret/in.txt': '1', 'secret/c.txt': '1' });
         fs.symlinkSync('../secret/b.txt', kept.tree.at('pub/link'));

@@ -68,11 +68,11 @@ const rows = {
     ],
 };
 
-test('every filter of the page is tried here', () => {
+test('every filter of the page is tested here', () => {
     assert.deepEqual([...shown.keys()], Object.keys(rows));
 });
 
-test('the filters of the page let through what it says, in both eras', async (t) => {
+test('filters of the page match the documented changes in both eras', async (t) => {
     const server = await servePublish(t, ['--window', '0', '--workers', '1']);
     for (const era of ['legacy', 'modern']) {
         for (const [title, changes] of Object.entries(rows)) {

@@ -41,7 +41,7 @@ for (const method of ['resources/list', 'resources/directory/read']) {
         assert.equal(json.error.code, -32602, 'a cursor of another resource');
     });
 
-    test(`${method} of what is missing or has no children is an error that says which`, async (t) => {
+    test(`${method} returns a specific error for missing or childless resources`, async (t) => {
         const server = await serve(t, { files });
         const missing = await modern(server, method, { uri: server.uri('nope/') });
         assert.equal(missing.json.error.code, -32602);
@@ -55,7 +55,7 @@ for (const method of ['resources/list', 'resources/directory/read']) {
     });
 }
 
-test('a mount whose provider only lists is listed, in pages', async (t) => {
+test('mount of a list-only provider is listed in pages', async (t) => {
     const server = await serveExample(t, 'dice', ['--page-size', '2']);
     const first = await call(server, 'resources/list', { uri: 'dice:///' });
     assert.deepEqual(first.resources.map(({ uri }) => uri), ['dice:///d12', 'dice:///d20']);

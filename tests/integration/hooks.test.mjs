@@ -32,7 +32,7 @@ const becomes = (server, ...names) =>
 for (const era of ['legacy', 'modern']) {
     const it = (name, body) => test(`${era}: ${name}`, body);
 
-    it('a sensor is on from the first subscriber to the last', async (t) => {
+    it('sensor runs from the first subscriber to the last', async (t) => {
         const server = await open(t);
         const one = await Subscriber.join(server, era);
         const two = await Subscriber.join(server, era);
@@ -49,7 +49,7 @@ for (const era of ['legacy', 'modern']) {
         await becomes(server);
     });
 
-    it('what is broken is refused, with the reason', async (t) => {
+    it('invalid hooks are rejected with a reason', async (t) => {
         const server = await open(t);
         const s = await Subscriber.join(server, era);
         const { honoured, refused } = await s.ask([room('attic'), room('kitchen')]);
@@ -59,7 +59,7 @@ for (const era of ['legacy', 'modern']) {
         await becomes(server);
     });
 
-    it('an answer may come later, from another thread', async (t) => {
+    it('hook may answer later from another thread', async (t) => {
         const server = await open(t);
         const s = await Subscriber.join(server, era);
         const { honoured } = await s.ask([room('cellar')]);
@@ -70,7 +70,7 @@ for (const era of ['legacy', 'modern']) {
         await becomes(server);
     });
 
-    it('who gets no answer is refused in time', async (t) => {
+    it('unanswered hook is rejected before the deadline', async (t) => {
         const server = await open(t, ['--watch-timeout', '1s']);
         const s = await Subscriber.join(server, era);
         const { honoured, refused } = await s.ask([room('vault'), room('kitchen')]);
@@ -80,7 +80,7 @@ for (const era of ['legacy', 'modern']) {
         await becomes(server);
     });
 
-    it('a pattern is told of as such', async (t) => {
+    it('hook receives a pattern as a pattern', async (t) => {
         const server = await open(t);
         const s = await Subscriber.join(server, era);
         const pattern = room('{room}');

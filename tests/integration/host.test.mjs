@@ -15,12 +15,12 @@ import { within } from './lib/wait.mjs';
 
 const ASKER = fileURLToPath(new URL('lib/asker.mjs', import.meta.url));
 
-test('it has at most 150 lines', () => {
+test('host has at most 150 lines', () => {
     const source = fileURLToPath(new URL('../../examples/host.c', import.meta.url));
     assert.ok(fs.readFileSync(source, 'utf8').split('\n').length - 1 <= 150);
 });
 
-test('a host keeps live copies, and asks its user what servers ask', async (t) => {
+test('host keeps live copies and passes server questions to its user', async (t) => {
     const tree = new Tree(t, { 'notes/a.txt': 'one' });
     const { url } = await serve(t, { args: [tree.at('notes')] });
     tree.write('.mcp.json', JSON.stringify({
@@ -79,7 +79,7 @@ test('a host keeps live copies, and asks its user what servers ask', async (t) =
     assert.equal((await host.closed).code, 0);
 });
 
-test('servers with more resources than it has room for are followed as far as that goes', async (t) => {
+test('host follows as many resources as it has room for', async (t) => {
     const MOST = 200;
     const tree = new Tree(t, Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`many/${i}`, ''])));
     const { url } = await serve(t, { args: [tree.at('many')] });

@@ -89,7 +89,7 @@ const SERVERS = [
 ];
 
 for (const [what, start, tools] of SERVERS) {
-    test(`${what}: hosts that begin with tools go through`, async (t) => {
+    test(`${what}: hosts that start with tools complete the session`, async (t) => {
         const server = await start(t);
         for (const host of HOSTS) {
             const answers = await play(server, host);

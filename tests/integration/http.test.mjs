@@ -49,7 +49,7 @@ test('keep-alive: one connection carries many requests', async (t) => {
     connection.close();
 });
 
-test('Connection: close is obeyed', async (t) => {
+test('Connection: close closes the connection', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const response = await connection.request({
@@ -60,7 +60,7 @@ test('Connection: close is obeyed', async (t) => {
     assert.equal((await connection.readToEnd()).length, 0);
 });
 
-test('HTTP/1.0 is answered and closed, or refused', async (t) => {
+test('HTTP/1.0 is answered and closed, or rejected', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const bytes = encodeRequest(server.port, {
@@ -72,7 +72,7 @@ test('HTTP/1.0 is answered and closed, or refused', async (t) => {
     assert.match(answer, /^HTTP\/1\.[01] (200|505) /, answer);
 });
 
-test('pipelining: answers come in the order of the requests', async (t) => {
+test('pipelining: answers keep the order of the requests', async (t) => {
     const server = await serve(t, { files: { 'a.txt': 'a', 'big.txt': 'x'.repeat(300_000) } });
     const connection = await Connection.open(server);
     const parts = [];
@@ -95,7 +95,7 @@ test('pipelining: answers come in the order of the requests', async (t) => {
     connection.close();
 });
 
-test('a request cut into single bytes is understood', async (t) => {
+test('request split into single bytes is parsed', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const bytes = encodeRequest(server.port, {
@@ -109,7 +109,7 @@ test('a request cut into single bytes is understood', async (t) => {
     connection.close();
 });
 
-test('chunked request bodies, with extensions and trailers', async (t) => {
+test('chunked request bodies with extensions and trailers are parsed', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const body = Buffer.from(JSON.stringify(discover(5)));
@@ -135,7 +135,7 @@ test('chunked request bodies, with extensions and trailers', async (t) => {
     connection.close();
 });
 
-test('bad chunks are 400', async (t) => {
+test('bad chunks return 400', async (t) => {
     const server = await serve(t, { files });
     for (const chunk of [
         'zz\r\n',
@@ -157,7 +157,7 @@ test('bad chunks are 400', async (t) => {
     }
 });
 
-test('Expect: 100-continue is granted before the body, or refused at once', async (t) => {
+test('Expect: 100-continue is granted before the body or rejected at once', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const body = JSON.stringify(discover(9));
@@ -211,7 +211,7 @@ test('verbs: OPTIONS and HEAD are answered, others are 405 with Allow', async (t
     }
 });
 
-test('other paths are 404', async (t) => {
+test('other paths return 404', async (t) => {
     const server = await serve(t, { files });
     for (const path of [
         '/',
@@ -237,7 +237,7 @@ test('other paths are 404', async (t) => {
     }
 });
 
-test('Content-Type other than application/json is 415', async (t) => {
+test('Content-Type other than application/json returns 415', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
     for (const type of [
@@ -267,7 +267,7 @@ test('Content-Type other than application/json is 415', async (t) => {
     }
 });
 
-test('Accept: lenient, 406 only when nothing is acceptable', async (t) => {
+test('Accept is lenient and returns 406 only if nothing is acceptable', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
     for (const accept of [
@@ -287,7 +287,7 @@ test('Accept: lenient, 406 only when nothing is acceptable', async (t) => {
     }
 });
 
-test('an answer says its length and type; notifications get 202 and nothing', async (t) => {
+test('answer has its length and type; notifications return 202 without a body', async (t) => {
     const server = await serve(t, { files });
     const response = await post(server, discover(), modernHeaders('server/discover'));
     assert.equal(Number(response.headers.get('content-length')), Buffer.byteLength(response.text));
@@ -301,7 +301,7 @@ test('an answer says its length and type; notifications get 202 and nothing', as
 });
 
 for (const how of ['close', 'reset']) {
-    test(`streams whose client is gone (${how}) are freed`, async (t) => {
+    test(`streams of disconnected clients (${how}) are freed`, async (t) => {
         const server = await serve(t, { files });
         const idle = descriptors(server);
         const opened = [];
@@ -320,7 +320,7 @@ for (const how of ['close', 'reset']) {
     });
 }
 
-test('a client that goes away during a large answer does no harm', async (t) => {
+test('disconnect during a large answer does no harm', async (t) => {
     const server = await serve(t, { files: { 'big.txt': 'x'.repeat(8_000_000) } });
     const idle = descriptors(server);
     for (let i = 0; i < 10; i += 1) {
@@ -339,14 +339,14 @@ test('a client that goes away during a large answer does no harm', async (t) => 
     assert.equal((await modern(server, 'server/discover')).status, 200);
 });
 
-test('a large file is read whole', async (t) => {
+test('large file is read completely', async (t) => {
     const text = 'äöü\n'.repeat(500_000);
     const server = await serve(t, { files: { 'big.txt': text } });
     const response = await modern(server, 'resources/read', { uri: server.uri('big.txt') });
     assert.equal(response.json.result.contents[0].text, text);
 });
 
-test('a second server on the same port fails and says so', async (t) => {
+test('second server on the same port fails with an error message', async (t) => {
     const server = await serve(t, { files });
     const tree = new Tree(t, files);
     const second = await run(t, ['serve', '--http', `127.0.0.1:${server.port}`, tree.path]);
@@ -356,7 +356,7 @@ test('a second server on the same port fails and says so', async (t) => {
     assert.equal((await modern(server, 'server/discover')).status, 200, 'the first still serves');
 });
 
-test('a port is free again right after the server ended', async (t) => {
+test('port is free immediately after the server exits', async (t) => {
     const server = await serve(t, { files });
     const { events } = await listen(server, { resourcesListChanged: true });
     await server.stop();
@@ -371,14 +371,14 @@ test('one line of standard error names the endpoint', async (t) => {
     assert.equal(server.stderr.split('/mcp').length - 1, 1, server.stderr);
 });
 
-test('SIGTERM: an idle server ends at once, status 0', async (t) => {
+test('SIGTERM: idle server exits at once with status 0', async (t) => {
     const server = await serve(t, { files });
     const kept = await Connection.open(server);
     assert.ok((await server.stop()) < 1000 * slow);
     assert.equal((await kept.readToEnd()).length, 0);
 });
 
-test('SIGTERM: sessions and half-sent requests do not hold it up', async (t) => {
+test('SIGTERM: sessions and half-sent requests do not delay exit', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const events = await session.stream();
@@ -388,7 +388,7 @@ test('SIGTERM: sessions and half-sent requests do not hold it up', async (t) => 
     await within(events.over, 'the stream to end');
 });
 
-test('SIGTERM: a large answer on its way is finished', async (t) => {
+test('SIGTERM: large answer in progress is finished', async (t) => {
     const server = await serve(t, { files: { 'big.txt': 'x'.repeat(12_000_000) } });
     const connection = await Connection.open(server);
     const params = { _meta: meta(), uri: server.uri('big.txt') };
@@ -406,14 +406,14 @@ test('SIGTERM: a large answer on its way is finished', async (t) => {
     assert.equal(JSON.parse(body).result.contents[0].text.length, 12_000_000);
 });
 
-test('SIGTERM twice is no harm', async (t) => {
+test('SIGTERM twice does no harm', async (t) => {
     const server = await serve(t, { files });
     await listen(server, { resourcesListChanged: true });
     server.child.kill('SIGTERM');
     await server.stop();
 });
 
-test('binding beyond loopback needs --allow-remote, and then warns', async (t) => {
+test('binding beyond loopback requires --allow-remote and logs a warning', async (t) => {
     const tree = new Tree(t, files);
     const refused = await run(t, ['serve', '--http', '0.0.0.0:0', tree.path]);
     assert.notEqual(refused.code, 0);
@@ -422,7 +422,7 @@ test('binding beyond loopback needs --allow-remote, and then warns', async (t) =
     await open.lines.next((line) => /warn|authent|anyone|reach/i.test(line), 'a warning');
 });
 
-test('two servers, two trees: each tells only of its own', async (t) => {
+test('two servers with two trees deliver only their own changes', async (t) => {
     const one = await serve(t, { files });
     const two = await serve(t, { files });
     const { events } = await listen(one, { resourceSubscriptions: [one.uri('a.txt')] });

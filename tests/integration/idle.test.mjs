@@ -53,8 +53,8 @@ function folder(t) {
 const skip = process.env.TIDINGS_TSAN ? 'the thread sanitizer has a thread that wakes ten times a second' : false;
 
 // At once, since they mostly wait.
-describe('servers with nothing to do', { concurrency: 4, skip }, () => {
-    test('a server with everything and without anybody sleeps', async (t) => {
+describe('idle servers', { concurrency: 4, skip }, () => {
+    test('server with all features and no clients sleeps', async (t) => {
         const path = folder(t);
         const args = [
             '--tcp', '127.0.0.1:0', '--unix', join(path, 'sock'), '--workers', '4', '--system', '--self',
@@ -63,7 +63,7 @@ describe('servers with nothing to do', { concurrency: 4, skip }, () => {
         await sleepsWell(await serve(t, { files, args }));
     });
 
-    test('a server that asks for tokens sleeps, and wakes for one that was taken back', async (t) => {
+    test('server with token introspection sleeps, and wakes to revoke a token', async (t) => {
         const tokens = new TokenFile(t);
         const token = tokens.give('somebody');
         const server = await serve(t, { files, args: ['--auth-tokens', tokens.path, '--workers', '1'] });
@@ -76,7 +76,7 @@ describe('servers with nothing to do', { concurrency: 4, skip }, () => {
         assert.equal((await modern(somebody, 'resources/list')).status, 401);
     });
 
-    test('a server sleeps again after clients of every kind have gone', async (t) => {
+    test('server sleeps again after clients of every kind disconnect', async (t) => {
         const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0', '--watch-linger', '0'] });
         const session = await Session.open(server);
         (await session.stream()).close(); // the session stays

@@ -15,7 +15,7 @@ const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452ff00fe', 'hex');
 for (const transport of LEGACY_TRANSPORTS) {
     const it = (name, body) => test(`${transport}: ${name}`, body);
 
-    it('initialize agrees on 2025-11-25 and truthful capabilities', async (t) => {
+    it('initialize returns 2025-11-25 and accurate capabilities', async (t) => {
         const { client, wire } = await legacyClient(t, transport, { files: { 'a.txt': 'a' } });
         const capabilities = client.getServerCapabilities();
         assert.equal(capabilities.resources.subscribe, true);
@@ -30,7 +30,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         }
     });
 
-    it('a list of many files comes in pages without gaps or repeats', async (t) => {
+    it('list of many files has pages without gaps or repeats', async (t) => {
         const names = Array.from(
             { length: 57 },
             (_, i) => `file-${String(i).padStart(3, '0')}.txt`,
@@ -57,7 +57,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.ok(pages >= 6, `${pages} pages`);
     });
 
-    it('a listed resource is described', async (t) => {
+    it('listed resource has a description', async (t) => {
         const files = { 'notes/plan.md': '# plan\n' };
         const { client, tree } = await legacyClient(t, transport, { files });
         const { resources } = await client.listResources();
@@ -72,7 +72,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.equal(find('notes/')?.mimeType, 'inode/directory');
     });
 
-    it('text is read as text and other bytes as base64', async (t) => {
+    it('text is read as text, other bytes as base64', async (t) => {
         const files = { 'hello.txt': 'grüß Gott\n', 'dot.png': PNG };
         const { client, tree } = await legacyClient(t, transport, { files });
         const text = await client.readResource({ uri: tree.uri('hello.txt') });
@@ -85,7 +85,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.deepEqual(Buffer.from(blob.contents[0].blob, 'base64'), PNG);
     });
 
-    it('a resource that does not exist is error -32002 with its URI', async (t) => {
+    it('missing resource returns error -32002 with its URI', async (t) => {
         const { client, tree } = await legacyClient(t, transport);
         const uri = tree.uri('missing.txt');
         await assert.rejects(client.readResource({ uri }), (error) => {
@@ -101,7 +101,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.ok(Array.isArray(resourceTemplates));
     });
 
-    it('a change of a subscribed file is told with its uri and subscribedUri', async (t) => {
+    it('change of a subscribed file is delivered with its uri and subscribedUri', async (t) => {
         const files = { 'a.txt': '1' };
         const { client, tree, received } = await legacyClient(t, transport, { files });
         const uri = tree.uri('a.txt');
@@ -116,7 +116,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.equal(contents[0].text, '2');
     });
 
-    it('a subscribed directory hears of everything below it', async (t) => {
+    it('subscribed directory receives all changes below it', async (t) => {
         const files = { 'docs/deep/er/a.txt': '1', 'other.txt': '1' };
         const { client, tree, received } = await legacyClient(t, transport, { files });
         const uri = tree.uri('docs/');
@@ -146,7 +146,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         assert.ok(!received.seen.some(updates(tree.uri('a.txt'))), 'a.txt was unsubscribed');
     });
 
-    it('creating and deleting a file changes the list', async (t) => {
+    it('creation and deletion of a file change the list', async (t) => {
         const { client, tree, received } = await legacyClient(t, transport, {
             files: { 'a.txt': '1' },
         });
@@ -173,7 +173,7 @@ for (const transport of LEGACY_TRANSPORTS) {
         await assert.rejects(bad, { code: -32602 });
     });
 
-    it('a method that does not exist is error -32601', async (t) => {
+    it('unknown method returns error -32601', async (t) => {
         const { client } = await legacyClient(t, transport);
         const any = { parse: (value) => value, safeParse: (value) => ({ success: true, data: value }) };
         await assert.rejects(client.request({ method: 'no/such' }, any), { code: -32601 });
@@ -187,7 +187,7 @@ test('http: terminateSession ends the session', async (t) => {
     await assert.rejects(client.ping(), 'the session is gone');
 });
 
-test('http: after the network broke the client resumes and misses nothing', async (t) => {
+test('http: client resumes without loss after a network failure', async (t) => {
     const options = { files: { 'a.txt': '1', 'b.txt': '1' }, through: relay };
     const { client, tree, received, proxy } = await legacyClient(t, 'http', options);
     await client.subscribeResource({ uri: tree.uri('a.txt') });

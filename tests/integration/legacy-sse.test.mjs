@@ -42,13 +42,13 @@ async function open(t, server) {
     return { events, path, ask, call };
 }
 
-test('it is not there unless asked for', async (t) => {
+test('legacy SSE is absent by default', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' } });
     assert.equal((await get(server)).status, 404);
     assert.equal((await post(server, '/messages?sessionId=x', initialize())).status, 404);
 });
 
-test('the first event says where messages go, and answers come on the stream', async (t) => {
+test('first event names the message endpoint, and answers arrive on the stream', async (t) => {
     const server = await start(t, ['--workers', '4']);
     const { path, ask, call, events } = await open(t, server);
     assert.match(path, /^\/messages\?sessionId=[!-~]{22,}$/);
@@ -66,7 +66,7 @@ test('the first event says where messages go, and answers come on the stream', a
     await events.message(updates(server.uri('a.txt')));
 });
 
-test('before initialize, and after a second one, it is a pipe like any other', async (t) => {
+test('stream before initialize, and after a second one, behaves like a pipe', async (t) => {
     const server = await start(t);
     const { ask, call } = await open(t, server);
     assert.equal((await call('resources/list')).error.code, -32600);
@@ -74,7 +74,7 @@ test('before initialize, and after a second one, it is a pipe like any other', a
     assert.equal((await ask(initialize())).error.code, -32600);
 });
 
-test('what is no message is answered on the stream too', async (t) => {
+test('malformed message is answered on the stream', async (t) => {
     const server = await start(t);
     const { path, events } = await open(t, server);
     assert.equal((await post(server, path, '{"jsonrpc"')).status, 202);
@@ -82,7 +82,7 @@ test('what is no message is answered on the stream too', async (t) => {
     assert.equal(error.code, -32700);
 });
 
-test('a session that is not there is 404, and nobody else hears of it', async (t) => {
+test('unknown session returns 404 and reaches no other session', async (t) => {
     const server = await start(t, ['--workers', '2']);
     const { path, events } = await open(t, server);
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
@@ -99,7 +99,7 @@ test('a session that is not there is 404, and nobody else hears of it', async (t
     assert.equal(events.messages.length, 0);
 });
 
-test('methods, types, hosts and origins are guarded as at the endpoint', async (t) => {
+test('methods, types, hosts and origins are checked as at the endpoint', async (t) => {
     const server = await start(t);
     const { path } = await open(t, server);
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
@@ -120,7 +120,7 @@ test('methods, types, hosts and origins are guarded as at the endpoint', async (
     assert.equal((await post(server, path, ping, origin)).status, 202);
 });
 
-test('streams count as sessions, and their end gives the place back', async (t) => {
+test('streams count as sessions and free their place when they end', async (t) => {
     const server = await start(t, ['--workers', '1', '--max-sessions', '1', '--self']);
     const { events } = await open(t, server);
     const full = await get(server);
@@ -134,7 +134,7 @@ test('streams count as sessions, and their end gives the place back', async (t) 
     await eventually(async () => (await totals(server)).sessions === 0, 'none is left');
 });
 
-test('subscriptions and requests under way end with the stream', async (t) => {
+test('subscriptions and pending requests end with the stream', async (t) => {
     const server = await start(t, ['--self']);
     const { ask, call, events, path } = await open(t, server);
     await ask(initialize());
@@ -147,7 +147,7 @@ test('subscriptions and requests under way end with the stream', async (t) => {
     assert.equal(late.status, 404);
 });
 
-test('a large answer arrives whole', async (t) => {
+test('large answer arrives complete', async (t) => {
     const large = 'x'.repeat(3_000_000);
     const server = await start(t, [], { 'large.txt': large });
     const { ask, call } = await open(t, server);
@@ -156,7 +156,7 @@ test('a large answer arrives whole', async (t) => {
     assert.equal(result.contents[0].text.length, large.length);
 });
 
-test('a stream that is not read takes no more questions than its answers fit', async (t) => {
+test('unread stream accepts no more requests than its answers fit', async (t) => {
     const server = await start(t, ['--self'], { 'large.txt': 'x'.repeat(3_000_000) });
     const { ask, events, path } = await open(t, server);
     await ask(initialize());
@@ -176,7 +176,7 @@ test('a stream that is not read takes no more questions than its answers fit', a
     }, 'there is room again');
 });
 
-test('a server that stops ends the streams', async (t) => {
+test('server shutdown ends the streams', async (t) => {
     const server = await start(t);
     const { events } = await open(t, server);
     const ended = within(events.over, 'the stream to end');

@@ -35,7 +35,7 @@ function without(t, names) {
     return { LD_LIBRARY_PATH: dir };
 }
 
-test('without any of them a directory is served, read and watched', async (t) => {
+test('server without optional libraries serves, reads and watches a directory', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, env: without(t, ALL) });
     const wanted = { resourceSubscriptions: [server.uri('a.txt')] };
     const streams = await Promise.all(Array.from({ length: 8 }, () => listen(server, wanted)));
@@ -45,7 +45,7 @@ test('without any of them a directory is served, read and watched', async (t) =>
     assert.equal(contents[0].text, '2');
 });
 
-test('the settings of the Debian package start with nothing but what the package depends on', async (t) => {
+test('Debian package settings start with only the package dependencies', async (t) => {
     const root = new URL('../../', import.meta.url);
     const control = readFileSync(new URL('debian/control', root), 'utf8');
     const [, depends] = /^Package: tidings$[^]*?^Depends: (.*)$/m.exec(control);
@@ -59,7 +59,7 @@ test('the settings of the Debian package start with nothing but what the package
     assert.ok(Array.isArray(tools));
 });
 
-test('the version says which are not there', async (t) => {
+test('version output lists missing libraries', async (t) => {
     const shown = async (env) => JSON.parse((await run(t, ['version', '--json'], { env })).stdout);
     const there = await shown({});
     const hidden = await shown(without(t, ALL));
@@ -71,7 +71,7 @@ test('the version says which are not there', async (t) => {
     assert.equal(stdout.match(/not available/g).length, 3, stdout);
 });
 
-test('a server that needs one does not start without it, and says why', async (t) => {
+test('server with a missing required library does not start and explains why', async (t) => {
     const certs = new Certificates(t).make('server');
     const tree = new Tree(t, { 'a.txt': '1' });
     const rows = [
@@ -89,7 +89,7 @@ test('a server that needs one does not start without it, and says why', async (t
     }
 });
 
-test('an upgrade to WebSocket is refused without wslay', async (t) => {
+test('WebSocket upgrade is rejected without wslay', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, env: without(t, WSLAY) });
     const connection = await Connection.open(server);
     await connection.send(upgradeRequest(server.port));
@@ -99,7 +99,7 @@ test('an upgrade to WebSocket is refused without wslay', async (t) => {
     connection.close();
 });
 
-test('a client that has to connect says that it needs libcurl', async (t) => {
+test('connecting client without libcurl reports that it needs libcurl', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' } });
     const end = await run(t, ['read', '-t', server.url, server.uri('a.txt')], { env: without(t, CURL) });
     assert.notEqual(end.code, 0);

@@ -28,7 +28,7 @@ const head = (server, fields = '') =>
     `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\n` +
     `Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n${fields}`;
 
-test('sizes: head, fields, target, body, depth, batch and URI', async (t) => {
+test('sizes: head, fields, target, body, depth, batch and URI are limited', async (t) => {
     const server = await start(t, '--max-body', '100k', '--max-depth', '10');
     const session = await Session.open(server, '2025-03-26');
     const long = 'x'.repeat(5000);
@@ -69,7 +69,7 @@ test('sizes: head, fields, target, body, depth, batch and URI', async (t) => {
     assert.ok((await call(server, 'resources/list')).resources.length > 0);
 });
 
-test('sizes: a line and a message of a WebSocket', async (t) => {
+test('sizes: lines and WebSocket messages are limited', async (t) => {
     const args = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--self', '--max-line', '1k'];
     const server = await serveDoors(t, [...args, '--max-body', '1k'], { files });
     server.port = Number(new URL(server.doors[0]).port);
@@ -87,7 +87,7 @@ test('sizes: a line and a message of a WebSocket', async (t) => {
     assert.equal(limits['max-body'].reached, 1);
 });
 
-test('slow heads: 408 after --header-timeout, however many bytes drip in', async (t) => {
+test('slow heads: 408 after --header-timeout despite a steady trickle of bytes', async (t) => {
     const server = await start(t, '--header-timeout', '1s');
     const quiet = await answerTo(t, server, 'POST /mcp HTTP/1.1\r\nHost: ');
     assert.equal(quiet.status, 408);
@@ -102,7 +102,7 @@ test('slow heads: 408 after --header-timeout, however many bytes drip in', async
     assert.equal(await reached(t, server, 'header-timeout'), 2);
 });
 
-test('slow bodies: 408 after --body-timeout, however many bytes drip in', async (t) => {
+test('slow bodies: 408 after --body-timeout despite a steady trickle of bytes', async (t) => {
     const server = await start(t, '--body-timeout', '1s', '--header-timeout', '1h');
     for (const fields of ['Content-Length: 1000000\r\n\r\n', 'Transfer-Encoding: chunked\r\n\r\nfffff\r\n']) {
         const slow = await from(t, server, '127.0.0.1');
@@ -120,7 +120,7 @@ test('slow bodies: 408 after --body-timeout, however many bytes drip in', async 
     assert.equal(await reached(t, server, 'header-timeout'), 0);
 });
 
-test('… which is a time of its own, not that of the head', async (t) => {
+test('slow bodies: timeout is separate from the header timeout', async (t) => {
     const server = await start(t, '--body-timeout', '1m', '--header-timeout', '1s');
     const connection = await from(t, server, '127.0.0.1');
     const { headers, body } = modernRequest('resources/list', { cursor: 'x'.repeat(300_000) });
@@ -133,7 +133,7 @@ test('… which is a time of its own, not that of the head', async (t) => {
     assert.equal((await connection.readResponse()).json.error.code, -32602); // no such cursor
 });
 
-test('slow lines: an error after --body-timeout, however many bytes drip in', async (t) => {
+test('slow lines: error after --body-timeout despite a steady trickle of bytes', async (t) => {
     const args = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--self', '--body-timeout', '1s'];
     const server = await serveDoors(t, args, { files });
     server.port = Number(new URL(server.doors[0]).port);
@@ -170,7 +170,7 @@ const DRIPS = {
 };
 
 for (const [name, [first, more]] of Object.entries(DRIPS)) {
-    test(`slow messages: a WebSocket is closed after --body-timeout, however many ${name} drip in`, async (t) => {
+    test(`slow messages: WebSocket is closed after --body-timeout despite a steady trickle of ${name}`, async (t) => {
         const server = await start(t, '--body-timeout', '1s', '--keepalive', '1h');
         const socket = await WebSocketRaw.open(server);
         await socket.send(first);
@@ -187,7 +187,7 @@ for (const [name, [first, more]] of Object.entries(DRIPS)) {
     });
 }
 
-test('slow messages: the time is that of each, and what grows goes on', async (t) => {
+test('slow messages: timeout applies to each message, and growing messages continue', async (t) => {
     const server = await start(t, '--body-timeout', '2s', '--keepalive', '1h');
     const socket = await WebSocketRaw.open(server);
     const message = (cursor) =>
@@ -214,7 +214,7 @@ test('slow messages: the time is that of each, and what grows goes on', async (t
     socket.close();
 });
 
-test('sizes: a frame that announces too much is refused at its header', async (t) => {
+test('sizes: oversized frame is rejected at its header', async (t) => {
     const server = await start(t, '--max-body', '100k');
     const cases = {
         whole: [announce(FIN | OP.text, 102_401)],
@@ -286,7 +286,7 @@ const budget = async (t, ...args) => {
 };
 
 for (const [name, hold] of Object.entries(HOLDERS)) {
-    test(`--max-input: of ${name} of which a part has come the one without progress for longest goes`, async (t) => {
+    test(`--max-input: of unfinished ${name} the server drops the one without progress for longest`, async (t) => {
         const server = await budget(t, '--max-input', '4m');
         const inUse = async () => (await limitsOf(t, server))['max-input'].inUse;
         const first = await hold(t, server, 0.9 * MIB);
@@ -301,7 +301,7 @@ for (const [name, hold] of Object.entries(HOLDERS)) {
         assert.ok((await call(server, 'resources/list')).resources.length > 0, 'whole requests are not concerned');
     });
 
-    test(`--max-input: from half of it on, ${name} that stand still have a second`, async (t) => {
+    test(`--max-input: above half of the budget, stalled ${name} get one second`, async (t) => {
         const server = await budget(t, '--max-input', '4m', '--body-timeout', '1h');
         const told = [];
         for (let i = 0; i < 3; i += 1) {
@@ -312,7 +312,7 @@ for (const [name, hold] of Object.entries(HOLDERS)) {
     });
 }
 
-test('--max-input: nothing stays booked, whatever became of it', async (t) => {
+test('--max-input: no bytes stay booked after any outcome', async (t) => {
     const server = await budget(t, '--max-input', '64m');
     const inUse = async () => (await limitsOf(t, server))['max-input'].inUse;
     const text = 'x'.repeat(0.9 * MIB);
@@ -336,13 +336,13 @@ test('--max-input: nothing stays booked, whatever became of it', async (t) => {
     await eventually(async () => (await inUse()) === 0, 'nothing is held');
 });
 
-test('--max-input: one message must fit', async (t) => {
+test('--max-input: configuration requires room for one message', async (t) => {
     const { code, stderr } = await run(t, ['serve', '--max-input', '6m', new Tree(t).path]);
     assert.notEqual(code, 0);
     assert.match(stderr, /--max-input: .*--max-body/);
 });
 
-test('slow readers: cut after --stall-timeout', async (t) => {
+test('slow readers: connection is cut after --stall-timeout', async (t) => {
     const large = 'x'.repeat(4_000_000);
     const args = ['--self', '--stall-timeout', '1s'];
     const server = await serve(t, { files: { 'a.txt': large }, args });
@@ -353,7 +353,7 @@ test('slow readers: cut after --stall-timeout', async (t) => {
     await eventually(async () => (await reached(t, server, 'stall-timeout')) === 1, 'it is cut');
 });
 
-test('the table of docs/limits.md has every limit, and says where it is reached', async (t) => {
+test('table of docs/limits.md has every limit and its test', async (t) => {
     const { readFileSync } = await import('node:fs');
     const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
     const server = await start(t);

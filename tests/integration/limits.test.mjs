@@ -43,7 +43,7 @@ async function pipelined(connection, requests) {
 
 // ---- connections ------------------------------------------------------------------------------
 
-test('--max-connections: 503, and the request that was sent does not take it back', async (t) => {
+test('--max-connections: 503, and a request sent already does not change it', async (t) => {
     const server = await start(t, '--max-connections', '2', '--workers', '2');
     const first = await connectAndAsk(t, server, '127.0.0.1');
     const second = await connectAndAsk(t, server, '127.0.0.2');
@@ -71,7 +71,7 @@ test('--max-connections: 503, and the request that was sent does not take it bac
     assert.equal(row.inUse, 2, 'the first, and this reader');
 });
 
-test('--max-client-connections: 429 for one client, and others come in', async (t) => {
+test('--max-client-connections: 429 for one client, others connect', async (t) => {
     const server = await start(t, '--max-client-connections', '2', '--workers', '2');
     const mine = [await connectAndAsk(t, server, '127.0.0.1'), await connectAndAsk(t, server, '127.0.0.1')];
     const third = await from(t, server, '127.0.0.1');
@@ -87,7 +87,7 @@ test('--max-client-connections: 429 for one client, and others come in', async (
     }, 'the place is free');
 });
 
-test('… on lines an error, by the user on a Unix socket', async (t) => {
+test('--max-client-connections: lines return an error, Unix sockets count by user', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const doors = ['--tcp', '127.0.0.1:0', '--unix', path, '--max-client-connections', '1'];
@@ -114,7 +114,7 @@ test('… on lines an error, by the user on a Unix socket', async (t) => {
     }
 });
 
-test('--connection-rate: 429 that says when to come back', async (t) => {
+test('--connection-rate: 429 with a retry time', async (t) => {
     const server = await start(t, '--connection-rate', '1', '--connection-burst', '2');
     const statuses = [];
     for (let i = 0; i < 8; i++) {
@@ -132,7 +132,7 @@ test('--connection-rate: 429 that says when to come back', async (t) => {
     assert.equal(await reached(t, server, 'connection-rate'), 1);
 });
 
-test('--max-clients: 503 for those who are not counted yet', async (t) => {
+test('--max-clients: 503 for clients that are not counted yet', async (t) => {
     const server = await start(t, '--max-clients', '2', '--max-client-connections', '5');
     await connectAndAsk(t, server, '127.0.0.1');
     await connectAndAsk(t, server, '127.0.0.2');
@@ -144,7 +144,7 @@ test('--max-clients: 503 for those who are not counted yet', async (t) => {
     assert.equal(row.inUse, 2);
 });
 
-test('--max-clients: users of Unix sockets have the reserve', async (t) => {
+test('--max-clients: Unix socket users have the reserve', async (t) => {
     const path = new Tree(t).at('mcp.sock');
     const server = await start(t, '--max-clients', '4', '--max-client-connections', '5', '--http-unix', path);
     for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.3']) {
@@ -162,7 +162,7 @@ test('--max-clients: users of Unix sockets have the reserve', async (t) => {
 
 // ---- rates ------------------------------------------------------------------------------------
 
-test('--request-rate: beyond it each request is refused by id, and the connection stays', async (t) => {
+test('--request-rate: excess requests are rejected by id, and the connection stays open', async (t) => {
     const server = await start(t, '--request-rate', '1', '--request-burst', '5');
     const flood = await from(t, server, '127.0.0.1');
     const ids = Array.from({ length: 40 }, (_, i) => `r${i}`);
@@ -185,7 +185,7 @@ test('--request-rate: beyond it each request is refused by id, and the connectio
     assert.ok(later);
 });
 
-test('… pages and the end of sessions count too, preflights do not', async (t) => {
+test('--request-rate: pages and session deletes count too, preflights do not', async (t) => {
     const server = await start(t, '--request-rate', '1', '--request-burst', '1');
     const flood = await from(t, server, '127.0.0.1');
     const answers = await pipelined(flood, Array(20).fill(get(server.uri('a.txt'))));
@@ -197,7 +197,7 @@ test('… pages and the end of sessions count too, preflights do not', async (t)
     asked.forEach(({ status }) => assert.equal(status, 204));
 });
 
-test('… on a pipe by id; what is no request is counted and heard', async (t) => {
+test('--request-rate: pipes reject by id; malformed requests are counted', async (t) => {
     const args = ['--tcp', '127.0.0.1:0', '--request-rate', '1', '--request-burst', '2'];
     const server = await serveDoors(t, args, { files });
     const where = { host: '127.0.0.1', port: Number(new URL(server.doors[0]).port) };
@@ -218,7 +218,7 @@ test('… on a pipe by id; what is no request is counted and heard', async (t) =
     assert.ok((await other.ask('modern', 'server/discover')).result);
 });
 
-test('--subscribe-rate: listens and subscribes are slowed down, other requests are not', async (t) => {
+test('--subscribe-rate: listens and subscribes are limited, other requests are not', async (t) => {
     const server = await start(t, '--subscribe-rate', '1', '--subscribe-burst', '3');
     const session = await Session.open(server);
     const tries = await Promise.all(
@@ -243,7 +243,7 @@ test('--subscribe-rate: listens and subscribes are slowed down, other requests a
     assert.equal((await other.request(modernRequest('subscriptions/listen', wish))).status, 200);
 });
 
-test('rates that nobody has set do not hold on this machine', async (t) => {
+test('default rates do not apply to local clients', async (t) => {
     const server = await start(t);
     const flood = await from(t, server, '127.0.0.1');
     const answers = await pipelined(flood, Array.from({ length: 6000 }, () => modernRequest('server/discover')));
@@ -255,7 +255,7 @@ const outside = Object.values(networkInterfaces())
     .flat()
     .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
 
-test('… and do for whoever comes from another', { skip: outside ? false : 'there is no other address' }, async (t) => {
+test('default rates apply to remote clients', { skip: outside ? false : 'there is no other address' }, async (t) => {
     const args = ['--self', '--allow-remote'];
     const server = await serve(t, { files, http: '0.0.0.0:0', args });
     const flood = await Connection.open(server, { host: outside, localAddress: outside });
@@ -270,7 +270,7 @@ test('… and do for whoever comes from another', { skip: outside ? false : 'the
     refusals.slice(0, 10).forEach((response) => refusedWith(response, 429, 'request-rate', 1000));
 });
 
-test('--block-after: who is refused too often is shut out, and comes back', async (t) => {
+test('--block-after: client with too many rejections is blocked, and admitted later', async (t) => {
     const server = await start(
         t,
         ...['--request-rate', '1', '--request-burst', '1', '--block-after', '3', '--block-time', '2s'],
@@ -291,7 +291,7 @@ test('--block-after: who is refused too often is shut out, and comes back', asyn
     }, 'it is let in again');
 });
 
-test('who shows a token is one client wherever it comes from, and not the one beside it', async (t) => {
+test('token holder counts as one client across addresses, separate from other clients', async (t) => {
     const tokens = new TokenFile(t);
     const alice = { Authorization: `Bearer ${tokens.give('alice')}` };
     const bob = { Authorization: `Bearer ${tokens.give('bob')}` };
@@ -312,7 +312,7 @@ test('who shows a token is one client wherever it comes from, and not the one be
 
 // ---- sessions and subscriptions ---------------------------------------------------------------
 
-test('--max-sessions: 503 for the next, exactly, however many workers there are', async (t) => {
+test('--max-sessions: 503 for the next session with any number of workers', async (t) => {
     const server = await start(t, '--max-sessions', '3', '--workers', '4');
     const sessions = [];
     for (let i = 0; i < 3; i++) {
@@ -333,7 +333,7 @@ test('--max-sessions: 503 for the next, exactly, however many workers there are'
     assert.equal(row.inUse, 0);
 });
 
-test('--max-client-sessions: 429 for one client, and others have theirs', async (t) => {
+test('--max-client-sessions: 429 for one client, others keep theirs', async (t) => {
     const server = await start(t, '--max-client-sessions', '2', '--workers', '2', '--legacy-sse');
     const sessions = [await Session.open(server), await Session.open(server)];
     refusedWith(await post(server, initialize()), 429, 'max-client-sessions', 2);
@@ -353,7 +353,7 @@ test('--max-client-sessions: 429 for one client, and others have theirs', async 
     assert.ok((await reached(t, server, 'max-client-sessions')) >= 3);
 });
 
-test('a fifth stream of a session is a 409', async (t) => {
+test('fifth stream of a session returns 409', async (t) => {
     const server = await start(t);
     const session = await Session.open(server);
     const streams = [];
@@ -365,7 +365,7 @@ test('a fifth stream of a session is a 409', async (t) => {
     streams.forEach((stream) => stream.close());
 });
 
-test('--max-listens, --max-uris-per-listen: errors that name them', async (t) => {
+test('--max-listens, --max-uris-per-listen: errors name the limit', async (t) => {
     const args = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--self', '--max-listens', '1'];
     const server = await serveDoors(t, [...args, '--max-uris-per-listen', '2'], { files });
     server.port = Number(new URL(server.doors[0]).port);
@@ -386,7 +386,7 @@ test('--max-listens, --max-uris-per-listen: errors that name them', async (t) =>
     assert.equal(limits['max-uris-per-listen'].reached, 1);
 });
 
-test('--max-subscriptions, --max-all-subscriptions: one by one, and given back', async (t) => {
+test('--max-subscriptions, --max-all-subscriptions: subscriptions are counted and freed one by one', async (t) => {
     const args = ['--max-subscriptions', '2', '--max-all-subscriptions', '3', '--workers', '2'];
     const server = await start(t, ...args);
     const uris = ['a', 'b', 'c'].map((name) => server.uri(`${name}.txt`));
@@ -414,7 +414,7 @@ test('--max-subscriptions, --max-all-subscriptions: one by one, and given back',
     await session.subscribe(uris[0]);
 });
 
-test('--max-breadth: counted where whole mounts are covered', async (t) => {
+test('--max-breadth: subscriptions that cover whole mounts are counted', async (t) => {
     const server = await start(t, '--max-breadth', '0');
     const { ack } = await listen(server, { resourceSubscriptions: ['file:///**'] });
     assert.match(ack._meta[key.refused][0].reason, /--max-breadth/);
@@ -423,7 +423,7 @@ test('--max-breadth: counted where whole mounts are covered', async (t) => {
 
 // ---- in the end -------------------------------------------------------------------------------
 
-test('after much coming and going nothing is in use', async (t) => {
+test('counters return to zero after many connects and disconnects', async (t) => {
     const server = await start(
         t,
         ...['--max-client-connections', '100', '--max-client-sessions', '100', '--workers', '2'],

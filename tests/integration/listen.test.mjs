@@ -14,7 +14,7 @@ import { eventually, within } from './lib/wait.mjs';
 const files = { 'a.txt': '1', 'b.txt': '1', 'dir/c.txt': '1' };
 const on = (...uris) => ({ resourceSubscriptions: uris });
 
-test('the acknowledgement is the first message, at once, on an event stream', async (t) => {
+test('acknowledgement is sent first, at once, on an event stream', async (t) => {
     const server = await serve(t, { files });
     const { response, events, ack } = await listen(server, on(server.uri('a.txt')));
     assert.match(response.headers.get('content-type'), /^text\/event-stream/);
@@ -31,7 +31,7 @@ test('the acknowledgement is the first message, at once, on an event stream', as
     assert.equal(events.messages[0].method, 'notifications/subscriptions/acknowledged');
 });
 
-test('only what is asked for and supported is honoured', async (t) => {
+test('server grants only requested and supported notifications', async (t) => {
     const server = await serve(t, { files });
     const cases = [
         [{}, {}],
@@ -48,7 +48,7 @@ test('only what is asked for and supported is honoured', async (t) => {
     }
 });
 
-test('unknown URIs are left out and explained', async (t) => {
+test('unknown URIs are omitted and explained', async (t) => {
     const server = await serve(t, { files });
     const bad = [
         'other://nowhere',
@@ -66,7 +66,7 @@ test('unknown URIs are left out and explained', async (t) => {
     await events.message(updates(server.uri('a.txt')), 'an update of the honoured one');
 });
 
-test('params of a wrong type are refused before any acknowledgement', async (t) => {
+test('params of a wrong type are rejected before any acknowledgement', async (t) => {
     const server = await serve(t, { files });
     const wrong = [
         undefined,
@@ -90,7 +90,7 @@ test('params of a wrong type are refused before any acknowledgement', async (t) 
     }
 });
 
-test('two listens each get a copy with their own id, whatever its type', async (t) => {
+test('two listens each receive a copy with their own id of any type', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     for (const ids of [
@@ -111,7 +111,7 @@ test('two listens each get a copy with their own id, whatever its type', async (
     }
 });
 
-test('nothing is sent that was not asked for', async (t) => {
+test('server sends only requested notifications', async (t) => {
     const server = await serve(t, { files });
     const { events: narrow } = await listen(server, on(server.uri('a.txt')));
     const { events: lists } = await listen(server, { resourcesListChanged: true });
@@ -137,7 +137,7 @@ test('list_changed carries the subscription id', async (t) => {
     assert.equal(changed.params._meta[key.subscription], id);
 });
 
-test('a URI is told once per matching subscription of one listen', async (t) => {
+test('URI is delivered once per matching subscription of one listen', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('dir/c.txt');
     const { events } = await listen(server, on(uri, server.uri('dir/')));
@@ -152,7 +152,7 @@ test('a URI is told once per matching subscription of one listen', async (t) => 
     );
 });
 
-test('closing the connection ends the listen and frees it', async (t) => {
+test('closed connection ends the listen and frees it', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '2'] });
     const idle = descriptors(server);
     for (const how of ['close', 'reset', 'finish']) {
@@ -170,7 +170,7 @@ test('closing the connection ends the listen and frees it', async (t) => {
     await events.message(updates(server.uri('a.txt')), 'an update');
 });
 
-test('the same id may be used again after the listen ended', async (t) => {
+test('id is reusable after the listen ends', async (t) => {
     const server = await serve(t, { files });
     const { events } = await listen(server, on(server.uri('a.txt')), { id: 'x' });
     events.close();
@@ -182,7 +182,7 @@ test('the same id may be used again after the listen ended', async (t) => {
 });
 
 for (const signal of ['SIGTERM', 'SIGINT']) {
-    test(`${signal}: every listen ends with its result, then the stream`, async (t) => {
+    test(`${signal}: every listen ends with its result before the stream ends`, async (t) => {
         const server = await serve(t, { files });
         const listens = await Promise.all(
             [1, 'two'].map((id) => listen(server, on(server.uri('a.txt')), { id })),
@@ -198,7 +198,7 @@ for (const signal of ['SIGTERM', 'SIGINT']) {
     });
 }
 
-test('a comment keeps a silent stream alive', async (t) => {
+test('comment keeps an idle stream open', async (t) => {
     const server = await serve(t, { files, args: ['--keepalive', '1'] });
     const { events } = await listen(server, on(server.uri('a.txt')));
     await events.next((event) => 'comment' in event, 'a comment');
@@ -206,7 +206,7 @@ test('a comment keeps a silent stream alive', async (t) => {
     assert.equal(events.messages.length, 1);
 });
 
-test('a directory that does not exist yet is watched', async (t) => {
+test('missing directory is watched', async (t) => {
     const server = await serve(t, { files });
     const { ack, events } = await listen(server, on(server.uri('later/')));
     assert.deepEqual(ack.notifications, on(server.uri('later/')));
@@ -231,7 +231,7 @@ async function pipeListen(pipe, id, notifications) {
     );
 }
 
-test('stdio: listens are told apart by id and cancelled by notification', async (t) => {
+test('stdio: listens are distinguished by id and cancelled by notification', async (t) => {
     const pipe = Pipe.open(t, { files });
     const ack = await pipeListen(pipe, 'first', on(pipe.uri('a.txt')));
     assert.equal(ack.method, 'notifications/subscriptions/acknowledged');
@@ -260,13 +260,13 @@ test('stdio: listens are told apart by id and cancelled by notification', async 
     );
 });
 
-test('stdio: end of input ends the program at once', async (t) => {
+test('stdio: end of input ends the program immediately', async (t) => {
     const pipe = Pipe.open(t, { files });
     await pipeListen(pipe, 1, on(pipe.uri('a.txt')));
     await pipe.eof();
 });
 
-test('stdio: SIGTERM gives the listen its result', async (t) => {
+test('stdio: SIGTERM sends the listen its result', async (t) => {
     const pipe = Pipe.open(t, { files });
     await pipeListen(pipe, 9, on(pipe.uri('a.txt')));
     const ended = pipe.stop();
@@ -275,7 +275,7 @@ test('stdio: SIGTERM gives the listen its result', async (t) => {
     await ended;
 });
 
-test('stdio: an id that is in use is refused', async (t) => {
+test('stdio: duplicate id is rejected', async (t) => {
     const pipe = Pipe.open(t, { files });
     await pipeListen(pipe, 1, on(pipe.uri('a.txt')));
     const params = { _meta: meta(), notifications: on(pipe.uri('b.txt')) };
@@ -283,7 +283,7 @@ test('stdio: an id that is in use is refused', async (t) => {
     assert.equal(answer.error?.code, -32600, JSON.stringify(answer));
 });
 
-test('stdio: both eras on one pipe', async (t) => {
+test('stdio: both eras share one pipe', async (t) => {
     const pipe = Pipe.open(t, { files });
     assert.equal((await pipe.ask('resources/list')).error.code, -32600, 'initialize first');
     assert.deepEqual((await pipe.ask('ping')).result, {});

@@ -40,7 +40,7 @@ async function line(server, uri) {
     return Object.fromEntries([...text.matchAll(/ (\w+)=("[^"]*"|\S+)/g)].map(([, name, value]) => [name, value.replaceAll('"', '')]));
 }
 
-test('a line says to how many a change was sent, and why it was not sent to others', async (t) => {
+test('change line counts recipients and explains each skipped subscriber', async (t) => {
     const { server, ada, bob, put, follow } = await start(t, ['--log-level', 'warn,delivery=debug']);
     await put(OPEN);
     const none = await line(server, OPEN);
@@ -66,7 +66,7 @@ test('a line says to how many a change was sent, and why it was not sent to othe
     await plain.message(updates(HIDDEN));
 });
 
-test('without debug there is no such line', async (t) => {
+test('change lines are absent without debug', async (t) => {
     const { server, bob, put, follow } = await start(t, []);
     const plain = await follow(bob, { windowMs: 0 });
     await put(OPEN);

@@ -28,7 +28,7 @@ const said = (program, ...parts) =>
 /** Fields of a line of logfmt or JSON. */
 const fields = (line) => Object.fromEntries([...line.matchAll(/(\w+)=("(?:[^"\\]|\\.)*"|\S*)/g)].map(([, k, v]) => [k, v]));
 
-test('each format has the same fields; a stranger forges nothing in any', async (t) => {
+test('each format has the same fields; untrusted input forges none', async (t) => {
     const evil = 'file:///no" cause="x\n2026-01-01 \u001b[2J\u202e\\';
     for (const format of ['text', 'json', 'logfmt']) {
         const server = await serve(t, { files: {}, args: ['--log-format', format, '--access-log'] });
@@ -64,7 +64,7 @@ test('each format has the same fields; a stranger forges nothing in any', async 
     }
 });
 
-test('journal without a journal does not start, and says what to use', async (t) => {
+test('journal format without a journal does not start and names an alternative', async (t) => {
     if (existsSync('/run/systemd/journal/socket')) {
         t.skip('there is a journal here');
         return;
@@ -74,7 +74,7 @@ test('journal without a journal does not start, and says what to use', async (t)
     assert.match(end.stderr, /journal.*use text, json or logfmt/s);
 });
 
-test('levels, format and access log are read again on SIGHUP, unless an option says them', async (t) => {
+test('levels, format and access log are reloaded on SIGHUP unless set by an option', async (t) => {
     const tree = new Tree(t, { a: 'a' });
     const config = new Tree(t).at('tidings.json');
     const put = (value) => writeFileSync(config, JSON.stringify(value), { mode: 0o600 });
@@ -102,7 +102,7 @@ test('levels, format and access log are read again on SIGHUP, unless an option s
     assert.ok(!server.lines.seen.slice(before).some((line) => line.includes('resources/read')));
 });
 
-test('SIGUSR1 opens the file again, in the sandbox; where it cannot be, the old one is written on', async (t) => {
+test('SIGUSR1 reopens the log file in the sandbox; if reopening fails, logging continues in the old file', async (t) => {
     const where = new Tree(t);
     const file = where.at('tidings.log');
     const server = await serve(t, { files: { a: 'a' }, args: ['--log-file', file, '--access-log'] });
@@ -136,7 +136,7 @@ test('SIGUSR1 opens the file again, in the sandbox; where it cannot be, the old 
     assert.equal(text(`${file}.1`).length, old);
 });
 
-test('the access log has a file of its own where that is said, which SIGUSR1 opens again too', async (t) => {
+test('separate access log file is reopened by SIGUSR1', async (t) => {
     const where = new Tree(t);
     const file = where.at('access.log');
     const server = await serve(t, { files: { a: 'a' }, args: ['--access-log-file', file] });
@@ -161,7 +161,7 @@ test('the access log has a file of its own where that is said, which SIGUSR1 ope
     assert.ok(nowhere.code !== 0 && nowhere.stderr.includes("open the log file '"), nowhere.stderr);
 });
 
-test('what is asked for where nothing is, is told by its path, and what is denied as a refusal', async (t) => {
+test('unknown paths are logged as paths, denied requests as rejections', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, root] = [tokens.give('ada'), tokens.give('root')];
     const rules = [
@@ -202,7 +202,7 @@ test('what is asked for where nothing is, is told by its path, and what is denie
     assert.match(shown.stdout, /^failed +last .* ago: \/resource file:\S+\/hidden, refused: access of 127\.0\.0\.1: resource not found$/m);
 });
 
-test('the access log has every transport, and each line who, what, how long and how much', async (t) => {
+test('access log covers every transport with principal, method, duration and size', async (t) => {
     const tree = new Tree(t, { a: 'a' });
     const doors = ['--tcp', '127.0.0.1:0', '--unix', tree.at('../lines.sock'), '--access-log'];
     const server = await serve(t, { tree, args: doors });
@@ -248,7 +248,7 @@ test('the access log has every transport, and each line who, what, how long and 
     assert.equal(new Set(ids).size, ids.length, 'a number was given twice');
 });
 
-test('a listen has a line when it begins and one when it ends, with why', async (t) => {
+test('listen is logged at its start, and at its end with the reason', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--access-log'] });
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('a')] });
     const begun = fields(await said(server, 'listening began', 'subscriptions=1', 'client=integration-test'));
@@ -273,7 +273,7 @@ test('a listen has a line when it begins and one when it ends, with why', async 
     last.events.close();
 });
 
-test('many streams at once do not fill the log: what is left out is counted', async (t) => {
+test('many concurrent streams do not flood the log: omitted lines are counted', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--workers', '1', '--log-level', 'info'] });
     const count = 200;
     const all = await Promise.all(Array.from({ length: count }, () => listen(server, { resourceSubscriptions: [server.uri('a')] })));
@@ -288,7 +288,7 @@ test('many streams at once do not fill the log: what is left out is counted', as
     all.forEach(({ events }) => events.close());
 });
 
-test('refusals are warnings by cause, and a flood of one is a few lines with a count', async (t) => {
+test('rejections are warnings by cause, and a flood gives few lines with a count', async (t) => {
     const tokens = new TokenFile(t);
     const ann = tokens.give('ann', 'none');
     const rules = ['--access', JSON.stringify({ uri: 'system://metrics/', allow: ['list', 'read'] })];
@@ -316,7 +316,7 @@ test('refusals are warnings by cause, and a flood of one is a few lines with a c
     }
 });
 
-test('no secret is in the log, whatever its level', async (t) => {
+test('log contains no secret at any level', async (t) => {
     const tokens = new TokenFile(t);
     const ann = tokens.give('ann');
     const args = ['--log-level', 'debug', '--access-log', '--legacy-sse', ...tokens.args];
@@ -340,7 +340,7 @@ test('no secret is in the log, whatever its level', async (t) => {
 });
 
 for (const [way, { open, encode, secure }] of Object.entries(WAYS)) {
-    test(`the warning of a cut says for how long nothing was taken: ${way}`, async (t) => {
+    test(`stall warning states how long the client read nothing: ${way}`, async (t) => {
         const server = await start(t, { args: ['--stall-timeout', '1s'], secure });
         const slow = await open(t, server);
         Array.from({ length: COUNT }, (_, id) => slow.write(encode(read(server, id), server)));
@@ -349,7 +349,7 @@ for (const [way, { open, encode, secure }] of Object.entries(WAYS)) {
     });
 }
 
-test('a WebSocket that answers no ping is cut with the time since the ping', async (t) => {
+test('WebSocket without a pong is cut with the time since the ping', async (t) => {
     const server = await serve(t, { files: {}, args: ['--keepalive', '1s', '--stall-timeout', '1s'] });
     const socket = await WebSocketRaw.open(server);
     const line = fields(await said(server, 'slow reader cut', 'answers no ping'));
@@ -357,7 +357,7 @@ test('a WebSocket that answers no ping is cut with the time since the ping', asy
     socket.close();
 });
 
-test('a reader that takes nothing is warned of and cut', async (t) => {
+test('stalled reader causes a warning and is cut', async (t) => {
     const args = ['--stall-timeout', '1s', '--outbox', '4', '--window', '0', '--log-level', 'warn', '--publish', 'app:///', '--allow-write', '--max-value', '1m'];
     const server = await serve(t, { files: {}, args });
     const socket = net.connect(server.port, '127.0.0.1');

@@ -39,8 +39,8 @@ async function ask(url, headers) {
     return { status: answer.status, challenge, error: /error="(\w+)"/.exec(challenge)?.[1], nonce: answer.headers.get('dpop-nonce') };
 }
 
-describe('tokens bound to a key', { concurrency: 4 }, () => {
-    test('where they are required, a login gets one, and commands prove the key, over WebSocket too', async (t) => {
+describe('DPoP tokens', { concurrency: 4 }, () => {
+    test('login gets a DPoP token if required, and commands prove the key on every transport', async (t) => {
         const { server, home } = await start(t, bound('require'));
         const unknown = await ask(server.url, {});
         assert.equal(unknown.status, 401);
@@ -57,7 +57,7 @@ describe('tokens bound to a key', { concurrency: 4 }, () => {
         }
     });
 
-    test('the token alone, a proof used twice, of another key or for something else: refused', async (t) => {
+    test('DPoP request is rejected if its proof is missing, reused, mismatched or for another key', async (t) => {
         const { server, home } = await start(t, bound('accept'));
         const { url } = server;
         // The server asks for none, so one is had by hand: as if it did.
@@ -93,7 +93,7 @@ describe('tokens bound to a key', { concurrency: 4 }, () => {
         assert.deepEqual([dressed.status, dressed.error], [401, 'invalid_token']);
     });
 
-    test('with a nonce: it is given with the refusal, and asked for again when it is another\'s', async (t) => {
+    test('nonce is sent with the rejection and requested again after it changes', async (t) => {
         const { server, home } = await start(t, bound('nonce'));
         await logIn(t, home, server.url);
         const read = await home.run(t, ['read', server.url, server.uri('a.txt')]);
@@ -107,7 +107,7 @@ describe('tokens bound to a key', { concurrency: 4 }, () => {
         assert.equal((await show({ nonce: 'made-up' })).error, 'use_dpop_nonce');
     });
 
-    test('a plain token where they must be bound: refused', async (t) => {
+    test('plain token is rejected if DPoP is required', async (t) => {
         const { authority, server } = await start(t, bound('require'));
         const form = { grant_type: 'client_credentials', resource: server.url, scope: 'files:read' };
         const basic = Buffer.from('machine:its-secret').toString('base64');

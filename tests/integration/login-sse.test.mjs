@@ -17,7 +17,7 @@ import { defer } from './lib/cleanup.mjs';
 import { good } from './lib/cli.mjs';
 import { Tree } from './lib/tree.mjs';
 
-test('a token for the address of the stream is shown where messages go', async (t) => {
+test('token for the stream address is sent to the message endpoint', async (t) => {
     const refused = [];
     const sessions = new Map();
     const server = http.createServer(async (request, response) => {

@@ -217,9 +217,9 @@ const refused = [
     },
 ];
 
-describe('strangers', { concurrency: 4 }, () => {
+describe('untrusted servers', { concurrency: 4 }, () => {
     for (const { name, wrong, says, unasked } of refused) {
-        test(`${name}: refused`, async (t) => {
+        test(`${name}: login rejects it`, async (t) => {
             const world = await strangers(t, wrong);
             const home = new Home(t);
             const end = await login(t, home, world.mcp);
@@ -233,14 +233,14 @@ describe('strangers', { concurrency: 4 }, () => {
         });
     }
 
-    test('a metadata address on another host is not asked', async (t) => {
+    test('metadata address on another host is not contacted', async (t) => {
         const elsewhere = await listen(t, (request, response) => json(response, {}));
         const world = await strangers(t, { challenge: `Bearer resource_metadata="${elsewhere.url}/prm"` });
         await logIn(t, new Home(t), world.mcp);
         assert.equal(elsewhere.asked.length, 0);
     });
 
-    test('who comes with another state is passed over, and the code is taken once', async (t) => {
+    test('callback with a wrong state is ignored, and the code is accepted once', async (t) => {
         const world = await strangers(t);
         const home = new Home(t);
         const person = async (address) => {
@@ -270,7 +270,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(form.get('resource'), world.mcp);
     });
 
-    test('a file of tokens that others can read is not used, and said', async (t) => {
+    test('token file readable by others is reported and not used', async (t) => {
         const world = await strangers(t);
         const home = new Home(t);
         await logIn(t, home, world.mcp);
@@ -284,7 +284,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(world.server.asked.length, before);
     });
 
-    test('a device: the code is shown, and asked about until somebody agreed', async (t) => {
+    test('device login shows the code and polls until approval', async (t) => {
         const metadata = (proper, world) => ({ ...proper, device_authorization_endpoint: `${world.issuer.url}/device` });
         let polls = 0;
         const token = (proper, world, response) => {
@@ -307,7 +307,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.match(none.stderr, /offers no login with a code on another device/);
     });
 
-    test('a secret is not brought to the authorization server that a server names since', async (t) => {
+    test('secret is not sent to a later authorization server of the same resource', async (t) => {
         const asClient = { metadata: (proper) => ({ ...proper, token_endpoint_auth_methods_supported: ['client_secret_basic'] }) };
         const other = await strangers(t, asClient);
         let issuers;
@@ -330,7 +330,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.ok(other.was('issuer', '/token'));
     });
 
-    test('a refresh token is kept until the authorization server itself refuses it', async (t) => {
+    test('refresh token is kept until the authorization server rejects it', async (t) => {
         const certs = new Certificates(t);
         certs.make('server');
         const key = { key: certs.text('server.key'), cert: certs.text('server.pem') };
@@ -367,7 +367,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(kept(), undefined);
     });
 
-    test('of several authorization servers the one that is named is used, and no other', async (t) => {
+    test('login uses only the named authorization server', async (t) => {
         const second = await strangers(t);
         const prm = (proper) => ({ ...proper, authorization_servers: [...proper.authorization_servers, second.issuer.url] });
         const world = await strangers(t, { prm });
@@ -385,7 +385,7 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(world.issuer.asked.length, 0);
     });
 
-    test('an address that nobody can log in to is refused with those that are accepted', async (t) => {
+    test('unsupported login address is rejected with the accepted ones', async (t) => {
         for (const address of ['tcp://127.0.0.1:1', 'unix:/tmp/x']) {
             const end = await new Home(t).run(t, ['login', address]);
             assert.equal(end.code, 64);
@@ -398,7 +398,7 @@ describe('strangers', { concurrency: 4 }, () => {
         }
     });
 
-    test('a browser is started with the address and without secrets', async (t) => {
+    test('browser is started with the address and without secrets', async (t) => {
         const world = await strangers(t);
         const home = new Home(t);
         home.tree.write('browser', `#!/bin/sh\nexec 3>${home.tree.at('seen')}\nprintf '%s\\n' "$#" "$1" "$TIDINGS_CLIENT_SECRET$TIDINGS_TOKEN" >&3\n`);
@@ -413,13 +413,13 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(end.code, 0, end.stderr);
     });
 
-    test('a secret on the command line is refused', async (t) => {
+    test('secret on the command line is rejected', async (t) => {
         const end = await new Home(t).run(t, ['login', 'https://a.example/mcp', '--client-id', 'c', '--client-secret', 's']);
         assert.notEqual(end.code, 0);
         assert.match(end.stderr, /not given on the command line.*TIDINGS_CLIENT_SECRET/);
     });
 
-    test('without a login the command says how to', async (t) => {
+    test('command without a login prints the login command', async (t) => {
         const world = await strangers(t);
         const end = await new Home(t).run(t, ['ls', world.mcp]);
         assert.notEqual(end.code, 0);

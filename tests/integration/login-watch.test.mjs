@@ -44,8 +44,8 @@ function watching(t, home, url, uri, args = []) {
     return { watch, out: watch.output(), ready: () => watch.lines.next((line) => line === `watching ${uri}`, 'the watch') };
 }
 
-describe('logins in the middle', { concurrency: 4 }, () => {
-    test('a call that needs more: the person is asked for that and what was granted, and the call goes on', async (t) => {
+describe('logins during a command', { concurrency: 4 }, () => {
+    test('call with missing scopes requests them from the user and continues', async (t) => {
         const world = guarded(t);
         const { authority, server, home } = await start(t, world);
         await logIn(t, home, server.url);
@@ -63,7 +63,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
         assert.equal((await home.run(t, ['read', server.url, uri])).stdout, 'secret');
     });
 
-    test('a login when the server wants one, in the command that needs it', async (t) => {
+    test('login starts during a command if the server requires one', async (t) => {
         const { server, home } = await start(t);
         const read = new Program(t, BIN, ['read', '--login', server.url, server.uri('a.txt')], { env: home.env });
         const out = read.output();
@@ -74,7 +74,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
     });
 
     for (const era of ['modern', 'legacy']) {
-        test(`a watch that needs more (${era}): it is asked for, and the watch begins`, async (t) => {
+        test(`watch with missing scopes (${era}) requests them and starts`, async (t) => {
             const world = guarded(t);
             const { server, home } = await start(t, world);
             await logIn(t, home, server.url);
@@ -92,7 +92,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
             await watch.stop('SIGTERM').catch(() => {});
         });
 
-        test(`a watch is not interrupted by the end of its token (${era}): it was renewed before`, async (t) => {
+        test(`watch survives the end of its token (${era}) because it renews early`, async (t) => {
             const { authority, server, home } = await start(t);
             authority.seconds = 4 * slow;
             await logIn(t, home, server.url);
@@ -109,7 +109,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
         });
     }
 
-    test('over WebSocket the token is shown, and another one after its end', async (t) => {
+    test('WebSocket sends the token, and a new one after expiry', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 3 * slow;
         const uri = server.uri('a.txt');
@@ -127,7 +127,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
         await watch.stop('SIGTERM').catch(() => {});
     });
 
-    test('over WebSocket without a token: the login is asked for, and the command goes on', async (t) => {
+    test('WebSocket without a token starts a login, and the command continues', async (t) => {
         const { server, home } = await start(t);
         const none = await home.run(t, ['read', socket(server.url), server.uri('a.txt')]);
         assert.notEqual(none.code, 0);
@@ -139,7 +139,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
         assert.deepEqual(out.seen, ['content']);
     });
 
-    test('a renewal that is interrupted is finished: the new refresh token is kept', async (t) => {
+    test('interrupted renewal is finished, and the new refresh token is kept', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 1;
         await logIn(t, home, server.url);
@@ -164,7 +164,7 @@ describe('logins in the middle', { concurrency: 4 }, () => {
         assert.equal(again.stdout, 'content', again.stderr);
     });
 
-    test('a token that was taken back, where the server asks about it: log in again', async (t) => {
+    test('introspected token requires a new login after revocation', async (t) => {
         const tree = new Tree(t, { 'a.txt': 'content' });
         writeFileSync(tree.at('credentials'), 'machine:its-secret\n', { mode: 0o600 });
         const { authority, server, home } = await start(t, {

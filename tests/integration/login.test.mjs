@@ -16,8 +16,8 @@ import { Tree } from './lib/tree.mjs';
 import { DEADLINE, eventually, slow } from './lib/wait.mjs';
 
 // At once, since they mostly wait.
-describe('logged in', { concurrency: 4 }, () => {
-    test('logged in, every command shows the token; logged out, none does', async (t) => {
+describe('logged-in user', { concurrency: 4 }, () => {
+    test('commands send the token after login and send none after logout', async (t) => {
         const { authority, server, home } = await start(t);
         const end = await logIn(t, home, server.url);
         const asked = new URL(end.address).searchParams;
@@ -54,7 +54,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.notEqual((await home.run(t, ['logout', server.url])).code, 0);
     });
 
-    test('a watch outlives its token: it is renewed, and no change is missed', async (t) => {
+    test('watch renews an expiring token and misses no change', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 3 * slow;
         await logIn(t, home, server.url);
@@ -86,7 +86,7 @@ describe('logged in', { concurrency: 4 }, () => {
         }
     });
 
-    test('a watch whose login has ended says so, and goes on after the next one', async (t) => {
+    test('watch reports the end of its login and continues after the next login', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 2 * slow;
         await logIn(t, home, server.url);
@@ -104,7 +104,7 @@ describe('logged in', { concurrency: 4 }, () => {
         await watch.stop('SIGTERM').catch(() => {});
     });
 
-    test('processes that find an expired token at once renew it once', async (t) => {
+    test('concurrent processes renew an expired token once', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 1;
         await logIn(t, home, server.url);
@@ -118,7 +118,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.equal(authority.count('refresh_token'), 1, String(authority.grants));
     });
 
-    test('a refresh token that was taken back: log in again, said once and not tried again', async (t) => {
+    test('revoked refresh token is reported once, not retried, and requires a new login', async (t) => {
         const { authority, server, home } = await start(t);
         authority.seconds = 1;
         await logIn(t, home, server.url);
@@ -133,7 +133,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.equal(authority.count('invalid_grant'), 1, String(authority.grants));
     });
 
-    test('a login for more: what was granted stays, what is needed is added', async (t) => {
+    test('login for more scopes keeps the granted ones', async (t) => {
         const { server, home } = await start(t);
         await logIn(t, home, server.url);
         const end = await logIn(t, home, server.url, { args: ['--scope', 'files:write'] });
@@ -142,7 +142,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.equal(home.tokens().length, 1);
     });
 
-    test('what a token does not allow is said, with the scopes; a login for them allows it', async (t) => {
+    test('missing scopes are reported, and a login for them permits the call', async (t) => {
         const tree = new Tree(t, { 'a.txt': 'open', 'deep/b.txt': 'secret' });
         const rules = tree.at('rules.json');
         writeFileSync(
@@ -162,7 +162,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.equal((await home.run(t, ['read', server.url, tree.uri('deep/b.txt')])).stdout, 'secret');
     });
 
-    test('a client logs in for itself, with a secret from a file', async (t) => {
+    test('client logs in for itself with a secret from a file', async (t) => {
         const { authority, server, home } = await start(t);
         home.tree.write('secret', 'its-secret\n');
         const args = ['--as-client', '--client-id', 'machine', '--client-secret', `@${home.tree.at('secret')}`];
@@ -179,7 +179,7 @@ describe('logged in', { concurrency: 4 }, () => {
         assert.ok(!wrong.stderr.includes('not-its-secret'));
     });
 
-    test('a person who says no', async (t) => {
+    test('denied consent ends the login', async (t) => {
         const { server, home } = await start(t);
         const person = async (address) => {
             const asked = new URL(address).searchParams;

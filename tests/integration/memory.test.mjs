@@ -52,7 +52,7 @@ const WAYS = {
 };
 
 for (const [way, send] of Object.entries(WAYS)) {
-    test(`memory of messages of 4 MiB ${way} is given back`, async (t) => {
+    test(`memory of 4 MiB messages ${way} is freed`, async (t) => {
         const args = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--workers', '2'];
         const server = await serveDoors(t, args, { files: { 'a.txt': 'a' } });
         server.port = Number(new URL(server.doors[0]).port);

@@ -57,7 +57,7 @@ const busy = async (server) => {
     return events;
 };
 
-test('a scrape is what promtool accepts, and counts what happened', { skip: noPromtool }, async (t) => {
+test('scrape passes promtool and counts the traffic', { skip: noPromtool }, async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--store', new Tree(t).at('store')] });
     await busy(server);
     const session = await Session.open(server);
@@ -83,7 +83,7 @@ test('a scrape is what promtool accepts, and counts what happened', { skip: noPr
     assert.ok(at.tidings_sent_bytes_total > 0 && at.tidings_received_bytes_total > 0);
 });
 
-test('calls of tools are counted by tool and outcome, and names that clients make up are not', async (t) => {
+test('tool calls are counted by tool and outcome, unknown names are not', async (t) => {
     const args = ['--self', '--entities', ':memory:', '--allow-write', '--workers', '2'];
     const { server, metrics } = await monitored(t, { args });
     const tool = (name, given) => modern(server, 'tools/call', { name, arguments: given });
@@ -112,7 +112,7 @@ test('calls of tools are counted by tool and outcome, and names that clients mak
     assert.ok(rows.every((row) => row.minMs > 0 && row.minMs <= row.avgMs && row.avgMs <= row.maxMs));
 });
 
-test('each notification is once in the histogram of the lag: told at once, held back, from the log, at the beginning, as truncated', async (t) => {
+test('each notification is once in the lag histogram: immediate, delayed, replayed, initial and truncated', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--self', '--window', '0', '--workers', '2'] });
     const uri = server.uri('a.txt');
     const isUpdate = (m) => m.method === 'notifications/resources/updated';
@@ -166,7 +166,7 @@ test('each notification is once in the histogram of the lag: told at once, held 
     assert.ok(after.max > 0 && after.p50 <= after.max && after.written > 0, JSON.stringify(after));
 });
 
-test('the format is negotiated: OpenMetrics ends with # EOF and names counters without their suffix', async (t) => {
+test('format is negotiated: OpenMetrics ends with # EOF and names counters without their suffix', async (t) => {
     const { server, metrics } = await monitored(t);
     await busy(server);
     const accept = 'application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1';
@@ -182,7 +182,7 @@ test('the format is negotiated: OpenMetrics ends with # EOF and names counters w
     assert.deepEqual(names(open.text), names(plain.text));
 });
 
-test('nothing a client chooses is a label, and no secret is told', async (t) => {
+test('metrics contain no client-chosen labels and no secrets', async (t) => {
     const tokens = new TokenFile(t);
     const token = tokens.give('ada');
     const { server, metrics } = await monitored(t, { args: tokens.args });
@@ -200,7 +200,7 @@ test('nothing a client chooses is a label, and no secret is told', async (t) => 
     assert.ok(text.split('\n').length - before < 50, 'fifty methods are one row');
 });
 
-test('the listener of metrics serves nothing else, to no page of a browser, and waits for nobody', async (t) => {
+test('metrics listener serves only metrics, rejects browser pages and never blocks', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--header-timeout', '1s'] });
     const elsewhere = `01${(await Session.open(server)).id.slice(2)}`; // of a worker that this listener does not have
     for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console', '/sse', '/notify', '/.well-known/oauth-protected-resource']) {
@@ -241,7 +241,7 @@ test('the listener of metrics serves nothing else, to no page of a browser, and 
     assert.equal((await get(server, '/metrics')).status, 404); // not beside the endpoint
 });
 
-test('--metrics without a value is a loopback address, whatever comes behind it', async (t) => {
+test('--metrics without a value is a loopback address in any argument position', async (t) => {
     const folder = new Tree(t).path;
     const rows = [
         [['--metrics', folder], '127.0.0.1:9464'], [['--metrics'], '127.0.0.1:9464'], [['--metrics', '--self', folder], '127.0.0.1:9464'],
@@ -255,7 +255,7 @@ test('--metrics without a value is a loopback address, whatever comes behind it'
     }
 });
 
-test('--metrics path: beside the endpoint, for who may read tidings://self/metrics', async (t) => {
+test('--metrics path: metrics at the endpoint require read access to tidings://self/metrics', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
     const rules = [
@@ -286,7 +286,7 @@ test('--metrics path: beside the endpoint, for who may read tidings://self/metri
     assert.match(`${refused.message}`, /add --self/);
 });
 
-test('/livez and /readyz are there for everybody; while it drains it lives and is not ready', async (t) => {
+test('/livez and /readyz are public; a draining server is live but not ready', async (t) => {
     const tokens = new TokenFile(t);
     const token = tokens.give('ada');
     const { server, metrics } = await monitored(t, { args: [...tokens.args, '--drain', '5s'] });
@@ -317,7 +317,7 @@ test('/livez and /readyz are there for everybody; while it drains it lives and i
     await server.exited;
 });
 
-test('a store that cannot be written makes it not ready, and ready again', { skip: noFaults }, async (t) => {
+test('unwritable store makes the server not ready until it recovers', { skip: noFaults }, async (t) => {
     const faults = new Faults(t);
     const store = new Tree(t).at('store.db');
     const args = ['--store', store, '--publish', 'app:///', '--allow-write', '--self'];
@@ -347,7 +347,7 @@ function unitOf(expr) {
     return isRate ? { s: 'percentunit', bytes: 'Bps', short: 'cps' }[base] : base;
 }
 
-test('each panel of the dashboard has one unit, that of its queries, and a place of its own', () => {
+test('each dashboard panel has one unit, matching queries and its own position', () => {
     const { panels } = JSON.parse(fs.readFileSync(contrib('grafana/tidings.json'), 'utf8'));
     const plotted = panels.filter((panel) => panel.targets);
     assert.ok(plotted.length > 10);
@@ -360,7 +360,7 @@ test('each panel of the dashboard has one unit, that of its queries, and a place
     assert.deepEqual([ids.size, places.size], [panels.length, panels.length]);
 });
 
-test('the dashboard and the alerts name metrics that there are', { skip: noPromtool }, async (t) => {
+test('dashboard and alerts name existing metrics only', { skip: noPromtool }, async (t) => {
     promtool(['check', 'rules', contrib('prometheus/tidings.rules.yml')]);
     promtool(['check', 'config', contrib('prometheus/prometheus.yml')]);
     const { server, metrics } = await monitored(t, { args: ['--store', new Tree(t).at('store')] });

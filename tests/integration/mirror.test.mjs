@@ -102,7 +102,7 @@ class Scene {
 }
 
 for (const era of ERAS) {
-    test(`${era}: the copy follows by patches alone, and through deletion and return`, async (t) => {
+    test(`${era}: copy follows by patches only, also through deletion and recreation`, async (t) => {
         const scene = await Scene.open(t, era);
         await scene.copyBecomes(await scene.upsert({ n: 1, deep: { a: 1, b: [1, 2] } }));
         const told = [];
@@ -121,7 +121,7 @@ for (const era of ERAS) {
         assert.equal(scene.reads.length, before, scene.reads.join('\n'));
     });
 
-    test(`${era}: a lost patch is noticed by the next one and read`, async (t) => {
+    test(`${era}: lost patch is detected by the next one and reread`, async (t) => {
         const scene = await Scene.open(t, era);
         await scene.copyBecomes(await scene.upsert({ n: 1 }));
         const { validFrom } = scene.copy();
@@ -133,7 +133,7 @@ for (const era of ERAS) {
         assert.ok(scene.reads.includes(`${URI}/patch/${validFrom}`), scene.reads.join('\n'));
     });
 
-    test(`${era}: a mirror that was away goes on from its file, a server that died from its own`, async (t) => {
+    test(`${era}: mirror resumes from its file, and a restarted server from its own`, async (t) => {
         const scene = await Scene.open(t, era);
         await scene.copyBecomes(await scene.upsert({ n: 1, text: 'kept' }));
         await scene.program.stop();
@@ -153,7 +153,7 @@ for (const era of ERAS) {
         await scene.copyBecomes(await scene.upsert({ n: 5 }));
     });
 
-    test(`${era}: the copy goes with its entity to a new version of the type, also while it is away`, async (t) => {
+    test(`${era}: copy follows its entity to a new type version, also while offline`, async (t) => {
         const scene = await Scene.open(t, era);
         await scene.copyBecomes(await scene.upsert({ n: 1 }));
         for (const version of ['2', '3']) {
@@ -214,7 +214,7 @@ async function anyWrite(scene, roll, now) {
 }
 
 for (const [era, seed] of ERAS.flatMap((e) => [1, 2].map((s) => [e, s]))) {
-    test(`${era}, storm ${seed}: after losses, delays, cuts and deaths the copy is the entity`, async (t) => {
+    test(`${era}, storm ${seed}: copy equals the entity after losses, delays, cuts and crashes`, async (t) => {
         const scene = await Scene.open(t, era);
         const roll = dice(seed);
         const weather = dice(seed + 1000);

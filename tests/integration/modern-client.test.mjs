@@ -17,7 +17,7 @@ const lastResult = (received) => received.seen.filter((m) => m.result).at(-1).re
 for (const transport of TRANSPORTS) {
     const it = (name, body) => test(`${transport}: ${name}`, body);
 
-    it('discover offers 2026-07-28 and truthful capabilities', async (t) => {
+    it('discover offers 2026-07-28 and accurate capabilities', async (t) => {
         const { client } = await modernClient(t, transport);
         assert.equal(client.getNegotiatedProtocolVersion?.() ?? '2026-07-28', '2026-07-28');
         const capabilities = client.getServerCapabilities();
@@ -62,7 +62,7 @@ for (const transport of TRANSPORTS) {
         assert.deepEqual(Buffer.from(blob.contents[0].blob, 'base64'), BINARY);
     });
 
-    it('a resource with a name outside ASCII is read', async (t) => {
+    it('resource with a non-ASCII name is read', async (t) => {
         const { client, tree } = await modernClient(t, transport, { files: { 'größe.txt': 'xl' } });
         const { resources } = await client.listResources();
         const listed = resources.find((resource) =>
@@ -74,7 +74,7 @@ for (const transport of TRANSPORTS) {
         assert.equal((await client.readResource({ uri: raw })).contents[0].text, 'xl');
     });
 
-    it('a resource that does not exist is error -32602 with its URI', async (t) => {
+    it('missing resource returns error -32602 with its URI', async (t) => {
         const { client, tree } = await modernClient(t, transport);
         const uri = tree.uri('missing.txt');
         await assert.rejects(client.readResource({ uri }), (error) => {
@@ -84,7 +84,7 @@ for (const transport of TRANSPORTS) {
         });
     });
 
-    it('listen tells of changes, tagged with its own subscription id', async (t) => {
+    it('listen delivers changes with its subscription id', async (t) => {
         const files = { 'a.txt': '1', 'dir/b.txt': '1' };
         const { client, tree, received } = await modernClient(t, transport, { files });
         const wanted = [tree.uri('a.txt'), tree.uri('dir/')];
@@ -104,7 +104,7 @@ for (const transport of TRANSPORTS) {
         assert.equal(changed.params._meta[key.subscription], 'listen:0');
     });
 
-    it('a closed listen is silent and another one still works', async (t) => {
+    it('closed listen is silent and another one still works', async (t) => {
         const files = { 'a.txt': '1', 'b.txt': '1' };
         const { client, tree, received, errors } = await modernClient(t, transport, { files });
         const first = await client.listen({ resourceSubscriptions: [tree.uri('a.txt')] });
@@ -127,12 +127,12 @@ test('http: SIGTERM closes a listen gracefully', async (t) => {
     assert.equal(await within(subscription.closed, 'the listen to close'), 'graceful');
 });
 
-test('http: a client that may use either era chooses the modern one', async (t) => {
+test('http: client that accepts both eras chooses the modern one', async (t) => {
     const { client } = await modernClient(t, 'http', { mode: 'auto' });
     assert.ok(await client.listen({ resourcesListChanged: true }));
 });
 
-test('http: a client that wants only the legacy era gets it', async (t) => {
+test('http: client that requires the legacy era gets it', async (t) => {
     const { client, wire } = await modernClient(t, 'http', { mode: 'legacy', files: { a: '1' } });
     assert.equal(wire.protocolVersion, '2025-11-25');
     assert.ok((await client.listResources()).resources.length >= 1);

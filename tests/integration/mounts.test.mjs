@@ -24,7 +24,7 @@ const inside = (server, script) =>
 
 for (const args of [[], ['--no-sandbox']]) {
     const how = args[0] ?? 'with the sandbox';
-    test(`mounts: a file system mounted below a root is noticed (${how})`, { skip }, async (t) => {
+    test(`mounts: file system mounted below a root is detected (${how})`, { skip }, async (t) => {
         const server = await serve(t, { files, args, under });
         const seccomp = fs.readFileSync(`/proc/${server.child.pid}/status`, 'utf8').match(/^Seccomp:\s+(\d)/m)[1];
         assert.ok(args.length > 0 || seccomp === '2' || process.env.TIDINGS_SLOW, 'the server is confined');
@@ -40,7 +40,7 @@ for (const args of [[], ['--no-sandbox']]) {
     });
 }
 
-test('mounts: a server that cannot notice them logs a warning', async (t) => {
+test('mounts: server without mount detection logs a warning', async (t) => {
     const server = await serve(t, { files });
     const { pid } = server.child;
     const [helper] = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').map(Number);

@@ -33,7 +33,7 @@ const resource = (server, method, uri, fields, body) =>
 const tool = (server, name, args) => call(server, 'tools/call', { name, arguments: args });
 
 for (const era of ERAS) {
-    test(`a query fires for whichever client says so, and for nothing else (${era})`, async (t) => {
+    test(`notify triggers a query for any authorized client and no other query (${era})`, async (t) => {
         const server = await writable(t);
         const watcher = await Watcher.open(era, server, [ERRORS]);
         const heard = [];
@@ -72,7 +72,7 @@ for (const era of ERAS) {
         watcher.close();
     });
 
-    test(`whoever may write everything says that anything may have changed (${era})`, async (t) => {
+    test(`notify with full write access reports unknown changes (${era})`, async (t) => {
         const tokens = new TokenFile(t);
         const [rootToken, annToken] = [tokens.give('root'), tokens.give('ann')];
         const root = as(await writable(t, '--auth-tokens', tokens.path, '--access', JSON.stringify({
@@ -98,7 +98,7 @@ for (const era of ERAS) {
     });
 }
 
-test('each change of a list is judged by itself, and what is no list is refused whole', async (t) => {
+test('each change of a list is judged separately, and a malformed list is rejected completely', async (t) => {
     const server = await writable(t);
     const watcher = await Watcher.open('modern', server, ['api:///', server.uri('a.txt')]);
     const deep = JSON.parse(`${'{"a":'.repeat(33)}1${'}'.repeat(33)}`);
@@ -139,7 +139,7 @@ test('each change of a list is judged by itself, and what is no list is refused 
     watcher.close();
 });
 
-test('many changes in one request are told one by one', async (t) => {
+test('many changes in one request are delivered one by one', async (t) => {
     const server = await writable(t);
     const { events } = await listen(server, { resourceSubscriptions: ['api:///'] });
     const changes = Array.from({ length: 300 }, (_, i) => ({ uri: `api:///${i}`, metadata: { i } }));
@@ -151,7 +151,7 @@ test('many changes in one request are told one by one', async (t) => {
     events.close();
 });
 
-test('who may not write there may not notify there', async (t) => {
+test('notify is rejected without write access', async (t) => {
     const tokens = new TokenFile(t);
     const rule = (principal, uri, allow, more = {}) => ['--access', JSON.stringify({ principal, uri, allow, ...more })];
     const seeing = ['list', 'read', 'subscribe'];
@@ -190,7 +190,7 @@ test('who may not write there may not notify there', async (t) => {
     files.close();
 });
 
-test('Host, Origin, type, method and flag are asked as everywhere', async (t) => {
+test('notify checks host, origin, type, method and flag', async (t) => {
     const server = await writable(t);
     const one = [{ uri: 'api:///1' }];
     assert.equal((await tell(server, one, { origin: 'http://evil.example' })).status, 403);
@@ -203,7 +203,7 @@ test('Host, Origin, type, method and flag are asked as everywhere', async (t) =>
     assert.equal((await tell(closed, one)).status, 404);
 });
 
-test('each change counts as a request', async (t) => {
+test('each notified change counts as a request', async (t) => {
     const server = await writable(t, '--request-rate', '1', '--request-burst', '5');
     const changes = Array.from({ length: 8 }, (_, i) => ({ uri: `api:///${i}` }));
     const { status, json } = await tell(server, changes);
@@ -217,7 +217,7 @@ test('each change counts as a request', async (t) => {
     assert.equal(next.status, 429);
 });
 
-test('metadata that cannot be is refused, and nothing is written', async (t) => {
+test('invalid metadata is rejected, and nothing is written', async (t) => {
     const server = await writable(t, '--entities', ':memory:');
     for (const [text, code, part] of [
         ['[]', 400, /must be a JSON object/],
@@ -237,7 +237,7 @@ test('metadata that cannot be is refused, and nothing is written', async (t) => 
     assert.match((await entity.json()).error, /takes no metadata/);
 });
 
-test('the same content again is no change, whatever is said of it', async (t) => {
+test('identical content causes no change with any metadata', async (t) => {
     const server = await writable(t);
     await tool(server, 'publish', { uri: 'api:///x', text: 'x' });
     const watcher = await Watcher.open('modern', server, ['api:///']);
@@ -248,7 +248,7 @@ test('the same content again is no change, whatever is said of it', async (t) =>
     watcher.close();
 });
 
-test('metadata outlives a restart with its change', async (t) => {
+test('metadata survives a restart with its change', async (t) => {
     const file = new Tree(t).at('store');
     const args = ['--store', file];
     const before = await writable(t, ...args);
@@ -270,7 +270,7 @@ test('metadata outlives a restart with its change', async (t) => {
     back.events.close();
 });
 
-test('the tool notify is heard over a session, and not by its own origin', async (t) => {
+test('notify tool reaches a session but not its own origin', async (t) => {
     const server = await writable(t);
     const session = await Session.open(server);
     const events = await session.stream();

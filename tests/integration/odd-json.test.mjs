@@ -28,7 +28,7 @@ for (const [sdk, era] of [['1', 'legacy'], ['2', 'modern'], ['FastMCP', 'legacy'
         const title = `${sdk === 'FastMCP' ? sdk : `SDK ${sdk}`}, ${how}`;
         const call = (at, tool) => ['call', '--json', '--era', era, ...PATIENT, ...at.before, tool, ...at.after];
 
-        test(`${title}: what can be kept is kept, and what was put right is said`, async (t) => {
+        test(`${title}: usable values are kept, and repairs are logged`, async (t) => {
             const at = await server(t, sdk, how);
             const options = { env: at.env };
             const names = ['half', 'twice', 'big', 'deep'];
@@ -47,13 +47,13 @@ for (const [sdk, era] of [['1', 'legacy'], ['2', 'modern'], ['FastMCP', 'legacy'
             assert.ok(deep.stdout.replace(/\s/g, '').includes(`${'['.repeat(100)}1${']'.repeat(100)}`));
         });
 
-        test(`${title}: an answer that cannot be read is an error at once, with the place`, async (t) => {
+        test(`${title}: unreadable answer is an immediate error with its position`, async (t) => {
             const at = await server(t, sdk, how);
             const says = /cannot be read: line 1 column \d+: nested deeper than 512 levels/;
             await bad(t, 69, says, call(at, 'too-deep'), { env: at.env });
         });
 
-        test(`${title}: an update that cannot be read is a gap that is told, and the next one is heard`, async (t) => {
+        test(`${title}: unreadable update reports a gap, and the next one is delivered`, async (t) => {
             const at = await server(t, sdk, how);
             const args = ['watch', '--json', '--era', era, ...at.before, 'odd://it', ...at.after];
             const program = new Program(t, BIN, args, { env: at.env, mayFail: true });

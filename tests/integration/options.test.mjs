@@ -21,7 +21,7 @@ for (const mode of MODES) {
     const it = (name, body) => test(`${mode.name}: ${name}`, body);
     const open = (t, args = NO_WINDOW) => Subscriber.open(t, mode, { files, args });
 
-    it('include: nothing, metadata, or the value', async (t) => {
+    it('include sends nothing, metadata or the value', async (t) => {
         const s = await open(t);
         const [a, b, c] = ['a.txt', 'b.log', 'dir/c.log'].map((name) => s.uri(name));
         await s.ask([a, b, c], {
@@ -45,7 +45,7 @@ for (const mode of MODES) {
         assert.equal(extras(whole).data[0].uri, c);
     });
 
-    it('a value that is too large is left out, and so is that of a deleted file', async (t) => {
+    it('value of an oversized or deleted file is omitted', async (t) => {
         const s = await open(t, [...NO_WINDOW, '--max-value', '1k']);
         const [a, b] = ['a.txt', 'b.log'].map((name) => s.uri(name));
         await s.ask([a, b], { include: 'value' });
@@ -57,7 +57,7 @@ for (const mode of MODES) {
         assert.equal(extras(gone).data, undefined);
     });
 
-    it('initial: the state of a file, a directory and a pattern', async (t) => {
+    it('initial sends the state of a file, a directory and a pattern', async (t) => {
         const s = await open(t);
         const [a, dir] = [s.uri('a.txt'), s.uri('dir/')];
         const pattern = s.uri('dir/').concat('**/*.log');
@@ -81,7 +81,7 @@ for (const mode of MODES) {
         assert.equal(extras(await s.update(a)).initial, undefined);
     });
 
-    it('subscribing again with initial tells the state again, whatever was told before', async (t) => {
+    it('repeated subscribe with initial sends the state again', async (t) => {
         const s = await open(t);
         const a = s.uri('a.txt');
         for (let i = 0; i < 3; i += 1) {
@@ -105,7 +105,7 @@ for (const mode of MODES) {
         }
     });
 
-    it('filter: a JSON Schema for uri and metadata', async (t) => {
+    it('filter applies a JSON Schema to uri and metadata', async (t) => {
         const s = await open(t);
         const [all, dir] = [s.uri(''), s.uri('dir/')];
         const large = { properties: { metadata: { properties: { size: { minimum: 100 } }, required: ['size'] } } };
@@ -122,7 +122,7 @@ for (const mode of MODES) {
         assert.equal(extras(big).metadata.size, 100);
     });
 
-    it('match: globs, templates, regexes, containers and queries', async (t) => {
+    it('match selects globs, templates, regexes, containers and queries', async (t) => {
         const s = await open(t);
         const root = s.uri('');
         const rows = [
@@ -159,7 +159,7 @@ for (const mode of MODES) {
         assert.deepEqual(wrong, []);
     });
 
-    it('what cannot be is refused with a reason', async (t) => {
+    it('invalid options are rejected with a reason', async (t) => {
         const s = await open(t, [...NO_WINDOW, '--max-breadth', '0']);
         const a = s.uri('a.txt');
         const rows = [
@@ -194,7 +194,7 @@ for (const mode of MODES) {
         await s.update(a);
     });
 
-    it('a cursor rides in the answer and in every update, and never falls', async (t) => {
+    it('cursor is in the answer and every update, and never decreases', async (t) => {
         const s = await open(t);
         const a = s.uri('a.txt');
         const { cursor } = await s.ask([a]);
@@ -215,7 +215,7 @@ for (const mode of MODES) {
         }
     });
 
-    it('overlapping subscriptions get one update each', async (t) => {
+    it('overlapping subscriptions receive one update each', async (t) => {
         const s = await open(t);
         const c = s.uri('dir/c.log');
         const uris = [c, s.uri('dir/'), s.uri(''), `${s.uri('dir/')}*.log`];
@@ -240,7 +240,7 @@ for (const era of ['legacy', 'modern']) {
         return Subscriber.join(server, era);
     };
 
-    it('a window gathers and says how many', async (t) => {
+    it('window coalesces changes and counts them', async (t) => {
         const s = await join(t);
         await s.ask([RESOURCE], { windowMs: 1500 });
         for (let i = 1; i <= 20; i += 1) {
@@ -255,7 +255,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(s.messages.filter(isUpdate).length, 2);
     });
 
-    it('gather: the first change, too, waits for the end of the window', async (t) => {
+    it('gather delays even the first change to the end of the window', async (t) => {
         const s = await join(t);
         await s.ask([RESOURCE], { windowMs: 300, gather: true });
         const begun = performance.now();
@@ -270,7 +270,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(told, 5);
     });
 
-    it('a rate does the same, and a busy stream is told every period', async (t) => {
+    it('rate coalesces changes, and a busy stream gets an update per period', async (t) => {
         const s = await join(t);
         await s.ask([RESOURCE], { rateMs: 200 });
         const begun = Date.now();
@@ -291,7 +291,7 @@ for (const era of ['legacy', 'modern']) {
         assert.ok(updates <= periods + 2, `${updates} updates in ${periods} periods`);
     });
 
-    it('each URI may have options of its own', async (t) => {
+    it('each URI accepts its own options', async (t) => {
         const s = await join(t);
         await s.ask([RESOURCE, 'bench://r/*'], {
             windowMs: 60000,
@@ -306,7 +306,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(told[0].params.metadata, undefined);
     });
 
-    it('attributes of a query are compared with the metadata', async (t) => {
+    it('query attributes are compared with the metadata', async (t) => {
         const s = await join(t);
         const errors = `${RESOURCE}?type=error`;
         const severe = 'bench://r/?type=error&level=3';
@@ -322,7 +322,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(metadata(RESOURCE).length, 4);
     });
 
-    it('since: what was missed comes first, once per resource', async (t) => {
+    it('since replays missed changes first, once per resource', async (t) => {
         const s = await Subscriber.open(t, { era, transport: 'http' }, { files, args: NO_WINDOW });
         const [a, b, dir] = ['a.txt', 'b.log', 'dir/'].map((name) => s.uri(name));
         const uris = [a, b, dir];
@@ -347,7 +347,7 @@ for (const era of ['legacy', 'modern']) {
         again.close();
     });
 
-    it('since: a cursor of another life means read again', async (t) => {
+    it('since with a cursor of an earlier server run requires a reread', async (t) => {
         const s = await Subscriber.open(t, { era, transport: 'http' }, { files, args: NO_WINDOW });
         const a = s.uri('a.txt');
         const pattern = `${s.uri('')}*.log`;
@@ -364,7 +364,7 @@ for (const era of ['legacy', 'modern']) {
     });
 }
 
-test('the configuration file has defaults and limits per mount and per prefix', async (t) => {
+test('configuration file sets defaults and limits per mount and per prefix', async (t) => {
     const tree = new Tree(t, files);
     const config = {
         mounts: [{ path: tree.path, options: { include: 'metadata', windowMs: 0 }, limits: { include: 'metadata' } }],
@@ -394,7 +394,7 @@ test('the configuration file has defaults and limits per mount and per prefix', 
     }
 });
 
-test('slim updates are the default of a mount, of a prefix or of the whole server, and what the client says wins', async (t) => {
+test('slim updates are a default of mount, prefix or server, and client options override it', async (t) => {
     const tree = new Tree(t, files);
     const slim = { options: { detail: 'slim' } };
     const full = { uri: tree.uri('dir/'), options: { detail: 'full' } };
@@ -450,7 +450,7 @@ async function put(server, uri, body) {
 const PUBLISHED = ['--publish', 'pub:///', '--allow-write'];
 
 for (const era of ['legacy', 'modern']) {
-    test(`${era}: a strict subscription is told in the order of numbers, whatever merges`, async (t) => {
+    test(`${era}: strict subscription receives updates in number order even if changes merge`, async (t) => {
         const server = await serve(t, { files, args: PUBLISHED });
         const s = await Subscriber.join(server, era);
         await s.ask(['pub:///'], { order: 'strict', windowMs: 500 });
@@ -464,7 +464,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(told, [...told].sort((x, y) => x - y));
     });
 
-    test(`${era}: a bookmark keeps the place of one who hears of nothing`, async (t) => {
+    test(`${era}: bookmark keeps the position of a subscriber without updates`, async (t) => {
         const args = [...PUBLISHED, '--keepalive', '1s', '--log-entries', '5'];
         const server = await serve(t, { files, args });
         await put(server, 'pub:///mine', '0');

@@ -19,7 +19,7 @@ import { upgradeRequest } from './lib/websocket.mjs';
 
 const booked = async (t, server) => (await limitsOf(t, server))['max-output'].inUse;
 
-test('output: a range of a file is booked before it is read', { skip: withoutFaults }, async (t) => {
+test('output: range of a file is booked before the read', { skip: withoutFaults }, async (t) => {
     const faults = new Faults(t);
     const args = ['--max-read', '2m', '--max-output', '3m'];
     const server = await start(t, { size: 6 * MIB, args, env: faults.env });
@@ -59,7 +59,7 @@ const inUse = async (who) => {
     return JSON.parse(contents[0].text).find(({ limit }) => limit === 'max-output').inUse;
 };
 
-test('output: short answers that nobody reads count for the principal', async (t) => {
+test('output: unread short answers count for the principal', async (t) => {
     const most = 16 * MIB;
     const size = 100_000;
     const files = { 'short.txt': 'x'.repeat(size) };
@@ -102,7 +102,7 @@ function assertShared(error) {
     assert.equal(error.data.share, SHARE);
 }
 
-test('output: content of a provider that many ask for at once stays within the share of their principal', async (t) => {
+test('output: concurrent provider content stays within the share of its principal', async (t) => {
     const { server, ada, bob } = await withCommand(t);
     const before = peak(server);
     const slow = await Promise.all(Array.from({ length: COUNT }, async (_, id) => {
@@ -129,7 +129,7 @@ test('output: content of a provider that many ask for at once stays within the s
     await eventually(async () => (await inUse(bob)) === 0, 'nothing stays booked');
 });
 
-test('output: … also on one WebSocket', async (t) => {
+test('output: concurrent provider content on one WebSocket stays within the share', async (t) => {
     const { server, ada, bob } = await withCommand(t);
     const { encode: frame, take } = WAYS['a WebSocket'];
     const before = peak(server);

@@ -27,7 +27,7 @@ import { eventually } from './lib/wait.mjs';
 const TAKEN = 2;
 
 for (const [way, { open, encode, take, secure }] of Object.entries(WAYS)) {
-    test(`output: ${COUNT} large resources asked for at once on ${way} take little memory`, async (t) => {
+    test(`output: ${COUNT} concurrent large resources on ${way} use little memory`, async (t) => {
         const server = await start(t, { secure });
         const slow = await open(t, server);
         const before = peak(server);
@@ -58,7 +58,7 @@ const MANY = {
 
 for (const way of isLong ? ['a WebSocket', 'lines on TCP', 'pipelined HTTP'] : ['a WebSocket']) {
     for (const [what, make] of Object.entries(MANY)) {
-        test(`output: ${what} that nobody reads on ${way} stay within the budget`, async (t) => {
+        test(`output: unread ${what} on ${way} stay within the budget`, async (t) => {
             const { open, encode } = WAYS[way];
             const args = ['--max-output', '16m', '--page-size', '1000', '--allow-write', '--change-tools', 'on'];
             const server = await start(t, { size: 1, args });
@@ -87,7 +87,7 @@ for (const way of isLong ? ['a WebSocket', 'lines on TCP', 'pipelined HTTP'] : [
     }
 }
 
-test('output: connections that ask for something large and do not read it hold a piece of it each', async (t) => {
+test('output: each connection with an unread large resource holds one piece of it', async (t) => {
     const server = await start(t);
     const before = peak(server);
     const idle = [];
@@ -109,7 +109,7 @@ test('output: connections that ask for something large and do not read it hold a
     await unbooked(t, server);
 });
 
-test('output: /resource sends a large file in pieces, as it is', async (t) => {
+test('output: /resource sends a large file in pieces, unchanged', async (t) => {
     const server = await start(t);
     const before = peak(server);
     const target = `/resource?uri=${encodeURIComponent(server.uri('long.txt'))}`;
@@ -124,7 +124,7 @@ test('output: /resource sends a large file in pieces, as it is', async (t) => {
     assert.ok(peak(server) - before < MARGIN);
 });
 
-test('output: slow reader is not idle', async (t) => {
+test('output: slow reader does not count as idle', async (t) => {
     const server = await start(t, { args: ['--idle-timeout', '1s'] });
     const slow = await http.open(t, server);
     slow.write(http.encode(read(server, 1), server));
@@ -133,7 +133,7 @@ test('output: slow reader is not idle', async (t) => {
     assert.equal((await httpAnswer(slow)).status, 200);
 });
 
-test('output: requests that arrive together stay within --max-connection-output', async (t) => {
+test('output: pipelined requests stay within --max-connection-output', async (t) => {
     const args = ['--max-connection-output', '512k', '--workers', '1'];
     const server = await start(t, { size: 300 * 1024, args });
     const lines = WAYS['lines on TCP'];
@@ -146,7 +146,7 @@ test('output: requests that arrive together stay within --max-connection-output'
     }
 });
 
-test('output: many unread large files leave descriptors for others', async (t) => {
+test('output: many unread large files leave descriptors for other clients', async (t) => {
     const server = await start(t, { size: 300 * 1024 });
     execFileSync('/usr/bin/prlimit', [`--pid=${server.child.pid}`, '--nofile=80:4096']);
     const lines = WAYS['lines on TCP'];
@@ -185,7 +185,7 @@ const OTHERS = {
 };
 
 for (const [way, answersOf] of Object.entries(OTHERS)) {
-    test(`output: large resources on ${way} come whole`, async (t) => {
+    test(`output: large resources on ${way} arrive complete`, async (t) => {
         const size = 600_001;
         const server = await start(t, { size, args: ['--legacy-sse'] });
         writeFileSync(server.tree.at('long.bin'), Buffer.alloc(size, 'a\xff', 'latin1'));
@@ -199,7 +199,7 @@ for (const [way, answersOf] of Object.entries(OTHERS)) {
     });
 }
 
-test('output: a long part of a file is kept in memory, booked with its size, and comes whole', async (t) => {
+test('output: long part of a file is kept in memory, booked with its size and complete', async (t) => {
     const args = ['--max-read', '2m', '--max-output', '4200k']; // two, and the reserve
     const server = await start(t, { size: LONG, args });
     const range = { unit: 'bytes', from: 1000, to: 1000 + 2 * MIB };
@@ -219,7 +219,7 @@ test('output: a long part of a file is kept in memory, booked with its size, and
     assert.equal(digest(result.contents[0].text), digest(content.subarray(range.from, range.to)));
 });
 
-test('output: a batch of many reads of a large file takes little memory', async (t) => {
+test('output: batch with many reads of a large file uses little memory', async (t) => {
     const size = 4 * MIB;
     const server = await start(t, { size });
     const session = await Session.open(server, '2025-03-26');
@@ -243,7 +243,7 @@ test('output: a batch of many reads of a large file takes little memory', async 
 const LONG = 6 * MIB;
 
 for (const way of ['a WebSocket', 'lines on TCP']) {
-    test(`output: on ${way} notifications that wait go before the next large answer`, async (t) => {
+    test(`output: pending notifications on ${way} precede the next large answer`, async (t) => {
         const { open, encode, take } = WAYS[way];
         const server = await start(t, { size: LONG, args: ['--workers', '1'] });
         const slow = await open(t, server);
@@ -287,7 +287,7 @@ const CHANGES = {
 };
 
 for (const [what, [change, isWhole]] of Object.entries(CHANGES)) {
-    test(`output: a file that ${what} while it is sent: ${isWhole ? 'the version that began' : 'the end'}`, async (t) => {
+    test(`output: file that ${what} during sending: ${isWhole ? 'the version that began' : 'the end'}`, async (t) => {
         const server = await start(t, { size: LONG });
         const slow = await http.open(t, server);
         slow.write(http.encode(read(server, 1), server));
@@ -306,7 +306,7 @@ for (const [what, [change, isWhole]] of Object.entries(CHANGES)) {
     });
 }
 
-test('output: a read beyond the share gets 429, beyond the limit 503, and an operator has the reserve', async (t) => {
+test('output: read beyond the share returns 429, beyond the limit 503, and an operator has the reserve', async (t) => {
     const tokens = new TokenFile(t);
     const names = ['ada', 'bob', 'cleo', 'dan', 'root'];
     const [ada, bob, cleo, dan, root] = names.map((name) => tokens.give(name));
@@ -378,7 +378,7 @@ const descriptorsOf = ({ child, tree }) =>
     }).length;
 
 for (const [way, { take, secure }] of Object.entries(WAYS)) {
-    test(`output: a file system that stalls delays nobody but who reads from it on ${way}`, { skip: withoutFaults }, async (t) => {
+    test(`output: stalled file system delays only its own readers on ${way}`, { skip: withoutFaults }, async (t) => {
         const { faults, server, slow } = await stalling(t, way, { secure });
         const answer = take(slow);
         await eventually(() => faults.stalled === 1, 'a read hangs');
@@ -398,7 +398,7 @@ for (const [way, { take, secure }] of Object.entries(WAYS)) {
     });
 }
 
-test('output: what a client leaves behind while a file system stalls stays booked until it answers', { skip: withoutFaults }, async (t) => {
+test('output: abandoned reads of a stalled file system stay booked until it answers', { skip: withoutFaults }, async (t) => {
     const { faults, server, slow } = await stalling(t, 'a WebSocket');
     const answer = WAYS['a WebSocket'].take(slow).catch(() => {});
     await eventually(() => faults.stalled === 1, 'a read hangs');

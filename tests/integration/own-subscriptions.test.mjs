@@ -32,7 +32,7 @@ const ways = {
 };
 const start = (t, args = []) => serve(t, { files, args: ['--change-tools', 'on', '--workers', '4', ...args] });
 
-test('a session lists what it is subscribed to, with options, and nothing of another', async (t) => {
+test('session lists only its own subscriptions, with options', async (t) => {
     const server = await start(t);
     const [one, other] = [await Session.open(server), await Session.open(server)];
     const filter = { properties: { uri: { type: 'string' } } };
@@ -57,7 +57,7 @@ test('a session lists what it is subscribed to, with options, and nothing of ano
     }
 });
 
-test('a message connection lists its own, in both eras', async (t) => {
+test('message connection lists its own subscriptions in both eras', async (t) => {
     const server = await start(t);
     const sockets = [await WebSocketRaw.open(server), await WebSocketRaw.open(server)];
     const result = async (ws, method, params) => (await ws.modern(method, params)).result;
@@ -85,7 +85,7 @@ test('a message connection lists its own, in both eras', async (t) => {
     sockets.forEach((ws) => ws.close());
 });
 
-test('somebody without a name or a session is shown nothing of other such clients, and told why', async (t) => {
+test('anonymous client sees no other anonymous subscriptions, and gets the reason', async (t) => {
     const server = await start(t);
     const open = await listen(server, { resourceSubscriptions: [server.tree.uri('a.txt')] });
     const why = /nothing says which subscriptions are yours/;
@@ -101,7 +101,7 @@ test('somebody without a name or a session is shown nothing of other such client
     open.events.close();
 });
 
-test('a principal sees what it has on every connection and worker, and nothing of another', async (t) => {
+test('principal sees its own subscriptions of every connection and worker only', async (t) => {
     const tokens = new TokenFile(t);
     const server = await start(t, tokens.args);
     const [ada, bob] = ['ada', 'bob'].map((name) => as(server, tokens.give(name)));
@@ -135,7 +135,7 @@ test('a principal sees what it has on every connection and worker, and nothing o
     open.forEach(({ events }) => events.close());
 });
 
-test('a page holds a thousand; a cursor that is none is refused by name', async (t) => {
+test('page holds a thousand entries; an invalid cursor is rejected by name', async (t) => {
     const server = await start(t);
     const session = await Session.open(server);
     const many = Array.from({ length: 1003 }, (_, i) => ({

@@ -48,7 +48,7 @@ for (const era of ['legacy', 'modern']) {
         return k;
     };
 
-    it('patches begin at the baseline, and each where the one before it ended', async (t) => {
+    it('patches start at the baseline, and each at the end of the previous one', async (t) => {
         const k = await open(t);
         assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.first.validFrom, [ANN]: '' }), {});
         const initial = await k.update(PATCHES, 'the patch from the baseline');
@@ -83,7 +83,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(whole[0].uri, ANN);
     });
 
-    it('a wrong baseline or template is refused with what is accepted', async (t) => {
+    it('wrong baseline or template is rejected with the accepted ones', async (t) => {
         const k = await open(t);
         const wrong = [
             [PATCHES, '', /'baseline' is required.*validFrom/],
@@ -106,7 +106,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(data.validFrom, late.validFrom);
     });
 
-    it('subscribed to again, patches need their baseline again; refused, the first goes on', async (t) => {
+    it('repeated subscribe with patches requires a baseline; after a rejection the first continues', async (t) => {
         const k = await open(t);
         assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.first.validFrom }), {});
         await k.update(PATCHES, 'the patch from the baseline');
@@ -127,7 +127,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(dataIn(anew).baseline, k.second.validFrom);
     });
 
-    it('a window makes one patch of many, which still begins where the last one ended', async (t) => {
+    it('window merges many changes into one patch that starts at the last end', async (t) => {
         const k = await open(t);
         const windowed = { windowMs: 200 };
         assert.deepEqual(await k.subscribeWith(windowed, { [PATCHES]: k.first.validFrom }), {});
@@ -147,7 +147,7 @@ for (const era of ['legacy', 'modern']) {
 
     for (const options of [{ maxVersions: 1 }, { maxAgeMs: 1 }, { history: false }, { debounceMs: 60_000 }]) {
         const [kind] = Object.keys(options);
-        it(`what a subscription is at is not forgotten (${kind})`, async (t) => {
+        it(`subscription keeps its patch position (${kind})`, async (t) => {
             const k = await Keeper.open(t, era, '--entities', ':memory:');
             await k.done('add-entity-type', { name: 'N', version: '1', jsonSchema: {}, options });
             const [uri, patches] = ['/entity/N@1/x', '/entity/N@1/x/patch'];
@@ -180,7 +180,7 @@ for (const era of ['legacy', 'modern']) {
         });
     }
 
-    it("who leaves out its own writes goes on from them, and is told of others'", async (t) => {
+    it("client that excludes its own writes continues from them and receives others", async (t) => {
         const k = await open(t);
         const options = { origin: 'me', echo: false };
         assert.deepEqual(await k.subscribeWith(options, { [PATCHES]: k.second.validFrom }), {});
@@ -201,7 +201,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(next.patch, { age: null });
     });
 
-    it('what is too large is announced alone, and the chain goes on from there', async (t) => {
+    it('oversized patch is announced without content, and the chain continues from there', async (t) => {
         const k = await open(t, '--max-value', '600');
         assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.second.validFrom }), {});
         dataIn(await k.update(PATCHES, 'the first'));
@@ -214,7 +214,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(data.patch, { name: 'small' });
     });
 
-    it('all of a type may be followed in patches, each whole at first', async (t) => {
+    it('type subscription sends patches after a complete first value', async (t) => {
         const k = await open(t);
         const TYPE = 'entity:///User@1.0/';
         const kid = (age) => k.done('upsert-entity', { uri: `${TYPE}kid`, value: { name: 'Kid', age } });
@@ -234,7 +234,7 @@ for (const era of ['legacy', 'modern']) {
 }
 
 for (const mode of MODES) {
-    test(`${mode.name}: a file that is JSON is told in patches`, async (t) => {
+    test(`${mode.name}: JSON file is delivered in patches`, async (t) => {
         const files = { 'a.json': '{"n":1,"s":{"x":1}}', 'b.txt': 'text' };
         const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
         const [a, b] = [s.uri('a.json'), s.uri('b.txt')];

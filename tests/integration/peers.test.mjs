@@ -24,7 +24,7 @@ const endPeer = async (who, args) => {
     return result.structuredContent.ended;
 };
 
-test('peers say who is there: transport, era, client, address, since when, how far', async (t) => {
+test('peers lists transport, era, client, address, start time and position of each client', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self'] });
     const a = server.uri('a.txt');
     const session = await Session.open(server);
@@ -62,7 +62,7 @@ test('peers say who is there: transport, era, client, address, since when, how f
     assert.deepEqual(new Set(told.map((row) => row.peer)), new Set([legacy.peer, fresh.peer]));
 });
 
-test('the status is one object with totals, what there is now, and whether it is ready', async (t) => {
+test('status is one object with totals, current counts and readiness', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0'] });
     const a = server.uri('a.txt');
     const { events } = await listen(server, on(a));
@@ -80,7 +80,7 @@ test('the status is one object with totals, what there is now, and whether it is
     assert.deepEqual(status.store, { kind: 'none', ok: true });
 });
 
-test('end_peer ends a session, a listen and a connection, one at a time or all of a principal', async (t) => {
+test('end_peer ends a session, a listen and a connection, singly or by principal', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
     const rules = [
@@ -111,7 +111,7 @@ test('end_peer ends a session, a listen and a connection, one at a time or all o
     assert.ok(wrong.isError);
 });
 
-test('whoever may not sees no peers, no status and no tool, not even in a suggestion', async (t) => {
+test('unauthorized client sees no peers, no status and no tool, even in completions', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
     const see = ['list', 'read', 'subscribe'];
@@ -140,14 +140,14 @@ test('whoever may not sees no peers, no status and no tool, not even in a sugges
     }
 });
 
-test('without rules end_peer is for those who come from this machine', async (t) => {
+test('end_peer without rules is limited to local clients', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self'] });
     assert.ok((await call(server, 'tools/list')).tools.some((tool) => tool.name === 'end_peer'));
     const none = await serve(t, { files: {}, args: [] });
     assert.equal((await modern(none, 'tools/call', { name: 'end_peer', arguments: { peer: '1' } })).json.error.code, -32602);
 });
 
-test('a client cannot call itself anything that moves a cursor, is long, or is a secret', async (t) => {
+test('client name cannot move a cursor, be long or contain a secret', async (t) => {
     const tokens = new TokenFile(t);
     const token = tokens.give('ada');
     const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--self'] });
@@ -174,7 +174,7 @@ test('a client cannot call itself anything that moves a cursor, is long, or is a
     assert.equal(rows.find((row) => !row.session).client, undefined);
 });
 
-test('who is slow is told apart: what waits, how long, and ending it frees it at once', async (t) => {
+test('slow peer is listed with its backlog and lag, and ending it frees it at once', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0', '--stall-timeout', '1h'] });
     const uri = server.uri('a.txt');
     const options = { params: { _meta: meta({ 'dev.tidings/options': { include: 'value' } }) } };
@@ -221,7 +221,7 @@ async function standStill(t, server) {
     return { row, port };
 }
 
-test('who does not read is seen while the kernel still takes everything, in the sandbox too', async (t) => {
+test('stalled reader is listed while the kernel still buffers, also in the sandbox', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0', '--stall-timeout', '1h'] });
     const { seccomp, withoutSeccomp } = await read(server, 'sandbox');
     assert.ok(seccomp || withoutSeccomp === 'built with a sanitizer', withoutSeccomp);
@@ -236,7 +236,7 @@ test('who does not read is seen while the kernel still takes everything, in the 
     assert.deepEqual(others.map((one) => [one.unsentBytes, one.lagMs]), others.map(() => [0, 0]));
 });
 
-test('who is cut because the kernel gave up is named in a warning, with address, lag and cause', async (t) => {
+test('connection cut by the kernel is logged with address, lag and cause', async (t) => {
     const tokens = new TokenFile(t);
     const ada = tokens.give('ada');
     const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--self', '--window', '0', '--stall-timeout', '1s'] });
@@ -247,7 +247,7 @@ test('who is cut because the kernel gave up is named in a warning, with address,
     assert.match(ended, /reason="stalled: the client does not read"/);
 });
 
-test('whom a change would be told to is asked by its URI', async (t) => {
+test('recipients of a change are queried by its URI', async (t) => {
     const tokens = new TokenFile(t);
     const given = { ada: tokens.give('ada'), root: tokens.give('root') };
     const everything = { principal: 'root', allow: ['list', 'read', 'subscribe', 'write'] };

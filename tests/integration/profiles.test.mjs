@@ -21,7 +21,7 @@ async function start(t, args = []) {
     return { server, session: await Session.open(server) };
 }
 
-test('subscribing and unsubscribing give nothing but a cursor', async (t) => {
+test('subscribe and unsubscribe return only a cursor', async (t) => {
     const { session } = await start(t);
     const { _meta: extra, ...result } = await session.subscribe(USERS);
     assert.deepEqual(result, {});
@@ -44,7 +44,7 @@ test('errors have the codes and data of the protocol', async (t) => {
     }
 });
 
-test('only initialize opens a session, and without one a request is 400', async (t) => {
+test('initialize is the only way to open a session; requests without a session return 400', async (t) => {
     const { server } = await start(t);
     const message = { jsonrpc: '2.0', id: 1, method: 'resources/subscribe', params: { uri: USERS } };
     const response = await post(server, message, headers);
@@ -54,12 +54,12 @@ test('only initialize opens a session, and without one a request is 400', async 
     assert.deepEqual([gone.status, gone.json.error.code], [404, -32001]);
 });
 
-test('answers to a session do not repeat its id', async (t) => {
+test('session answers do not repeat the session id', async (t) => {
     const { session } = await start(t);
     assert.equal((await session.send('ping')).headers.get('mcp-session-id'), undefined);
 });
 
-test('pipes need initialize, and have subscriptions', async (t) => {
+test('pipes require initialize and support subscriptions', async (t) => {
     const pipe = Pipe.open(t, { files: { 'a.txt': 'a' } });
     const uri = pipe.uri('a.txt');
     assert.equal((await pipe.ask('resources/subscribe', { uri })).error.code, -32600);
@@ -67,7 +67,7 @@ test('pipes need initialize, and have subscriptions', async (t) => {
     assert.ok((await pipe.ask('resources/subscribe', { uri })).result);
 });
 
-test('updates have their name, both URIs, and the rest in _meta', async (t) => {
+test('updates have their name, both URIs and other data in _meta', async (t) => {
     const { server, session } = await start(t);
     await session.subscribe(USERS);
     const events = await session.stream();
@@ -78,14 +78,14 @@ test('updates have their name, both URIs, and the rest in _meta', async (t) => {
     assert.equal(params._meta['dev.tidings/metadata'].n, 1);
 });
 
-test('streams of 2025-11-25 begin with an id', async (t) => {
+test('streams of 2025-11-25 start with an id', async (t) => {
     const { session } = await start(t);
     const events = await session.stream();
     const first = await events.next((item) => item.id, 'the priming event');
     assert.deepEqual([first.data, typeof first.retry], ['', 'string']);
 });
 
-test('"anything may have changed" is told to each subscription, with its URI', async (t) => {
+test('truncated update is sent to each subscription with its URI', async (t) => {
     const { server, session } = await start(t);
     await session.subscribe(USERS);
     await session.subscribe('system://metrics');
@@ -97,7 +97,7 @@ test('"anything may have changed" is told to each subscription, with its URI', a
     }
 });
 
-test('brackets make a glob, whatever follows them', async (t) => {
+test('brackets always make a glob', async (t) => {
     const { server, session } = await start(t);
     await session.subscribe('file://logs/app-[0-9]+.log');
     await session.subscribe(USERS);
@@ -110,7 +110,7 @@ test('brackets make a glob, whatever follows them', async (t) => {
     assert.deepEqual(uris, ['file://logs/app-1+.log', USERS]);
 });
 
-test('a draft is no revision, and paths of profiles lead nowhere', async (t) => {
+test('draft is not a revision, and profile paths do not exist', async (t) => {
     const { server } = await start(t);
     const { json } = await post(server, initialize('DRAFT-2025-v2'));
     assert.equal(json.result.protocolVersion, '2025-11-25');
@@ -119,7 +119,7 @@ test('a draft is no revision, and paths of profiles lead nowhere', async (t) => 
     }
 });
 
-test('subscriptions can be switched off: the capability says so, and nothing is there', async (t) => {
+test('disabled subscriptions are absent from capabilities and methods', async (t) => {
     const { session } = await start(t, ['--no-subscribe']);
     assert.equal(session.result.capabilities.resources.subscribe, false);
     const { json } = await session.send('resources/subscribe', { uri: USERS });
@@ -127,7 +127,7 @@ test('subscriptions can be switched off: the capability says so, and nothing is 
 });
 
 for (const profile of ['none', 'gateway', 'erlmcp', 'lumenize']) {
-    test(`our own client understands profile ${profile}`, async (t) => {
+    test(`tidings client supports profile ${profile}`, async (t) => {
         const args = ['--protocol-max', '2025-11-25', '--rate', '0', '--window', '0'];
         const server = await serveDocuments(t, profile, args);
         const watch = new Program(t, BIN, ['watch', '--json', server.url, USERS]);
@@ -143,7 +143,7 @@ for (const profile of ['none', 'gateway', 'erlmcp', 'lumenize']) {
     });
 }
 
-test('a profile is chosen by flag, variable or file, shown, and must be known', async (t) => {
+test('profile is set by flag, variable or file, printed, and validated', async (t) => {
     const shown = await run(t, ['config', '--print', '--profile', 'erlmcp', '--no-config', '.']);
     assert.match(shown.stdout, /"profile": "erlmcp"/);
     const wrong = await run(t, ['serve', '--profile', 'gatway', '.']);

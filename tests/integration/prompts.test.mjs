@@ -41,7 +41,7 @@ for (const [name, open] of Object.entries(CLIENTS)) {
             );
         });
 
-        it('a prompt gives messages of text, images and resources', async (t) => {
+        it('prompt returns messages with text, images and resources', async (t) => {
             const { client } = await open(t, transport, { example });
             const simple = await client.getPrompt({ name: 'test_simple_prompt' });
             assert.deepEqual(simple.messages, [
@@ -65,7 +65,7 @@ for (const [name, open] of Object.entries(CLIENTS)) {
             assert.equal(resource.text, 'Embedded resource content for testing.');
         });
 
-        it('what is missing or unknown is an error that names it', async (t) => {
+        it('missing or unknown arguments return an error with their name', async (t) => {
             const { client } = await open(t, transport, { example });
             const missing = await failure(
                 client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'x' } }),
@@ -80,7 +80,7 @@ for (const [name, open] of Object.entries(CLIENTS)) {
             assert.deepEqual(near.data.suggestions, ['test_simple_prompt']);
         });
 
-        it('arguments and variables are completed, in context', async (t) => {
+        it('arguments and variables are completed from context', async (t) => {
             const { client } = await open(t, transport, { example });
             const ref = { type: 'ref/prompt', name: 'test_prompt_with_arguments' };
             const argument = { name: 'arg1', value: 'par' };
@@ -127,7 +127,7 @@ for (const [name, open] of Object.entries(CLIENTS)) {
     }
 }
 
-test('both eras hear that the prompts changed', async (t) => {
+test('both eras receive prompt list changes', async (t) => {
     const server = await serveExample(t, example);
     const session = await Session.open(server);
     const legacy = await session.stream();
@@ -143,7 +143,7 @@ test('both eras hear that the prompts changed', async (t) => {
 });
 
 for (const version of LEGACY) {
-    test(`${version}: prompts and completion`, async (t) => {
+    test(`${version}: prompts and completion are supported`, async (t) => {
         const server = await serveExample(t, example);
         const session = await Session.open(server, version);
         const { messages } = await session.call('prompts/get', { name: 'test_simple_prompt' });
@@ -156,7 +156,7 @@ for (const version of LEGACY) {
     });
 }
 
-test('without prompts the list is empty, and none can be had', async (t) => {
+test('server without prompts has an empty list and rejects prompts/get', async (t) => {
     const server = await serve(t, { files: {} });
     const session = await Session.open(server, LATEST_LEGACY);
     assert.deepEqual(session.result.capabilities.prompts, { listChanged: true });

@@ -22,7 +22,7 @@ for (const transport of TRANSPORTS) {
         const publish = (client, args) => client.callTool({ name: 'publish', arguments: args });
         const unpublish = (client, args) => client.callTool({ name: 'unpublish', arguments: args });
 
-        it('an entity is written, replaced and removed like a published resource', async (t) => {
+        it('entity is written, replaced and removed like a published resource', async (t) => {
             const client = await connect(t, '--entities', ':memory:');
             const type = { name: 'User', version: '1.0', jsonSchema: { type: 'object' } };
             assert.ok(!(await client.callTool({ name: 'add-entity-type', arguments: type })).isError);
@@ -40,7 +40,7 @@ for (const transport of TRANSPORTS) {
             assert.ok(!gone.isError, JSON.stringify(gone));
         });
 
-        it('what a tool publishes is read, replaced and removed', async (t) => {
+        it('resource published by a tool is read, replaced and removed', async (t) => {
             const client = await connect(t);
             const { tools } = await client.listTools();
             const names = tools.map((tool) => tool.name);
@@ -74,7 +74,7 @@ for (const transport of TRANSPORTS) {
             await assert.rejects(client.readResource({ uri: NOTE }));
         });
 
-        it('_meta of the publisher comes with contents and lists', async (t) => {
+        it('_meta of the publisher appears in contents and lists', async (t) => {
             const client = await connect(t);
             const _meta = { 'example.com/by': { who: 'me', lines: 'one\ntwo' } };
             await publish(client, { uri: NOTE, text: 'x', _meta });
@@ -97,7 +97,7 @@ for (const transport of TRANSPORTS) {
             assert.equal((await client.readResource({ uri: NOTE })).contents[0].text, 'x');
         });
 
-        it('what cannot be published is told to the model', async (t) => {
+        it('publish errors are reported to the model', async (t) => {
             const client = await connect(t, '--publish', 'note://', '--published-bytes', '4k');
             await publish(client, { uri: 'note://a', text: 'a' });
             for (const [args, part] of [
@@ -125,7 +125,7 @@ for (const transport of TRANSPORTS) {
     }
 }
 
-test('without the flag there are no such tools', async (t) => {
+test('publish tools are absent without the flag', async (t) => {
     const { client } = await modernClient(t, 'http');
     const names = (await client.listTools()).tools.map((tool) => tool.name);
     assert.ok(names.includes('changes_since') && !names.some((name) => /publish|notify/.test(name)));

@@ -41,7 +41,7 @@ const ANY = z.looseObject({});
 const NOT_FOUND = { modern: -32602, legacy: -32002 };
 
 for (const [era, open] of Object.entries(ERAS)) {
-    test(`${era}: parts of text and of bytes`, async (t) => {
+    test(`${era}: text and binary ranges are read`, async (t) => {
         const server = await serve(t, { files });
         const ask = await open(server);
         const part = async (name, range) => {
@@ -74,7 +74,7 @@ for (const [era, open] of Object.entries(ERAS)) {
         }
     });
 
-    test(`${era}: what the client holds is not sent again`, async (t) => {
+    test(`${era}: content that the client holds is not sent again`, async (t) => {
         const server = await serve(t, { files });
         const ask = await open(server);
         const uri = server.uri('a.txt');
@@ -101,7 +101,7 @@ for (const [era, open] of Object.entries(ERAS)) {
         assert.ok(again._meta[ours('unchanged')] !== true || !young.startsWith('W/'), 'a weak etag is not held');
     });
 
-    test(`${era}: a directory reads as its names and its children, each complete`, async (t) => {
+    test(`${era}: directory read returns its names and its complete children`, async (t) => {
         const server = await serve(t, { files });
         symlinkSync('..', server.tree.at('dir/loop'));
         const ask = await open(server);
@@ -137,7 +137,7 @@ for (const [era, open] of Object.entries(ERAS)) {
         assert.ok(all.resources.length < 10, 'the flat list does not walk through links');
     });
 
-    test(`${era}: what is missing says so`, async (t) => {
+    test(`${era}: missing resource returns an error`, async (t) => {
         const server = await serve(t, { files });
         const ask = await open(server);
         for (const method of ['resources/read', 'resources/metadata', 'resources/list']) {
@@ -148,7 +148,7 @@ for (const [era, open] of Object.entries(ERAS)) {
         }
     });
 
-    test(`${era}: alternatives`, async (t) => {
+    test(`${era}: alternatives are read`, async (t) => {
         const server = await serveExample(t, 'alternatives');
         const ask = await open(server);
         const uri = 'report:///sales';
@@ -183,7 +183,7 @@ for (const [era, open] of Object.entries(ERAS)) {
     });
 }
 
-test('the end of a file of many gigabytes is read at once', async (t) => {
+test('end of a file of many gigabytes is read at once', async (t) => {
     const server = await serve(t, { files: { 'huge.log': '' } });
     const size = 6 * 2 ** 30;
     truncateSync(server.tree.at('huge.log'), size);
@@ -202,7 +202,7 @@ test('the end of a file of many gigabytes is read at once', async (t) => {
     assert.match(whole.error.message, /ask for a range/);
 });
 
-test('a read says which changes are in it', async (t) => {
+test('read returns the cursor of its included changes', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     const { events } = await listen(server, { resourceSubscriptions: [uri] });
@@ -222,7 +222,7 @@ test('a read says which changes are in it', async (t) => {
 });
 
 for (const [name, client] of [['SDK 1.x', legacyClient], ['client 2.x', modernClient]]) {
-    test(`${name} reads parts, directories and what it holds`, async (t) => {
+    test(`${name} reads ranges, directories and held content`, async (t) => {
         const { client: c, tree } = await client(t, 'http', { files });
         const read = (file, given = {}) => c.readResource({ uri: tree.uri(file), _meta: options(given) });
         const part = await read('a.txt', { range: { unit: 'lines', from: 0, to: 1 } });

@@ -119,7 +119,7 @@ async function race(t, server, breakCommits) {
 
 const ARGS = ['--allow-write', '--published-max', `${PUBLISHED_MAX}`];
 
-test('on a full disk no write is refused because of another that failed', { skip }, async (t) => {
+test('full disk rejects no write because of another failed write', { skip }, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'tidings-refusals-'));
     defer(t, () => rmSync(folder, { recursive: true, force: true }));
     const faults = new Faults(t);
@@ -129,7 +129,7 @@ test('on a full disk no write is refused because of another that failed', { skip
 });
 
 const skipPostgres = noPostgres || (process.env.TIDINGS_LONG ? false : 'only in a long run');
-test('while PostgreSQL commits nothing no write is refused because of another that failed', { skip: skipPostgres }, async (t) => {
+test('stalled PostgreSQL commit rejects no write because of another failed write', { skip: skipPostgres }, async (t) => {
     const database = await Postgres.start(t);
     const server = await serve(t, { mounts: [], args: ['--entities', database.url(), ...ARGS] });
     await database.sql('CREATE TABLE no_position (position bigint PRIMARY KEY)');

@@ -172,7 +172,7 @@ async function run(t, seed) {
     });
 }
 
-test('a socket is reset, and let go, also while its end is on its way', async (t) => {
+test('socket is reset and released, also while its close is pending', async (t) => {
     const listener = net.createServer((socket) => socket.on('error', () => {}).resume());
     listener.listen(0, '127.0.0.1');
     defer(t, () => listener.close());
@@ -189,9 +189,9 @@ test('a socket is reset, and let go, also while its end is on its way', async (t
 });
 
 if (ONLY) {
-    test(`seed ${ONLY}: one principal takes what it can, another goes on`, (t) => run(t, Number(ONLY)));
+    test(`seed ${ONLY}: greedy principal leaves another principal working`, (t) => run(t, Number(ONLY)));
 } else {
-    test('one principal takes what it can, another goes on', async (t) => {
+    test('greedy principal leaves another principal working', async (t) => {
         const first = process.env.TIDINGS_LONG ? Math.floor(Date.now() / 1000) % 1_000_000 : 1;
         const until = Date.now() + SECONDS * 1000;
         for (let seed = first; seed === first || Date.now() < until; seed += 1) {

@@ -31,7 +31,7 @@ async function awaitStrongEtag(server, name) {
     }
 }
 
-test('a resource is read with its type, length, etag and time', async (t) => {
+test('resource is read with its type, length, etag and time', async (t) => {
     const server = await serve(t, { files });
     utimesSync(`${server.tree.path}/a.txt`, 1e9, 1e9);
     const answer = await get(server, server.uri('a.txt'));
@@ -52,7 +52,7 @@ test('a resource is read with its type, length, etag and time', async (t) => {
     assert.equal(await empty.text(), '');
 });
 
-test('HEAD says the same and sends nothing', async (t) => {
+test('HEAD returns the same headers without a body', async (t) => {
     const server = await serve(t, { files });
     const etag = await awaitStrongEtag(server, 'a.txt');
     const head = await get(server, server.uri('a.txt'), {}, { method: 'HEAD' });
@@ -62,7 +62,7 @@ test('HEAD says the same and sends nothing', async (t) => {
     assert.equal(await head.text(), '');
 });
 
-test('what is held already is not sent again', async (t) => {
+test('content that the client holds is not sent again', async (t) => {
     const server = await serve(t, { files });
     const etag = await awaitStrongEtag(server, 'a.txt');
     const uri = server.uri('a.txt');
@@ -93,7 +93,7 @@ const formats = (at) => {
     ];
 };
 
-test('what was not modified since a date is not sent again; etags count before dates', async (t) => {
+test('content unmodified since a date is not sent again; etags precede dates', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     const then = 1e12 + 86400e3 * 8; /* a day of one digit */
@@ -130,7 +130,7 @@ test('what was not modified since a date is not sent again; etags count before d
     assert.equal((await get(server, server.uri('none'), { 'if-modified-since': held })).status, 404);
 });
 
-test('a change within the second of the one before is sent to who holds the date of that', async (t) => {
+test('second change within one second is sent to clients with the earlier date', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     /* Each time at another place in a second; the file changes right after it was read. */
@@ -145,7 +145,7 @@ test('a change within the second of the one before is sent to who holds the date
     }
 });
 
-test('a range is cut out to the byte', async (t) => {
+test('range is exact to the byte', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     const whole = Buffer.from(files['a.txt']);
@@ -174,7 +174,7 @@ test('a range is cut out to the byte', async (t) => {
     }
 });
 
-test('a range on a condition that does not hold gives the whole', async (t) => {
+test('range with a failed condition returns the complete resource', async (t) => {
     const server = await serve(t, { files });
     const etag = await awaitStrongEtag(server, 'a.txt');
     const ask = (condition, range = 'bytes=0-0') =>
@@ -186,7 +186,7 @@ test('a range on a condition that does not hold gives the whole', async (t) => {
     assert.equal((await ask('"other"', 'bytes=99-')).status, 200);
 });
 
-test('a large file comes whole, and beyond the limit in parts', async (t) => {
+test('large file is sent completely, and beyond the limit in parts', async (t) => {
     const large = Buffer.alloc(3 << 20, 'tidings ');
     const server = await serve(t, { files: { large }, args: ['--max-read', '4m'] });
     const answer = await get(server, server.uri('large'));
@@ -200,7 +200,7 @@ test('a large file comes whole, and beyond the limit in parts', async (t) => {
     assert.equal(await part.text(), 'x'.repeat(10));
 });
 
-test('what is not to be had is said as JSON', async (t) => {
+test('unavailable resource returns a JSON error', async (t) => {
     const server = await serve(t, { files });
     const url = `http://127.0.0.1:${server.port}/resource`;
     for (const [where, status, part] of [
@@ -233,7 +233,7 @@ test('what is not to be had is said as JSON', async (t) => {
     }
 });
 
-test('the checks of the endpoint hold here too', async (t) => {
+test('endpoint checks apply to resources too', async (t) => {
     const server = await serve(t, { files });
     const ask = async (fields) => {
         const connection = await Connection.open(server);
@@ -255,7 +255,7 @@ test('the checks of the endpoint hold here too', async (t) => {
     assert.match(own.headers.get('access-control-expose-headers'), /ETag/);
 });
 
-test('a browser may ask first, and several requests share a connection', async (t) => {
+test('browser preflight is answered, and several requests share a connection', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const target = `/resource?uri=${server.uri('a.txt')}`;

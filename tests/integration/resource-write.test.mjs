@@ -21,7 +21,7 @@ const put = (server, uri, body, fields) => ask(server, 'PUT', uri, body, fields)
 
 const writable = (t, ...args) => serve(t, { files: { 'a.txt': 'a' }, args: ['--allow-write', ...args] });
 
-test('what is put is created, then updated, and can be deleted', async (t) => {
+test('PUT creates, then updates, and DELETE removes', async (t) => {
     const server = await writable(t);
     const created = await put(server, NOTE, '# one', { 'content-type': 'text/markdown' });
     assert.equal(created.status, 201);
@@ -42,7 +42,7 @@ test('what is put is created, then updated, and can be deleted', async (t) => {
     assert.equal((await ask(server, 'GET', NOTE)).status, 404);
 });
 
-test('bytes and types are kept as they came', async (t) => {
+test('bytes and types are stored unchanged', async (t) => {
     const server = await writable(t);
     const bytes = Buffer.from(Array.from({ length: 70000 }, (_, i) => i & 255));
     assert.equal((await put(server, 'published:///b', bytes)).status, 201);
@@ -62,7 +62,7 @@ test('bytes and types are kept as they came', async (t) => {
     }
 });
 
-test('conditions hold or nothing is changed', async (t) => {
+test('failed condition changes nothing', async (t) => {
     const server = await writable(t);
     const always = { 'if-none-match': '*' };
     const first = (await put(server, NOTE, 'one', always)).headers.get('etag');
@@ -92,7 +92,7 @@ test('conditions hold or nothing is changed', async (t) => {
     assert.equal((await put(server, NOTE, 'x', { 'if-match': '*' })).status, 412);
 });
 
-test('of several clients that update one etag exactly one succeeds', async (t) => {
+test('one of several concurrent updates of one etag succeeds', async (t) => {
     const server = await writable(t);
     const etag = (await put(server, NOTE, 'zero')).headers.get('etag');
     const answers = await Promise.all(
@@ -105,7 +105,7 @@ test('of several clients that update one etag exactly one succeeds', async (t) =
 });
 
 for (const era of ERAS) {
-    test(`subscribers hear of what clients publish (${era})`, async (t) => {
+    test(`subscribers receive resources that clients publish (${era})`, async (t) => {
         const server = await writable(t);
         await put(server, NOTE, 'one');
         const watcher = await Watcher.open(era, server, [NOTE, 'published:///']);
@@ -129,7 +129,7 @@ for (const era of ERAS) {
     });
 }
 
-test('files, foreign places and containers are not written', async (t) => {
+test('files, foreign URIs and containers are not writable', async (t) => {
     const server = await writable(t);
     for (const [uri, status, part] of [
         [server.uri('a.txt'), 405, /read-only/],
@@ -147,7 +147,7 @@ test('files, foreign places and containers are not written', async (t) => {
     assert.equal(refused.headers.get('allow'), 'GET, HEAD, OPTIONS');
 });
 
-test('what does not fit is refused, and what was there stays', async (t) => {
+test('oversized write is rejected, and the old content stays', async (t) => {
     const server = await writable(
         t, '--publish', 'note://', '--published-max', '2', '--published-bytes', '64k',
         '--max-body', '100k',
@@ -167,14 +167,14 @@ test('what does not fit is refused, and what was there stays', async (t) => {
     assert.equal((await put(server, NOTE, 'x')).status, 404, 'only what is named is published');
 });
 
-test('writing stays on this machine', async (t) => {
+test('write access is limited to local clients', async (t) => {
     const args = ['serve', '--http', '0.0.0.0:0', '--allow-remote', '--allow-write', '/tmp'];
     const { code, stderr } = await run(t, args);
     assert.notEqual(code, 0);
     assert.match(stderr, /--allow-write: '0\.0\.0\.0' can be reached by other machines/);
 });
 
-test('a write on condition of a date takes what is older, and nothing else', async (t) => {
+test('write with a date condition replaces older content only', async (t) => {
     const server = await writable(t);
     const date = (ms) => new Date(ms).toUTCString();
     const since = (at) => ({ 'if-unmodified-since': at });

@@ -16,7 +16,7 @@ import { ERAS, Watcher } from './lib/watcher.mjs';
 const text = async (server, uri) => (await call(server, 'resources/read', { uri })).contents[0].text;
 
 for (const era of ERAS) {
-    test(`${era}: a root that is removed and made again is watched and read again`, async (t) => {
+    test(`${era}: removed and recreated root is watched and read again`, async (t) => {
         const above = new Tree(t, { 'root/a.txt': '1', 'root/dir/b.txt': '1' });
         const root = above.at('root');
         const uri = (name) => above.uri(`root/${name}`);
@@ -35,7 +35,7 @@ for (const era of ERAS) {
         await watcher.updated(uri('dir/c.txt'), uri(''));
     });
 
-    test(`${era}: a link that is switched to another release is told, and what is there now is read`, async (t) => {
+    test(`${era}: link switched to another release is delivered, and its new content is read`, async (t) => {
         const above = new Tree(t, { '1/a.txt': '1', '1/dir/old.txt': '1', '2/a.txt': '2', '2/dir/new.txt': '2' });
         const current = above.at('current');
         fs.symlinkSync('1', current);
@@ -53,7 +53,7 @@ for (const era of ERAS) {
     });
 }
 
-test('without anybody who watches, what is read is what is at the path', async (t) => {
+test('read without watchers returns the current content at the path', async (t) => {
     const above = new Tree(t, { 'root/a.txt': '1', 'next/a.txt': '2' });
     const uri = above.uri('root/a.txt');
     const server = await serve(t, { tree: above, mounts: [above.at('root')] });

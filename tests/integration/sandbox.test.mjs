@@ -42,7 +42,7 @@ function swap(file, text, mode = 0o600) {
     fs.renameSync(`${file}.new`, file);
 }
 
-test('sandbox: a server is confined, all its threads, and says so', async (t) => {
+test('sandbox: server confines all its threads and logs it', async (t) => {
     const { landlock, seccomp } = await offered(t);
     const server = await serve(t, { files, args: ['--self', '--workers', '2'] });
     assert.equal((await modern(server, 'resources/read', { uri: server.uri('a.txt') })).status, 200);
@@ -58,7 +58,7 @@ test('sandbox: a server is confined, all its threads, and says so', async (t) =>
     assert.doesNotMatch(server.stderr, /sandbox/);
 });
 
-test('sandbox: --no-sandbox says what is lost; a program that embeds a server is left alone', async (t) => {
+test('sandbox: --no-sandbox logs the lost protection; an embedding program is not confined', async (t) => {
     const server = await serve(t, { files, args: ['--self', '--no-sandbox'] });
     assert.match(server.stderr, /warn server: no sandbox lost="an attacker who takes over the server can /);
     assert.equal(status(server.child.pid, 'Seccomp'), 0);
@@ -69,7 +69,7 @@ test('sandbox: --no-sandbox says what is lost; a program that embeds a server is
     assert.equal(status(example.child.pid, 'NoNewPrivs'), 0);
 });
 
-test('sandbox: files of the configuration that were replaced by renaming are read again', async (t) => {
+test('sandbox: configuration files replaced by rename are reloaded', async (t) => {
     const tokens = new TokenFile(t);
     const rules = new Tree(t).at('rules.json');
     const alice = tokens.give('alice');
@@ -90,7 +90,7 @@ test('sandbox: files of the configuration that were replaced by renaming are rea
     await eventually(async () => (await read(his)) === 'denied', 'the rules to reach the workers');
 });
 
-test('sandbox: certificates are followed through links to wherever they lead now', async (t) => {
+test('sandbox: certificates are followed through changed links', async (t) => {
     const certs = new Certificates(t).make('server').make('next');
     const live = new Tree(t);
     const place = (name) => {
@@ -125,7 +125,7 @@ async function serveCommand(t, script, keys = {}) {
     return serve(t, { tree, mounts: [], args: ['--config', tree.at('tidings.json')] });
 }
 
-test('sandbox: commands are run by the helper, and end with a server that is killed', async (t) => {
+test('sandbox: helper runs commands and ends them with a killed server', async (t) => {
     const server = await serveCommand(t, 'echo $PPID >parent; echo $$ >self; sleep 1000 & wait', { interval: 0 });
     const [helper] = childrenOf(server.child.pid);
     await eventually(() => nameOf(helper) === 'tidings-helper', 'the helper has its name');
@@ -139,7 +139,7 @@ test('sandbox: commands are run by the helper, and end with a server that is kil
     await eventually(() => !fs.existsSync(`/proc/${helper}`), 'the helper to be gone');
 });
 
-test('sandbox: a helper that was killed is told by reads, and the rest goes on', async (t) => {
+test('sandbox: reads report a killed helper, and other requests work', async (t) => {
     const server = await serveCommand(t, 'echo hello', { interval: 0 });
     const read = () => modern(server, 'resources/read', { uri: 'cmd:///it' });
     assert.equal((await read()).status, 200);

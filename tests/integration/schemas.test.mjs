@@ -16,7 +16,7 @@ import { isUpdate, MODES, OPTIONS, Subscriber } from './lib/subscriber.mjs';
 const files = { 'a.txt': 'one', 'b.bin': Buffer.from([0xff, 0xfe, 0]), 'dir/c.log': '1', 'dir/d.log': '1' };
 const parse = ({ contents }) => JSON.parse(contents[0].text);
 
-test('the schemas are schemas, and tell right from wrong', () => {
+test('schemas are valid and separate correct from wrong instances', () => {
     assert.deepEqual(
         names,
         ['acknowledged', 'bookmark', 'extensions', 'options', 'read', 'resource', 'semantics', 'subscriptions', 'updated'].map(
@@ -41,7 +41,7 @@ test('both eras advertise both extensions', async (t) => {
     assert.deepEqual(capabilities.extensions, session.result.capabilities.extensions);
 });
 
-test('what reads are said to do they do, in both eras', async (t) => {
+test('reads match their advertised capabilities in both eras', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const { capabilities } = await call(server, 'server/discover');
@@ -89,7 +89,7 @@ test('resources are complete in lists, reads and metadata, in both eras', async 
     }
 });
 
-test('templates say what their resources can do at most', async (t) => {
+test('templates list the capabilities of their resources', async (t) => {
     const server = await serveExample(t, 'conformance');
     const session = await Session.open(server);
     for (const ask of [(m) => call(server, m), (m) => session.call(m)]) {
@@ -100,7 +100,7 @@ test('templates say what their resources can do at most', async (t) => {
 });
 
 for (const mode of MODES) {
-    test(`${mode.name}: updates are as their schema says, with every option`, async (t) => {
+    test(`${mode.name}: updates match their schema with every option`, async (t) => {
         const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
         const [a, dir] = [s.uri('a.txt'), s.uri('dir/')];
         const options = { initial: true, include: 'value', uris: { [a]: { include: 'metadata' } } };
@@ -131,7 +131,7 @@ for (const mode of MODES) {
         holds('options', { since: cursor, uris: {} });
     });
 
-    test(`${mode.name}: slim updates are as their schema says and no more`, async (t) => {
+    test(`${mode.name}: slim updates match their schema without extra members`, async (t) => {
         const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
         const [a, dir] = [s.uri('a.txt'), s.uri('dir/')];
         await s.ask([a, dir], { detail: 'slim', uris: { [dir]: { initial: true } } });
@@ -146,7 +146,7 @@ for (const mode of MODES) {
     });
 }
 
-test('acknowledgements and subscribe results are as their schema says', async (t) => {
+test('acknowledgements and subscribe results match their schemas', async (t) => {
     const server = await serve(t, { files });
     const uris = [server.uri('a.txt'), server.uri('.git/none'), 'nothing:///here'];
     const { ack } = await listen(server, { resourceSubscriptions: uris, resourcesListChanged: true });
@@ -156,7 +156,7 @@ test('acknowledgements and subscribe results are as their schema says', async (t
     holds('acknowledged#subscribed', await session.subscribe(uris[0]));
 });
 
-test('a warning is as its schema says, in both eras', async (t) => {
+test('warnings match their schema in both eras', async (t) => {
     const server = await serveExample(t, 'weather');
     const uri = 'weather://sea/*';
     const { ack } = await listen(server, { resourceSubscriptions: [uri] });
@@ -169,7 +169,7 @@ test('a warning is as its schema says, in both eras', async (t) => {
     assert.match(expected[0].reason, /only what is registered later/);
 });
 
-test('an option is accepted exactly when its schema accepts it', async (t) => {
+test('option is accepted exactly if its schema accepts it', async (t) => {
     const server = await servePublish(t);
     const tries = [
         {}, { match: 'glob' }, { match: 'x' }, { include: 'value' }, { include: 1 }, { windowMs: 0 },
@@ -191,7 +191,7 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
     }
 });
 
-test('the schema of options has those the server says it knows', async (t) => {
+test('options schema lists the options that the server supports', async (t) => {
     const server = await servePublish(t);
     const params = { _meta: meta({ [OPTIONS]: { unheard: 1 } }) };
     const { ack } = await listen(server, { resourceSubscriptions: [RESOURCE] }, { params });
@@ -200,7 +200,7 @@ test('the schema of options has those the server says it knows', async (t) => {
     assert.deepEqual(known.sort(), Object.keys(document('options').$defs.fields.properties).sort());
 });
 
-test('what subscriptions cover can be read by programs, listed only with --self', async (t) => {
+test('subscription coverage is machine-readable, and listed only with --self', async (t) => {
     const server = await serve(t, { files });
     const { capabilities } = await call(server, 'server/discover');
     const uri = capabilities.extensions['dev.tidings/subscription-correlation'].semantics;

@@ -140,7 +140,7 @@ async function refusesFrames(page, server) {
 }
 
 for (const [name, host] of [['another site', 'evil.example'], ['a page that is our neighbour by name', '127.0.0.1.example']]) {
-    test(`browser: ${name} can neither embed nor read what is here`, async (t) => {
+    test(`browser: ${name} can neither embed nor read resources`, async (t) => {
         const server = await start(t);
         const { page, answers } = await visit(t, `http://${host}:${await site(t)}`);
         await refusesEmbedding(page, answers, server);
@@ -152,7 +152,7 @@ for (const [name, host] of [['another site', 'evil.example'], ['a page that is o
 }
 
 for (const host of ['localhost', '127.0.0.1']) {
-    test(`browser: a page of this machine (${host}) at another port can read, and not embed`, async (t) => {
+    test(`browser: local page (${host}) at another port can read but not embed`, async (t) => {
         const server = await start(t);
         const { page, answers } = await visit(t, `http://${host}:${await site(t)}`);
         await refusesEmbedding(page, answers, server);
@@ -163,7 +163,7 @@ for (const host of ['localhost', '127.0.0.1']) {
     });
 }
 
-test('browser: a page that --allow-origin names can read, and not embed', async (t) => {
+test('browser: page permitted by --allow-origin can read but not embed', async (t) => {
     const port = await site(t);
     const server = await start(t, '--allow-origin', `http://app.example:${port}`);
     const { page, answers } = await visit(t, `http://app.example:${port}`);
@@ -175,7 +175,7 @@ test('browser: a page that --allow-origin names can read, and not embed', async 
 });
 
 // Over plain HTTP, beyond loopback, browsers do not say from where they ask.
-test('browser: a server with another name is not embedded either', async (t) => {
+test('browser: server with another name cannot be embedded', async (t) => {
     const server = await start(t, '--allow-host', 'files.example');
     server.host = 'files.example';
     const { page } = await visit(t, `http://evil.example:${await site(t)}`);
@@ -187,7 +187,7 @@ test('browser: a server with another name is not embedded either', async (t) => 
     assert.equal((await page.goto(place(server, 'note.txt'))).status(), 200, 'it is there');
 });
 
-test('browser: an address that somebody typed is shown, a link of another site is not', async (t) => {
+test('browser: typed address is shown, a link from another site is not', async (t) => {
     const server = await start(t);
     const typed = await visit(t, `http://evil.example:${await site(t)}`);
     assert.equal((await typed.page.goto(place(server, 'note.txt'))).status(), 200);
@@ -202,7 +202,7 @@ test('browser: an address that somebody typed is shown, a link of another site i
     assert.equal(response.status(), 403);
 });
 
-test('browser: a page of the server itself may use all of it', async (t) => {
+test('browser: page of the server itself has full access', async (t) => {
     const server = await start(t);
     const { page } = await visit(t, `http://127.0.0.1:${server.port}`); // 404, but a page of this origin
     assert.equal(await page.evaluate(embed, ['img', 'src', place(server, 'picture.svg')]), 'loaded');

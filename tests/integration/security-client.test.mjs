@@ -91,7 +91,7 @@ const stream = (res) => res.writeHead(200, { 'Content-Type': 'text/event-stream'
 
 for (const format of [[], ['--json']]) {
     const name = format.length > 0 ? 'as JSON' : 'as text';
-    test(`terminal: what an evil server tells of is printed ${name} and obeyed by no terminal`, async (t) => {
+    test(`terminal: output of a malicious server is printed ${name} without control sequences`, async (t) => {
         const evil = await serveEvil(t, {
             'server/discover': discover,
             'subscriptions/listen': (message, res) => {
@@ -111,7 +111,7 @@ for (const format of [[], ['--json']]) {
     });
 }
 
-test('terminal: refusals and errors of an evil server are printed as text', async (t) => {
+test('terminal: errors of a malicious server are printed as text', async (t) => {
     const error = () => ({ error: { code: -32603, message: EVIL, data: EVIL } });
     const ways = {
         'a subscription refused': {
@@ -144,7 +144,7 @@ test('terminal: refusals and errors of an evil server are printed as text', asyn
     }
 });
 
-test('client: a redirect is not followed to where the server points', async (t) => {
+test('client: redirect is not followed', async (t) => {
     const inner = await serveEvil(t, { otherwise: discover });
     const outer = await serveEvil(t, {
         otherwise: (message, res) => {
@@ -157,7 +157,7 @@ test('client: a redirect is not followed to where the server points', async (t) 
     assert.deepEqual(inner.asked, [], 'the other server was asked');
 });
 
-test('client: an answer without end is given up', async (t) => {
+test('client: endless answer is aborted', async (t) => {
     const evil = await serveEvil(t, {
         otherwise: (message, res) => {
             res.writeHead(200, { 'Content-Type': 'application/json' });
@@ -208,7 +208,7 @@ async function serveEndless(t, { items, next }) {
 }
 
 for (const [kind, endless] of Object.entries(ENDLESS)) {
-    test(`client: a list of pages ${kind} is given up`, async (t) => {
+    test(`client: list of pages ${kind} is aborted`, async (t) => {
         const evil = await serveEndless(t, endless);
         const mirror = new Tree(t).at('mirror');
         for (const command of [
@@ -224,7 +224,7 @@ for (const [kind, endless] of Object.entries(ENDLESS)) {
     });
 }
 
-test('client: the history of an entity that goes in a circle is given up', async (t) => {
+test('client: circular entity history is aborted', async (t) => {
     const evil = await serveEndless(t, { items: () => [], next: (n) => `2026-01-01T00:00:0${n % 4}.000Z` });
     const end = await run(t, ['entity', 'log', evil.url, 'note@1/a']);
     assert.equal(end.code, 65, end.stderr);

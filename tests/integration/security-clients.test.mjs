@@ -48,7 +48,7 @@ function isMine(answer, name, id) {
 
 // ---- ids that everybody uses
 
-test('routing: the same ids at the same time, over HTTP, reach who asked', async (t) => {
+test('routing: concurrent equal ids over HTTP reach their own clients', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '3'] });
     const work = names.map(async (name, client) => {
         const uri = server.uri(name);
@@ -73,7 +73,7 @@ test('routing: the same ids at the same time, over HTTP, reach who asked', async
     await Promise.all(work);
 });
 
-test('routing: the same ids at the same time, in lines and WebSockets, reach who asked', async (t) => {
+test('routing: concurrent equal ids in lines and WebSockets reach their own clients', async (t) => {
     const tree = new Tree(t, files);
     const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0'];
     const server = await serveDoors(t, doors, { tree, args: ['--workers', '3'] });
@@ -110,7 +110,7 @@ test('routing: the same ids at the same time, in lines and WebSockets, reach who
     await Promise.all(work);
 });
 
-test('routing: sessions that share connections and ids are kept apart on every worker', async (t) => {
+test('routing: sessions that share connections and ids are isolated on every worker', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '3'] });
     const sessions = await Promise.all(names.map(() => Session.open(server)));
     const workers = new Set(sessions.map(({ id }) => id.split('-')[0]));
@@ -138,7 +138,7 @@ test('routing: sessions that share connections and ids are kept apart on every w
     await Promise.all(work);
 });
 
-test('routing: listens with the same id hear of their own resources alone', async (t) => {
+test('routing: listens with the same id receive only their own resources', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '3'] });
     const listens = await Promise.all(
         names.map((name) => listen(server, { resourceSubscriptions: [server.uri(name)] }, { id: 1 })),
@@ -153,7 +153,7 @@ test('routing: listens with the same id hear of their own resources alone', asyn
     });
 });
 
-test('routing: no digit of a session id follows from those of others', async (t) => {
+test('routing: session id is unpredictable from other ids', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '1'] });
     const ids = [];
     for (let i = 0; i < 64; i++) {
@@ -168,7 +168,7 @@ test('routing: no digit of a session id follows from those of others', async (t)
 
 // ---- clients that vanish, and messages that fit nowhere
 
-test('survival: clients that vanish at any point leave the server as it was', async (t) => {
+test('survival: clients that vanish at any point leave the server unchanged', async (t) => {
     const server = await serve(t, { files, args: ['--self'] });
     const uri = server.uri(names[0]);
     const ways = [(c) => c.reset(), (c) => c.close(), (c) => c.finish()];
@@ -231,7 +231,7 @@ const METHODS = [
     'no/such/method',
 ];
 
-test('survival: every method is asked with every shape of parameters, and each is answered', async (t) => {
+test('survival: every method answers every shape of parameters', async (t) => {
     const server = await serve(t, { files, args: ['--publish', 'pub:///', '--allow-write'] });
     const session = await Session.open(server);
     const keys = ['uri', 'cursor', 'name', 'arguments', 'notifications', 'ref', 'level', '_meta'];
@@ -252,7 +252,7 @@ test('survival: every method is asked with every shape of parameters, and each i
     assert.equal(contents[0].text, files[names[0]]);
 });
 
-test('names: members of messages are matched exactly, and none may come twice', async (t) => {
+test('names: message members are matched exactly, duplicates are rejected', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri(names[0]);
     const asked = JSON.stringify(readMessage(uri, 1));

@@ -34,7 +34,7 @@ async function start(t, tree, args = []) {
     return { ...end, isOver: end !== null, program, stderr: program.stderr };
 }
 
-test('settings: a tidings.json of another user is not followed', { skip: notRoot }, async (t) => {
+test('settings: tidings.json of another user is not read', { skip: notRoot }, async (t) => {
     const tree = shared(t);
     fs.chownSync(tree.at('tidings.json'), STRANGER, STRANGER);
     const end = await start(t, tree);
@@ -49,7 +49,7 @@ test('settings: a tidings.json of another user is not followed', { skip: notRoot
     assert.equal(named.isOver, false, named.stderr);
 });
 
-test('settings: one that others can write is not followed, found or named', async (t) => {
+test('settings: tidings.json writable by others is not read, found or named', async (t) => {
     const tree = shared(t);
     fs.chmodSync(tree.at('tidings.json'), 0o666);
     for (const args of [[], ['--config', tree.at('tidings.json')]]) {
@@ -62,7 +62,7 @@ test('settings: one that others can write is not followed, found or named', asyn
     assert.equal(variable.code, 77, variable.stderr);
 });
 
-test('settings: the log names the file that was read', async (t) => {
+test('settings: log names the configuration file', async (t) => {
     const tree = shared(t);
     const found = await start(t, tree);
     assert.equal(found.isOver, false, found.stderr);
@@ -73,7 +73,7 @@ test('settings: the log names the file that was read', async (t) => {
 
 const names = (url) => JSON.stringify({ mcpServers: { notes: { url } } });
 
-test('names: a file of another user, or that others can write, is not used', { skip: notRoot }, async (t) => {
+test('names: file of another user, or writable by others, is not used', { skip: notRoot }, async (t) => {
     const tree = new Tree(t, { 'project/.git/HEAD': '', 'project/.mcp.json': names('http://127.0.0.1:1/') });
     const options = { cwd: tree.at('project'), env: { HOME: tree.at('home'), XDG_CONFIG_HOME: '' } };
     const file = tree.at('project/.mcp.json');
@@ -91,7 +91,7 @@ test('names: a file of another user, or that others can write, is not used', { s
     }
 });
 
-test('names: one that others can write is no reason to let a project answer for it', async (t) => {
+test('names: file writable by others does not let a project supply the name', async (t) => {
     const tree = new Tree(t, {
         'project/.git/HEAD': '',
         'project/.mcp.json': names('http://127.0.0.1:1/'),
@@ -102,7 +102,7 @@ test('names: one that others can write is no reason to let a project answer for 
     await bad(t, 77, /servers\.json': any user can write it/, ['ls', 'notes'], options);
 });
 
-test('secrets: tokens, rules and keys that everybody can write are refused', async (t) => {
+test('secrets: tokens, rules and keys writable by all users are rejected', async (t) => {
     const certificates = new Certificates(t);
     const tree = new Tree(t, {
         tokens: `ada ${'0'.repeat(64)}\n`, token: 'secret\n', rules: '[]', credentials: 'a:b', keys: '{"keys":[]}',

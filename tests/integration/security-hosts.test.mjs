@@ -66,7 +66,7 @@ const EVIL_HOSTS = {
 };
 
 for (const [name, host] of Object.entries(EVIL_HOSTS)) {
-    test(`Host: ${name} is refused`, async (t) => {
+    test(`Host: ${name} is rejected`, async (t) => {
         const server = await serve(t, { files });
         const bytes = Buffer.from(host.replace('PORT', server.port)).toString('latin1');
         const got = await status(server, { Host: bytes });
@@ -100,7 +100,7 @@ const EVIL_ORIGINS = {
 };
 
 for (const [name, origin] of Object.entries(EVIL_ORIGINS)) {
-    test(`Origin: ${name} is refused with 403`, async (t) => {
+    test(`Origin: ${name} is rejected with 403`, async (t) => {
         const server = await serve(t, { files });
         const got = await status(server, { Origin: origin.replace('PORT', server.port) });
         assert.equal(got, 403, origin);
@@ -114,7 +114,7 @@ const GOOD = {
 };
 
 for (const [name, host] of Object.entries(GOOD)) {
-    test(`Host and Origin: ${name} is welcome, with our port, another port, and none`, async (t) => {
+    test(`Host and Origin: ${name} is accepted with our port, another port and no port`, async (t) => {
         const server = await serve(t, { files });
         for (const port of [`:${server.port}`, ':6274', '']) {
             assert.equal(await status(server, { Host: host + port }), 200, `Host ${host}${port}`);
@@ -133,7 +133,7 @@ test('Host: capital letters name the same host', async (t) => {
     assert.equal(await status(server, { Host: `LocalHost:${server.port}` }), 200);
 });
 
-test('a good Host with an evil Origin, and the reverse, are refused', async (t) => {
+test('Host or Origin is rejected if either is malicious', async (t) => {
     const server = await serve(t, { files });
     const good = `127.0.0.1:${server.port}`;
     assert.equal(await status(server, { Host: good, Origin: 'http://evil.com' }), 403);
@@ -141,7 +141,7 @@ test('a good Host with an evil Origin, and the reverse, are refused', async (t) 
     assert.ok([400, 403, 421].includes(reverse), `${reverse}`);
 });
 
-test('Host: two of them are 400', async (t) => {
+test('Host: duplicate header returns 400', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
     const headers = [
@@ -153,7 +153,7 @@ test('Host: two of them are 400', async (t) => {
     assert.equal((await request(server, { headers, body })).status, 400);
 });
 
-test('Host: none is 400 in HTTP/1.1 and never served in HTTP/1.0', async (t) => {
+test('Host: missing header returns 400 in HTTP/1.1 and is never served in HTTP/1.0', async (t) => {
     const server = await serve(t, { files });
     for (const version of ['1.1', '1.0']) {
         const connection = await Connection.open(server);
@@ -164,7 +164,7 @@ test('Host: none is 400 in HTTP/1.1 and never served in HTTP/1.0', async (t) => 
     }
 });
 
-test('Host: an absolute request target that names another host is refused', async (t) => {
+test('Host: absolute request target with another host is rejected', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
     const headers = { 'Content-Type': 'application/json', Accept: '*/*' };
@@ -215,7 +215,7 @@ const WAYS = {
 };
 
 for (const [name, way] of Object.entries(WAYS)) {
-    test(`every way in: ${name} is closed to other hosts and origins`, async (t) => {
+    test(`every listener: ${name} rejects other hosts and origins`, async (t) => {
         const args = ['--legacy-sse', '--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
         const server = await serve(t, { files, args });
         const evil = [{ Host: `evil.com:${server.port}` }, { Origin: 'http://evil.com' }, { Origin: 'null' }];
@@ -230,7 +230,7 @@ for (const [name, way] of Object.entries(WAYS)) {
 
 // What a page of another site embeds comes without an Origin; the browser says from where it comes.
 for (const [name, way] of Object.entries(WAYS)) {
-    test(`every way in: ${name} is closed to what other sites embed, and says so to browsers`, async (t) => {
+    test(`every listener: ${name} rejects embedding by other sites and tells browsers`, async (t) => {
         const args = ['--legacy-sse', '--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
         const server = await serve(t, { files, args });
         const from = async (...sites) => {
@@ -260,14 +260,14 @@ for (const [name, way] of Object.entries(WAYS)) {
     });
 }
 
-test('an allowed Origin may ask from another site', async (t) => {
+test('Origin: permitted origin may send cross-site requests', async (t) => {
     const server = await serve(t, { files });
     const headers = { Origin: 'http://localhost:6274', 'Sec-Fetch-Site': 'cross-site' };
     assert.equal(await status(server, headers), 200);
     assert.equal(await status(server, { ...headers, Origin: 'http://evil.example' }), 403);
 });
 
-test('embedding: what is refused, missing or malformed says that other sites may not have it either', async (t) => {
+test('embedding: rejected, missing and malformed requests also forbid embedding', async (t) => {
     const server = await serve(t, { files, args: ['--max-connections', '2'] });
     for (const bytes of ['GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n', 'PUT /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n', 'x\r\n\r\n']) {
         const connection = await Connection.open(server);
@@ -317,7 +317,7 @@ async function ask(server, host, headers) {
 const open = (t, ...args) => serve(t, { files, http: '0.0.0.0:0', args: ['--allow-remote', ...args] });
 
 for (const [name, host] of Object.entries(EVIL_HOSTS)) {
-    test(`Host: ${name} is refused by a server that others can reach`, async (t) => {
+    test(`Host: ${name} is rejected by a remotely reachable server`, async (t) => {
         const server = await open(t);
         const bytes = Buffer.from(host.replace('PORT', server.port)).toString('latin1');
         const got = await status(server, { Host: bytes });
@@ -325,7 +325,7 @@ for (const [name, host] of Object.entries(EVIL_HOSTS)) {
     });
 }
 
-test('listeners: the address that was reached is a name there, another of our own is not', async (t) => {
+test('listeners: reached address is a valid name there, another local address is not', async (t) => {
     const server = await open(t);
     for (const [at, other] of [['127.0.0.2', '127.0.0.3'], ['127.0.0.3', '127.0.0.2']]) {
         for (const port of ['', `:${server.port}`]) {
@@ -338,20 +338,20 @@ test('listeners: the address that was reached is a name there, another of our ow
     }
 });
 
-test('listeners: what others can reach takes pages of this machine only where they did not leave it', async (t) => {
+test('listeners: remote listener accepts local pages only from the same machine', async (t) => {
     const server = await open(t);
     assert.equal(await status(server, { Origin: 'http://localhost:6274' }), 200);
     assert.equal(await status(server, { Origin: 'http://evil.example' }), 403);
 });
 
-test('listeners: --allow-host adds to the address, on a door that others can reach too', async (t) => {
+test('listeners: --allow-host extends the address, also on a remote listener', async (t) => {
     const server = await open(t, '--allow-host', 'files.example');
     assert.notEqual((await ask(server, '127.0.0.2', { Host: 'files.example' })).status, 403);
     assert.notEqual((await ask(server, '127.0.0.2', { Host: '127.0.0.2' })).status, 403);
     assert.equal((await ask(server, '127.0.0.2', { Host: 'evil.example' })).status, 403);
 });
 
-test('listeners: names and addresses in the certificates are names of the server', async (t) => {
+test('listeners: names and addresses in the certificates are server names', async (t) => {
     const certs = new Certificates(t)
         .make('server', { names: 'DNS:localhost,DNS:files.example,DNS:*.lab.example,IP:192.0.2.7,IP:2001:db8::7' })
         .make('second', { names: 'DNS:second.example' });
@@ -369,7 +369,7 @@ test('listeners: names and addresses in the certificates are names of the server
     }
 });
 
-test('listeners: a Unix socket is called localhost, or as --allow-host says', async (t) => {
+test('listeners: Unix socket is named localhost or by --allow-host', async (t) => {
     const tree = new Tree(t, files);
     const path = `${tree.path}/../${tree.path.split('/').pop()}.sock`;
     const server = await serve(t, { tree, args: ['--http-unix', path, '--allow-host', 'files.example'] });
@@ -384,7 +384,7 @@ test('listeners: a Unix socket is called localhost, or as --allow-host says', as
     assert.equal(await by('evil.example'), 403);
 });
 
-test('CORS: a preflight from a local page is answered, one from elsewhere is not', async (t) => {
+test('CORS: preflight from a local page is answered, a remote one is not', async (t) => {
     const server = await serve(t, { files });
     const ask = (origin) =>
         request(server, {

@@ -15,7 +15,7 @@ import { within } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
 
-test('a read above the cap is a clear error', async (t) => {
+test('read above the limit returns a clear error', async (t) => {
     const server = await serve(t, {
         files: { 'big.txt': 'x'.repeat(5000) },
         args: ['--max-read', '4096'],
@@ -29,7 +29,7 @@ test('a read above the cap is a clear error', async (t) => {
     assert.equal(part.json.error.data.reason, 'too_large', part.text);
 });
 
-test('JSON nested too deep is refused, the connection lives', async (t) => {
+test('deeply nested JSON is rejected, and the connection stays open', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`;
@@ -42,7 +42,7 @@ test('JSON nested too deep is refused, the connection lives', async (t) => {
     connection.close();
 });
 
-test('huge ids are refused or given back, never mangled', async (t) => {
+test('huge ids are rejected or returned unchanged', async (t) => {
     const server = await serve(t, { files });
     for (const id of ['99999999999999999999999999', `"${'x'.repeat(100_000)}"`, '1e400', '1E2']) {
         const body = `{"jsonrpc":"2.0","id":${id},"method":"server/discover","params":${JSON.stringify({ _meta: meta() })}}`;
@@ -70,7 +70,7 @@ const BAD_UTF8 = {
 };
 
 for (const [name, bytes] of Object.entries(BAD_UTF8)) {
-    test(`invalid UTF-8: ${name} is 400 / -32700`, async (t) => {
+    test(`invalid UTF-8: ${name} returns 400 / -32700`, async (t) => {
         const server = await serve(t, { files });
         const body = Buffer.concat([
             Buffer.from('{"jsonrpc":"2.0","id":1,"method":"'),
@@ -86,7 +86,7 @@ for (const [name, bytes] of Object.entries(BAD_UTF8)) {
     });
 }
 
-test('a lone surrogate escape is 400', async (t) => {
+test('lone surrogate escape returns 400', async (t) => {
     const server = await serve(t, { files });
     assert.equal(
         (await post(server, '{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}')).status,
@@ -94,7 +94,7 @@ test('a lone surrogate escape is 400', async (t) => {
     );
 });
 
-test('a body above the limit is 413, declared or chunked', async (t) => {
+test('body above the limit returns 413, declared or chunked', async (t) => {
     const server = await serve(t, { files, args: ['--max-body', '10000'] });
     const headers = { 'Content-Type': 'application/json', Accept: '*/*' };
     const declared = await Connection.open(server);
@@ -114,7 +114,7 @@ test('a body above the limit is 413, declared or chunked', async (t) => {
     assert.equal(fits.status, 200);
 });
 
-test('a header that is too long is 431, a target that is too long 414', async (t) => {
+test('long header returns 431, long target returns 414', async (t) => {
     const server = await serve(t, { files });
     const long = await Connection.open(server);
     await long.send(
@@ -152,7 +152,7 @@ const SMUGGLING = {
 };
 
 for (const [name, lines] of Object.entries(SMUGGLING)) {
-    test(`smuggling: ${name} is refused and the connection closed`, async (t) => {
+    test(`smuggling: ${name} is rejected and the connection closed`, async (t) => {
         const server = await serve(t, { files });
         const connection = await Connection.open(server);
         const head = [
@@ -191,7 +191,7 @@ const BAD_LINES = {
 };
 
 for (const [name, text] of Object.entries(BAD_LINES)) {
-    test(`request line: ${name} is refused`, async (t) => {
+    test(`request line: ${name} is rejected`, async (t) => {
         const server = await serve(t, { files });
         const connection = await Connection.open(server);
         await connection.send(Buffer.from(text, 'latin1'));
@@ -203,7 +203,7 @@ for (const [name, text] of Object.entries(BAD_LINES)) {
     });
 }
 
-test('slow headers are cut off, others are served meanwhile', async (t) => {
+test('slow headers are cut off while other clients are served', async (t) => {
     const server = await serve(t, { files, args: ['--header-timeout', '1'] });
     const crawler = await Connection.open(server);
     await crawler.send('POST /mcp HTTP/1.1\r\n');
@@ -218,7 +218,7 @@ test('slow headers are cut off, others are served meanwhile', async (t) => {
 
 // ---- on a pipe
 
-test('stdio: a line that is too long is refused, the next is answered', async (t) => {
+test('stdio: long line is rejected, and the next is answered', async (t) => {
     const pipe = Pipe.open(t, { files, args: ['--max-line', '100000'] });
     await pipe.write(
         `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${'x'.repeat(300_000)}"}}\n`,
@@ -229,7 +229,7 @@ test('stdio: a line that is too long is refused, the next is answered', async (t
     await pipe.message((m) => m.id === 2 && m.result, 'the next answer');
 });
 
-test('stdio: nonsense is refused line by line', async (t) => {
+test('stdio: malformed input is rejected line by line', async (t) => {
     const pipe = Pipe.open(t, { files });
     const lines = [
         '{',
@@ -253,7 +253,7 @@ test('stdio: nonsense is refused line by line', async (t) => {
     await pipe.message((m) => m.id === 3 && m.result, 'an answer after empty lines and CR LF');
 });
 
-test('stdio: a last line without a newline is answered before the end', async (t) => {
+test('stdio: last line without a newline is answered before the end', async (t) => {
     const pipe = Pipe.open(t, { files });
     await pipe.write('{"jsonrpc":"2.0","id":4,"method":"ping"}');
     pipe.child.stdin.end();

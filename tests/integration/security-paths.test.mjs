@@ -56,14 +56,14 @@ const TRAVERSALS = {
 };
 
 for (const [name, suffix] of Object.entries(TRAVERSALS)) {
-    test(`path: ${name} is refused`, async (t) => {
+    test(`path: ${name} is rejected`, async (t) => {
         const { server, tree, outside } = await guarded(t);
         const suffixes = suffix.replaceAll('OUT', outside.path.split('/').pop());
         await refused(server, `file://${tree.path}/${suffixes}`);
     });
 }
 
-test('path: the mounted path as a prefix of another (data, data-evil) is refused', async (t) => {
+test('path: mounted path as a prefix of another (data, data-evil) is rejected', async (t) => {
     const { server, tree } = await guarded(t);
     const evil = `${tree.path}-evil`;
     fs.mkdirSync(evil);
@@ -73,7 +73,7 @@ test('path: the mounted path as a prefix of another (data, data-evil) is refused
     await refused(server, `file://${tree.path}/../${tree.path.split('/').pop()}-evil/secret.txt`);
 });
 
-test('path: other hosts and schemes are not ours', async (t) => {
+test('path: other hosts and schemes are not served', async (t) => {
     const { server, tree } = await guarded(t);
     for (const uri of [
         `file://evil${tree.path}/a.txt`,
@@ -90,7 +90,7 @@ test('path: other hosts and schemes are not ours', async (t) => {
     }
 });
 
-test('path: a symbolic link that leaves the tree is refused', async (t) => {
+test('path: symbolic link that leaves the tree is rejected', async (t) => {
     const { server, tree, outside } = await guarded(t);
     fs.symlinkSync(outside.at('secret.txt'), tree.at('link.txt'));
     fs.symlinkSync(outside.path, tree.at('linked'));
@@ -107,7 +107,7 @@ test('path: a symbolic link that leaves the tree is refused', async (t) => {
     );
 });
 
-test('path: a directory swapped for a symbolic link after listing is refused', async (t) => {
+test('path: directory swapped for a symbolic link after listing is rejected', async (t) => {
     const { server, tree, outside } = await guarded(t);
     await call(server, 'resources/list');
     fs.renameSync(tree.at('dir'), tree.at('old'));
@@ -115,7 +115,7 @@ test('path: a directory swapped for a symbolic link after listing is refused', a
     await refused(server, tree.uri('dir/secret.txt'));
 });
 
-test('path: a directory swapped for a link while it is read never shows what is outside', async (t) => {
+test('path: directory swapped for a link during a read never shows outside files', async (t) => {
     const { server, tree, outside } = await guarded(t);
     tree.write('dir/secret.txt', 'inside');
     fs.symlinkSync(outside.path, tree.at('link'));
@@ -141,7 +141,7 @@ test('path: a directory swapped for a link while it is read never shows what is 
     assert.ok(answers.read > 0, JSON.stringify(answers));
 });
 
-test('path: a link inside the tree does not lead to what is excluded', async (t) => {
+test('path: link inside the tree does not reach excluded files', async (t) => {
     const server = await serve(t, {
         files: {
             'a.txt': 'a',
@@ -185,14 +185,14 @@ test('path: a link inside the tree does not lead to what is excluded', async (t)
     assert.equal(contents[0].text, 'b', 'what is not excluded is read through a link');
 });
 
-test('path: a symbolic link that stays inside is read', async (t) => {
+test('path: symbolic link that stays inside is read', async (t) => {
     const { server, tree } = await guarded(t);
     fs.symlinkSync('dir/b.txt', tree.at('inside.txt'));
     const { contents } = await call(server, 'resources/read', { uri: tree.uri('inside.txt') });
     assert.equal(contents[0].text, 'b');
 });
 
-test('path: FIFOs, sockets and devices are refused at once', async (t) => {
+test('path: FIFOs, sockets and devices are rejected at once', async (t) => {
     const { server, tree } = await guarded(t);
     execFileSync('mkfifo', [tree.at('fifo')]);
     const listener = net.createServer().listen(tree.at('socket'));
@@ -223,7 +223,7 @@ test('path: excluded names are neither listed nor read', async (t) => {
     }
 });
 
-test('subscribe: URIs that may not be read may not be watched', async (t) => {
+test('subscribe: unreadable URIs are rejected', async (t) => {
     const { server, tree, outside } = await guarded(t);
     const session = await Session.open(server);
     const evil = [

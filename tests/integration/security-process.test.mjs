@@ -34,7 +34,7 @@ function isDumpable(pid) {
     return statSync(`/proc/${pid}/environ`).uid === user;
 }
 
-test('process: a server can be neither dumped nor traced by its user', async (t) => {
+test('process: server can be neither dumped nor traced by its user', async (t) => {
     const { bin, options } = asNobody(t);
     const tree = new Tree(t, { 'a.txt': 'a' });
     chmodSync(tree.path, 0o755);
@@ -43,7 +43,7 @@ test('process: a server can be neither dumped nor traced by its user', async (t)
     assert.equal(isDumpable(server.child.pid), false);
 });
 
-test('process: neither can a client that has a token; one that has none is as others', async (t) => {
+test('process: client with a token can be neither dumped nor traced; others can', async (t) => {
     const { bin, options } = asNobody(t);
     const server = await serve(t, { files: { 'a.txt': 'a' } });
     for (const token of ['hunter2', undefined]) {

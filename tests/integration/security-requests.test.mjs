@@ -89,7 +89,7 @@ const BAD_BODIES = {
 };
 
 for (const [name, [lines, body]] of Object.entries(BAD_BODIES)) {
-    test(`request: ${name} ends the connection, what hides behind it is not answered`, async (t) => {
+    test(`request: ${name} ends the connection, and hidden requests get no answer`, async (t) => {
         const server = await serve(t, { files });
         const { answer, statuses } = await exchange(server, post11(server, lines, body + HIDDEN));
         assert.deepEqual(statuses.length, 1, answer);
@@ -98,13 +98,13 @@ for (const [name, [lines, body]] of Object.entries(BAD_BODIES)) {
     });
 }
 
-test('request: Transfer-Encoding in HTTP/1.0 is refused', async (t) => {
+test('request: Transfer-Encoding in HTTP/1.0 is rejected', async (t) => {
     const server = await serve(t, { files });
     const text = post11(server, CHUNKED, `0\r\n\r\n${HIDDEN}`).replace('HTTP/1.1', 'HTTP/1.0');
     assert.deepEqual((await exchange(server, text)).statuses, [400]);
 });
 
-test('request: sound chunks, extensions and trailers are passed over, and the next one is another', async (t) => {
+test('request: valid chunks, extensions and trailers are consumed, and the next request is separate', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
     const chunks = `${body.length.toString(16)} ;a="b;c";d\r\n${body}\r\n000\r\nX: y\r\n\r\n`;
@@ -115,7 +115,7 @@ test('request: sound chunks, extensions and trailers are passed over, and the ne
     assert.deepEqual(statuses, [200, 400], answer);
 });
 
-test('request: bodies of GET, DELETE and of what is refused are never the next request', async (t) => {
+test('request: bodies of GET, DELETE and rejected requests never become requests', async (t) => {
     const server = await serve(t, { files });
     const body = `Content-Length: ${HIDDEN.length}\r\n\r\n${HIDDEN}`;
     for (const line of ['GET /mcp', 'DELETE /mcp', 'OPTIONS /mcp', 'PUT /mcp', 'POST /nowhere', 'GET /resource']) {
@@ -128,14 +128,14 @@ test('request: bodies of GET, DELETE and of what is refused are never the next r
     }
 });
 
-test('request: Expect: 100-continue and an answer before the body do not mix up what follows', async (t) => {
+test('request: Expect: 100-continue and an early answer do not confuse the next request', async (t) => {
     const server = await serve(t, { files, args: ['--max-body', '1024'] });
     const lines = ['Expect: 100-continue', `Content-Length: ${HIDDEN.length + 4096}`];
     const { answer, statuses } = await exchange(server, post11(server, lines, HIDDEN));
     assert.deepEqual(statuses, [413], answer);
 });
 
-test('request: an upgrade that is refused does not open a tunnel', async (t) => {
+test('request: rejected upgrade does not open a tunnel', async (t) => {
     const server = await serve(t, { files });
     const headers = { ...upgrade, 'Sec-WebSocket-Version': '99' };
     const bytes = encodeRequest(server.port, { method: 'GET', headers }).toString('latin1');
@@ -143,7 +143,7 @@ test('request: an upgrade that is refused does not open a tunnel', async (t) => 
     assert.deepEqual(statuses, [426], answer);
 });
 
-test('request: what speaks of HTTP/2 or of proxies is refused', async (t) => {
+test('request: HTTP/2 and proxy requests are rejected', async (t) => {
     const server = await serve(t, { files });
     const all = {
         'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n': [505, 400],
@@ -163,7 +163,7 @@ test('request: what speaks of HTTP/2 or of proxies is refused', async (t) => {
 
 const EVIL = 'x\r\nX-Evil: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
 
-test('answer: a URI cannot write headers', async (t) => {
+test('answer: URI cannot inject headers', async (t) => {
     const server = await serve(t, { files });
     for (const uri of [EVIL, `${server.uri('')}${EVIL}`, `data:,${EVIL}`, `file:///${EVIL}`]) {
         const path = `/resource?uri=${encodeURIComponent(uri)}`;
@@ -176,7 +176,7 @@ test('answer: a URI cannot write headers', async (t) => {
     }
 });
 
-test('answer: media types, etags and names that a client publishes cannot write headers', async (t) => {
+test('answer: published media types, etags and names cannot inject headers', async (t) => {
     const args = ['--publish', 'pub:///', '--allow-write'];
     const server = await serve(t, { files, args });
     const publish = (more) =>
@@ -204,7 +204,7 @@ test('answer: media types, etags and names that a client publishes cannot write 
     assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
 });
 
-test('answer: what is asked for in a preflight is told only as far as it is a name', async (t) => {
+test('answer: preflight reflects requested values only if they are valid names', async (t) => {
     const server = await serve(t, { files });
     const answer = await request(server, {
         method: 'OPTIONS',
@@ -218,7 +218,7 @@ test('answer: what is asked for in a preflight is told only as far as it is a na
     assert.doesNotMatch(allowed, /a:b|"|X-Other/);
 });
 
-test('stream: a name with line breaks cannot write events', async (t) => {
+test('stream: name with line breaks cannot inject events', async (t) => {
     const server = await serve(t, { files });
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('')] });
     const name = 'a\n\nid: evil\nevent: evil\ndata: {"jsonrpc":"2.0","method":"evil"}\r\rdata: x';
@@ -233,7 +233,7 @@ test('stream: a name with line breaks cannot write events', async (t) => {
     assert.ok(events.seen.every(({ json: m }) => m?.method !== 'evil'), 'an event was written by a name');
 });
 
-test('stream: ids that clients choose are given back inside the JSON they belong to', async (t) => {
+test('stream: client-chosen ids are returned inside their JSON', async (t) => {
     const server = await serve(t, { files });
     const id = 'x\n\nevent: evil\ndata: {}\n\n"},{"evil":1';
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }, { id });
@@ -244,7 +244,7 @@ test('stream: ids that clients choose are given back inside the JSON they belong
 
 // ---- what a server could be made to fetch or to run
 
-test('fetching: nothing that a client names is fetched', async (t) => {
+test('fetching: client-supplied URLs are never fetched', async (t) => {
     const args = ['--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
     const server = await serve(t, { files, args });
     let visitors = 0;
@@ -281,7 +281,7 @@ test('fetching: nothing that a client names is fetched', async (t) => {
     assert.equal(visitors, 0, 'somebody came by');
 });
 
-test('running: nothing of a request reaches a command', async (t) => {
+test('running: request data never reaches a command', async (t) => {
     const tree = new Tree(t);
     const argv = ['sh', '-c', 'echo "$# $*"; env | grep -c EVIL; cat'];
     const mounts = [{ type: 'command', uri: 'cmd:///it', argv }];
@@ -297,7 +297,7 @@ test('running: nothing of a request reaches a command', async (t) => {
     }
 });
 
-test('running: names that are SQL are names', async (t) => {
+test('running: SQL in names is inert', async (t) => {
     const tree = new Tree(t);
     const args = ['--publish', 'pub:///', '--allow-write', '--store', tree.at('store.db')];
     const evil = "pub:///x';DROP%20TABLE%20published;--";
@@ -315,7 +315,7 @@ test('running: names that are SQL are names', async (t) => {
 
 // ---- bodies that would grow
 
-test('compression: a compressed body is refused and never unpacked', async (t) => {
+test('compression: compressed body is rejected and never unpacked', async (t) => {
     const args = ['--publish', 'pub:///', '--allow-write'];
     const server = await serve(t, { files, args });
     const bomb = gzipSync(Buffer.alloc(32 << 20, ' '));
@@ -335,7 +335,7 @@ test('compression: a compressed body is refused and never unpacked', async (t) =
     assert.equal(plain.status, 200, plain.text);
 });
 
-test('compression: extensions of WebSocket are not agreed to', async (t) => {
+test('compression: WebSocket extensions are not accepted', async (t) => {
     const server = await serve(t, { files });
     const headers = { ...upgrade, 'Sec-WebSocket-Extensions': 'permessage-deflate; client_max_window_bits' };
     const connection = await Connection.open(server);

@@ -34,7 +34,7 @@ async function changed(tree, events, name, content = 'x') {
     return events.next(match, `an update of ${name}`);
 }
 
-test('session ids are visible ASCII, long and never the same', async (t) => {
+test('session ids are visible ASCII, long and unique', async (t) => {
     const server = await serve(t, { files });
     const ids = new Set();
     for (let i = 0; i < 50; i += 1) {
@@ -46,7 +46,7 @@ test('session ids are visible ASCII, long and never the same', async (t) => {
     assert.equal(ids.size, 50);
 });
 
-test('a request without a session id is 400', async (t) => {
+test('request without a session id returns 400', async (t) => {
     const server = await serve(t, { files });
     const response = await post(server, ping, { 'MCP-Protocol-Version': '2025-11-25' });
     assert.equal(response.status, 400, response.text);
@@ -61,7 +61,7 @@ test('a request without a session id is 400', async (t) => {
     }
 });
 
-test('an unknown session id is 404', async (t) => {
+test('unknown session id returns 404', async (t) => {
     const server = await serve(t, { files });
     const { id } = await Session.open(server);
     const flipped = id.at(-1) === 'A' ? 'B' : 'A';
@@ -86,7 +86,7 @@ test('an unknown session id is 404', async (t) => {
     }
 });
 
-test('DELETE ends the session: 2xx, then 404, and its streams are closed', async (t) => {
+test('DELETE ends the session with 2xx, then 404, and closes its streams', async (t) => {
     const { session } = await start(t);
     const first = await session.stream();
     const second = await session.stream();
@@ -101,7 +101,7 @@ test('DELETE ends the session: 2xx, then 404, and its streams are closed', async
 });
 
 for (const version of LEGACY) {
-    test(`${version}: a stream is primed with an id and retry only for 2025-11-25`, async (t) => {
+    test(`${version}: stream starts with an id and retry only for 2025-11-25`, async (t) => {
         const { session, tree } = await start(t, { version });
         const events = await session.stream();
         const update = await changed(tree, events, 'a.txt');
@@ -122,7 +122,7 @@ for (const version of LEGACY) {
     });
 }
 
-test('event stream headers', async (t) => {
+test('event streams have their headers', async (t) => {
     const { session } = await start(t);
     const { headers, events } = await session.get();
     assert.match(headers.get('content-type'), /^text\/event-stream/);
@@ -131,7 +131,7 @@ test('event stream headers', async (t) => {
     events.close();
 });
 
-test('batches: an array is answered by an array for 2025-03-26', async (t) => {
+test('batches: array is answered by an array for 2025-03-26', async (t) => {
     const { session } = await start(t, { version: '2025-03-26' });
     const batch = [
         { jsonrpc: '2.0', id: 'one', method: 'ping' },
@@ -153,7 +153,7 @@ test('batches: an array is answered by an array for 2025-03-26', async (t) => {
     assert.equal(empty.status, 400, empty.text);
 });
 
-test('batches: refused by later revisions, and initialize never inside one', async (t) => {
+test('batches: later revisions reject them, and initialize is never inside one', async (t) => {
     const server = await serve(t, { files });
     for (const version of ['2025-06-18', '2025-11-25']) {
         const session = await Session.open(server, version);
@@ -166,7 +166,7 @@ test('batches: refused by later revisions, and initialize never inside one', asy
     assert.equal(inside.headers.has('mcp-session-id'), false);
 });
 
-test('resume: what happened during the break comes after it, nothing twice', async (t) => {
+test('resume: missed changes are replayed without duplicates', async (t) => {
     const { session, tree, uri } = await start(t);
     const before = await session.stream();
     const { id } = await changed(tree, before, 'a.txt');
@@ -185,7 +185,7 @@ test('resume: what happened during the break comes after it, nothing twice', asy
     assert.deepEqual(uris, [uri('a.txt'), uri('b.txt'), uri('c.txt')], 'each exactly once');
 });
 
-test('resume: from the priming event, everything of the stream comes again', async (t) => {
+test('resume: priming event replays the complete stream', async (t) => {
     const { session, tree, uri } = await start(t);
     const before = await session.stream();
     const primed = await before.next((event) => event.data === '', 'the priming event');
@@ -195,7 +195,7 @@ test('resume: from the priming event, everything of the stream comes again', asy
     await after.message(updates(uri('a.txt')), 'the update, replayed');
 });
 
-test('resume: an id that is not ours marks the gap and makes the client read again', async (t) => {
+test('resume: unknown id marks the gap and makes the client read again', async (t) => {
     const { session, tree, uri } = await start(t);
     const before = await session.stream();
     await changed(tree, before, 'a.txt');
@@ -211,7 +211,7 @@ test('resume: an id that is not ours marks the gap and makes the client read aga
     }
 });
 
-test('resume: one session never sees the events of another', async (t) => {
+test('resume: session never receives events of another', async (t) => {
     const { server, session, tree } = await start(t);
     const events = await session.stream();
     const { id } = await changed(tree, events, 'a.txt');
@@ -225,7 +225,7 @@ test('resume: one session never sees the events of another', async (t) => {
     assert.deepEqual(updated, [tree.uri('c.txt')]);
 });
 
-test('what happens while no stream is open waits for the next one', async (t) => {
+test('changes without an open stream wait for the next one', async (t) => {
     const { session, tree, uri } = await start(t);
     tree.replace('a.txt', 'x');
     tree.replace('b.txt', 'x');
@@ -235,7 +235,7 @@ test('what happens while no stream is open waits for the next one', async (t) =>
     await changed(tree, events, 'c.txt');
 });
 
-test('a fresh stream replays nothing that another stream already carried', async (t) => {
+test('new stream replays nothing that another stream delivered', async (t) => {
     const { session, tree, uri } = await start(t);
     const first = await session.stream();
     await changed(tree, first, 'a.txt');
@@ -249,7 +249,7 @@ test('a fresh stream replays nothing that another stream already carried', async
     assert.ok(!second.messages.some(updates(uri('a.txt'))), 'a.txt had been delivered');
 });
 
-test('with two streams open each message goes to exactly one', async (t) => {
+test('each message is sent on exactly one of two open streams', async (t) => {
     const names = Array.from({ length: 20 }, (_, i) => `n${i}`);
     const server = await serve(t, { files: Object.fromEntries(names.map((name) => [name, '1'])) });
     const session = await Session.open(server);
@@ -274,7 +274,7 @@ test('with two streams open each message goes to exactly one', async (t) => {
     assert.equal(new Set(ids).size, ids.length, `event ids are unique in the session: ${ids}`);
 });
 
-test('an idle session expires, one with an open stream does not', async (t) => {
+test('idle session expires, a session with an open stream does not', async (t) => {
     const server = await serve(t, { files, args: ['--session-timeout', '1'] });
     const live = await Session.open(server);
     const events = await live.stream();
@@ -296,7 +296,7 @@ test('an idle session expires, one with an open stream does not', async (t) => {
     await changed(server.tree, events, 'a.txt');
 });
 
-test('version header: absent, other known, unknown', async (t) => {
+test('version header is accepted if absent or supported, rejected if unknown', async (t) => {
     const { session } = await start(t);
     const without = await session.send('ping', undefined, {
         headers: { 'MCP-Protocol-Version': null },
@@ -316,7 +316,7 @@ test('version header: absent, other known, unknown', async (t) => {
     }
 });
 
-test('Accept on GET: without text/event-stream it is 406', async (t) => {
+test('GET without Accept text/event-stream returns 406', async (t) => {
     const { session } = await start(t);
     assert.equal((await session.get({ Accept: 'application/json' })).status, 406);
     const any = await session.get({ Accept: '*/*' });
@@ -324,7 +324,7 @@ test('Accept on GET: without text/event-stream it is 406', async (t) => {
     any.events.close();
 });
 
-test('a session is served on any connection, with four workers', async (t) => {
+test('session is served on any connection with four workers', async (t) => {
     const { server, session, tree } = await start(t, { args: ['--workers', '4'] });
     const events = await session.stream();
     const calls = Array.from({ length: 64 }, () =>
@@ -367,7 +367,7 @@ test('requests of two sessions pipelined on one connection are answered in order
     connection.close();
 });
 
-test('list_changed comes to a session that subscribed to nothing', async (t) => {
+test('list_changed reaches a session without subscriptions', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const events = await session.stream();
@@ -376,7 +376,7 @@ test('list_changed comes to a session that subscribed to nothing', async (t) => 
     await events.message(listChanged, 'list_changed');
 });
 
-test('two subscriptions that match give one notification each', async (t) => {
+test('two matching subscriptions cause one notification each', async (t) => {
     const server = await serve(t, { files: { 'dir/a.txt': '1' } });
     const session = await Session.open(server);
     const events = await session.stream();
@@ -395,7 +395,7 @@ test('two subscriptions that match give one notification each', async (t) => {
     assert.deepEqual([...subscribed].sort(), [server.uri('dir/'), server.uri('dir/a.txt')]);
 });
 
-test('subscribing twice is the same as once; unsubscribing a stranger succeeds', async (t) => {
+test('repeated subscribe has no effect; unsubscribe without a subscription succeeds', async (t) => {
     const { session, tree, uri } = await start(t);
     const events = await session.stream();
     assert.deepEqual(await session.subscribe(uri('a.txt')), {});
@@ -408,7 +408,7 @@ test('subscribing twice is the same as once; unsubscribing a stranger succeeds',
     );
 });
 
-test('subscribing to what does not exist and cannot is -32002', async (t) => {
+test('subscribe to an impossible resource returns -32002', async (t) => {
     const { session, uri } = await start(t);
     const missing = await session.send('resources/subscribe', { uri: 'other://nowhere' });
     assert.equal(missing.json.error?.code, -32002, missing.text);
@@ -417,7 +417,7 @@ test('subscribing to what does not exist and cannot is -32002', async (t) => {
     assert.equal(file.json.error?.code, -32002, file.text);
 });
 
-test('a session that subscribed to nothing runs no command, and watches while it has a stream', async (t) => {
+test('session without subscriptions runs no command, and watches only during a stream', async (t) => {
     const tree = new Tree(t, { 'docs/one/a.txt': '1', 'docs/two/b.txt': '2' });
     const command = {
         type: 'command', uri: 'cmd:///it', argv: ['sh', '-c', 'echo x >>runs'],

@@ -434,7 +434,7 @@ rows['waiting-tokens'] = async (t) => {
 };
 
 for (const [limit, check] of Object.entries(rows)) {
-    test(`${limit}: one principal has its share, another its own, an operator the reserve`, check);
+    test(`${limit}: principals have separate shares, and an operator the reserve`, check);
 }
 
 // ---- the table is whole -------------------------------------------------------------------------
@@ -446,7 +446,7 @@ const elsewhere = {
     'max-output': 'integration/output.test.mjs',
 };
 
-test('every limit that is shared has a row here', async (t) => {
+test('every shared limit has a row here', async (t) => {
     const { operator } = await withTokens(t, [], serveFiles);
     const { contents } = await call(operator, 'resources/read', { uri: 'tidings://self/limits' });
     const shared = JSON.parse(contents[0].text).filter((row) => row.share !== undefined);
@@ -454,14 +454,14 @@ test('every limit that is shared has a row here', async (t) => {
     assert.deepEqual(shared.map((row) => row.limit).sort(), known.sort());
 });
 
-test('--fair-share sets how much a principal may have', async (t) => {
+test('--fair-share sets the share of a principal', async (t) => {
     const { who, operator } = await withTokens(t, ['--fair-share', '50', '--max-sessions', '20'], serveFiles);
     const { held, refusal: why } = await exhaust(takeSession, who.ada);
     assert.equal(held.length, 10);
     assertRefused(why, await rowOf(operator, 'max-sessions'), true);
 });
 
-test('small limits are divided too', async (t) => {
+test('small limits are shared too', async (t) => {
     for (const [limit, share, reserve] of [[1, 1, 0], [2, 1, 0], [3, 1, 0], [4, 1, 1], [7, 2, 1]]) {
         const { who, operator } = await withTokens(t, ['--max-sessions', `${limit}`], serveFiles);
         const row = await rowOf(operator, 'max-sessions');
@@ -476,7 +476,7 @@ test('small limits are divided too', async (t) => {
     }
 });
 
-test('who has no name on this machine shares one account, which leaves the reserve', async (t) => {
+test('local anonymous clients use one account, which leaves the reserve', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self', '--max-sessions', '20'] });
     const [first, second] = [server, server];
     const { held, refusal: why } = await exhaust(takeSession, first);

@@ -43,7 +43,7 @@ function listenRequest(port, uri) {
 
 const skip = UNSHARE ? false : 'no network namespace may be made here';
 
-test('a client that falls silent is cut', { skip }, async (t) => {
+test('silent client is cut', { skip }, async (t) => {
     const tree = new Tree(t, { 'a.txt': '1' });
     const serve = `ip link set lo up && exec "$@"`;
     const args = ['--http', '127.0.0.1:0', '--keepalive', '1s', '--stall-timeout', '2s', '--log-level', 'debug'];

@@ -40,7 +40,7 @@ async function refused(server, method, params) {
     return json.error.message;
 }
 
-test('an entry has the front matter and every file, with the digest of the bytes that are read', async (t) => {
+test('skill entry has the front matter and every file with the digest of its bytes', async (t) => {
     const server = await serveSkills(t, usual);
     const { capabilities } = await call(server, 'server/discover');
     assert.deepEqual(capabilities.extensions[EXTENSION], { directoryRead: true });
@@ -70,7 +70,7 @@ test('an entry has the front matter and every file, with the digest of the bytes
     assert.deepEqual(session.result.capabilities.extensions[EXTENSION], { directoryRead: true });
 });
 
-test('directories are listed without a slash at their ends, page by page; what is none is an error', async (t) => {
+test('directories are listed without a trailing slash and in pages; non-directories return an error', async (t) => {
     const server = await serveSkills(t, usual);
     const read = (uri, more) => call(server, 'resources/directory/read', { uri, ...more });
     const { resources } = await read('skill://pdf');
@@ -90,7 +90,7 @@ test('directories are listed without a slash at their ends, page by page; what i
     await refused(server, 'resources/directory/read', { uri: 'skill://none' });
 });
 
-test('a skill inside another is a skill, and its files are files of the other, in whichever order they are asked for', async (t) => {
+test('nested skill is a skill, and its files belong to the outer skill, in any request order', async (t) => {
     const tree = new Tree(t, { 'a/SKILL.md': md('a'), 'a/b/SKILL.md': md('b'), 'a/b/x.md': '# x\n', 'a/odd/SKILL.md': md('other') });
     const orders = [['a', 'a/b'], ['a/b', 'a']];
     for (const order of orders) {
@@ -112,7 +112,7 @@ test('a skill inside another is a skill, and its files are files of the other, i
     }
 });
 
-test('a C program that registers resources of the scheme serves skills, directories and all', async (t) => {
+test('C program that registers scheme resources serves skills with directories', async (t) => {
     const server = await serveExample(t, 'conformance');
     const [skill] = (await call(server, 'skills/list')).skills;
     assert.equal(skill.frontmatter.license, 'MIT');
@@ -124,14 +124,14 @@ test('a C program that registers resources of the scheme serves skills, director
     assert.deepEqual(below.resources.map(({ name }) => name), ['GREETINGS.md']);
 });
 
-test('a server without skills does not say it has any', async (t) => {
+test('server without skills omits the capability', async (t) => {
     const server = await serve(t, { files: { 'SKILL.md': md('x') } });
     const { capabilities } = await call(server, 'server/discover');
     assert.equal(capabilities.extensions[EXTENSION], undefined);
     assert.equal((await modern(server, 'skills/list')).json.error.code, -32601);
 });
 
-test('a skill that changes is told, and its entry is new: changed, added, removed, replaced as a whole', async (t) => {
+test('changed skill is delivered with a new entry: changed, added, removed or replaced', async (t) => {
     const server = await serveSkills(t, usual);
     const before = await get(server, 'skill://pdf/SKILL.md');
     const { events } = await listen(server, { resourceSubscriptions: ['skill://pdf/'] });
@@ -151,7 +151,7 @@ test('a skill that changes is told, and its entry is new: changed, added, remove
     assert.deepEqual(after.resources.map(({ uri }) => uri), ['SKILL.md', 'new.md', 'scripts/x.bin'].map((name) => `skill://pdf/${name}`));
 });
 
-test('the list has pages, of whole entries, in both eras', async (t) => {
+test('skill list has pages of complete entries in both eras', async (t) => {
     const names = Array.from({ length: 150 }, (_, i) => `s${String(i).padStart(3, '0')}`);
     const server = await serveSkills(t, Object.fromEntries(names.map((name) => [`${name}/SKILL.md`, md(name)])));
     const session = await Session.open(server);
@@ -169,7 +169,7 @@ test('the list has pages, of whole entries, in both eras', async (t) => {
     assert.deepEqual(await uris(server, { limit: 1 }), ['skill://s000/SKILL.md']);
 });
 
-test('whoever may not read a skill learns nothing of it, nor of files of one that may not be read', async (t) => {
+test('unauthorized client learns nothing about a skill or its files', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, bob, eve] = ['ada', 'bob', 'eve'].map((name) => tokens.give(name));
     const rules = [
@@ -198,7 +198,7 @@ test('whoever may not read a skill learns nothing of it, nor of files of one tha
     await refused(few, 'resources/directory/read', { uri: 'skill://acme' });
 });
 
-test('links out of the directory, what is too large and names that do not fit are no part of any skill', async (t) => {
+test('outside links, oversized files and invalid names belong to no skill', async (t) => {
     const tree = new Tree(t, {
         'ok/SKILL.md': md('ok'),
         'other/SKILL.md': md('another'),
@@ -231,7 +231,7 @@ test('links out of the directory, what is too large and names that do not fit ar
     await server.lines.next((line) => /invalid SKILL.md uri=skill:\/\/other/.test(line), 'the log to say why');
 });
 
-test('front matter is read as the parser of others reads it, and what is not read is refused with its line', async (t) => {
+test('front matter is parsed like other parsers, and errors name the line', async (t) => {
     const good = [
         'a: >\n  folded\n  text\n\n  here\nb: |-\n  kept\n   lines\n',
         'a: [1, 2.50, "x", \'it\'\'s\', true, ~, {b: c}]\n',
@@ -265,7 +265,7 @@ test('front matter is read as the parser of others reads it, and what is not rea
     }
 });
 
-test('the directory is named by option, variable or file, beside other mounts, and once', async (t) => {
+test('skill directory is set by option, variable or file, beside other mounts, and once', async (t) => {
     const tree = new Tree(t, { 'here/pdf/SKILL.md': md('pdf'), 'docs/a.md': 'a\n', 'tidings.json': '{"skills": "here"}' });
     const mounts = async (args, env) => {
         const { code, stdout, stderr } = await run(t, ['config', ...args], { env, cwd: tree.path });

@@ -29,7 +29,7 @@ function connect(t, url) {
     return SocketPeer.connect(t, { host: hostname, port: Number(port) });
 }
 
-test('one change is told through every door', async (t) => {
+test('change is delivered once on every listener', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--tcp', '[::1]:0'];
@@ -55,7 +55,7 @@ test('one change is told through every door', async (t) => {
     assert.equal((await modern(web, 'resources/read', { uri })).status, 200);
 });
 
-test('HTTP is served on a Unix socket too', async (t) => {
+test('Unix socket serves HTTP', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const server = await serveDoors(t, ['--http-unix', path], { tree });
@@ -69,13 +69,13 @@ test('HTTP is served on a Unix socket too', async (t) => {
     connection.close();
 });
 
-test('without --http, naming another door is having no HTTP', async (t) => {
+test('other listeners without --http disable HTTP', async (t) => {
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files });
     assert.equal(server.doors.length, 1);
     assert.match(server.doors[0], /^tcp:/);
 });
 
-test('beyond --max-connections a client is told so in a message', async (t) => {
+test('connection beyond --max-connections gets an error message', async (t) => {
     const args = ['--max-connections', '2'];
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
     const first = await connect(t, server.doors[0]);
@@ -90,7 +90,7 @@ test('beyond --max-connections a client is told so in a message', async (t) => {
     assert.ok((await first.ask('modern', 'resources/list')).result);
 });
 
-test('half a message is refused after --body-timeout', async (t) => {
+test('half a message is rejected after --body-timeout', async (t) => {
     const args = ['--body-timeout', '1s'];
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
     const peer = await connect(t, server.doors[0]);
@@ -100,7 +100,7 @@ test('half a message is refused after --body-timeout', async (t) => {
     await peer.ended;
 });
 
-test('a client that says nothing is closed after --idle-timeout', async (t) => {
+test('idle client is closed after --idle-timeout', async (t) => {
     const args = ['--idle-timeout', '1s'];
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
     const peer = await connect(t, server.doors[0]);
@@ -108,7 +108,7 @@ test('a client that says nothing is closed after --idle-timeout', async (t) => {
     assert.deepEqual(peer.inbox.seen, []);
 });
 
-test('one that has subscribed is not, however long it is silent', async (t) => {
+test('silent subscriber is not closed', async (t) => {
     const args = ['--idle-timeout', '1s', '--session-timeout', '1s'];
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
     const idle = await connect(t, server.doors[0]);
@@ -120,7 +120,7 @@ test('one that has subscribed is not, however long it is silent', async (t) => {
     await peer.message(updates(server.uri('a.txt')), 'an update');
 });
 
-test('a Unix socket has its mode and goes with the server', async (t) => {
+test('Unix socket has its mode and is removed with the server', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const server = await serveDoors(t, ['--unix', path], { tree });
@@ -138,7 +138,7 @@ test('a Unix socket has its mode and goes with the server', async (t) => {
     assert.equal(statSync(path).mode & 0o7777, 0o600);
 });
 
-test('what one user may have, all connections of the user share', async (t) => {
+test('connections of one user share the user limits', async (t) => {
     const tree = new Tree(t, files);
     const args = ['--max-breadth', '1'];
     const server = await serveDoors(t, ['--unix', tree.aside()], { tree, args });
@@ -150,7 +150,7 @@ test('what one user may have, all connections of the user share', async (t) => {
     assert.match(reason, new RegExp(`'uid:${process.getuid()}'`));
 });
 
-test('an address beyond loopback needs --allow-remote, and then warns', async (t) => {
+test('address beyond loopback requires --allow-remote and logs a warning', async (t) => {
     const tree = new Tree(t, files);
     const refused = await run(t, ['serve', '--tcp', '0.0.0.0:0', tree.path]);
     assert.notEqual(refused.code, 0);
@@ -159,7 +159,7 @@ test('an address beyond loopback needs --allow-remote, and then warns', async (t
     assert.match(open.stderr, /warn server: open to the network .*everything can be read on the way/);
 });
 
-test('the end of standard input leaves the other doors open', async (t) => {
+test('end of standard input leaves the other listeners open', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const pipe = Pipe.open(t, { tree, args: ['--unix', path] });
@@ -170,7 +170,7 @@ test('the end of standard input leaves the other doors open', async (t) => {
     await pipe.stop();
 });
 
-test('a client that ends its input while it is being answered keeps nobody busy', async (t) => {
+test('client that closes its input during an answer uses no CPU', async (t) => {
     const tree = new Tree(t, files);
     const gate = tree.at('gate');
     execFileSync('mkfifo', [gate]);

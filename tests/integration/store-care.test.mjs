@@ -62,7 +62,7 @@ class Load {
     }
 }
 
-test('a backup under writes has what was acknowledged before it began', async (t) => {
+test('backup during writes contains all earlier acknowledged changes', async (t) => {
     const dir = folder(t);
     const store = join(dir, 'store.db');
     const server = await start(t, store);
@@ -98,7 +98,7 @@ test('a backup under writes has what was acknowledged before it began', async (t
     await server.stop();
 });
 
-test('a store in use is neither checked nor compacted, and says so', async (t) => {
+test('store in use is neither checked nor compacted, with an error message', async (t) => {
     const store = join(folder(t), 'store.db');
     const server = await start(t, store);
     for (let i = 0; i < 20; i += 1) {
@@ -115,7 +115,7 @@ test('a store in use is neither checked nor compacted, and says so', async (t) =
     await again.stop();
 });
 
-test('a database of another program is refused, named and untouched', { skip: noShell }, async (t) => {
+test('database of another program is rejected by name and left unchanged', { skip: noShell }, async (t) => {
     const dir = folder(t);
     const file = join(dir, 'places.db');
     execFileSync(SQLITE, [file, 'PRAGMA journal_mode=WAL; CREATE TABLE moz_places(url); INSERT INTO moz_places VALUES(1)']);
@@ -132,7 +132,7 @@ test('a database of another program is refused, named and untouched', { skip: no
     assert.deepEqual(readdirSync(dir).sort(), ['d', 'places.db']);
 });
 
-test('a dump that was restored works', { skip: noShell }, async (t) => {
+test('restored dump works', { skip: noShell }, async (t) => {
     const dir = folder(t);
     const [store, restored] = [join(dir, 'store.db'), join(dir, 'restored.db')];
     const server = await start(t, store);

@@ -55,7 +55,7 @@ class Store {
     }
 }
 
-test('on a full disk lists and initial states are given as they are, and only writes are refused', { skip }, async (t) => {
+test('full disk rejects writes but serves lists and initial states', { skip }, async (t) => {
     const store = await Store.open(t);
     const ids = [...Array(30).keys()].map((n) => `n${String(n).padStart(2, '0')}`);
     for (const id of ids) {
@@ -82,7 +82,7 @@ test('on a full disk lists and initial states are given as they are, and only wr
     assert.deepEqual(await store.read('n00'), { status: 200, n: 3 });
 });
 
-test('a write that was refused because the disk did not sync is not there after a crash', { skip }, async (t) => {
+test('write rejected because of a failed sync is absent after a crash', { skip }, async (t) => {
     const store = await Store.open(t);
     assert.equal((await store.put('a', 1)).success, true);
     // The commit of the write, and nothing that makes certain of it afterwards.
@@ -97,7 +97,7 @@ test('a write that was refused because the disk did not sync is not there after 
     assert.equal((await store.put('a', 3)).success, true);
 });
 
-test('whether it was kept is not known while the disk does not sync, and nothing is written until it does', { skip }, async (t) => {
+test('outcome is unknown while sync fails, and writes wait until it succeeds', { skip }, async (t) => {
     const store = await Store.open(t);
     const text = { method: 'PUT', path: `/resource?uri=${encodeURIComponent('published:///p')}`, body: 'one' };
     assert.equal((await store.put('a', 1)).success, true);
@@ -128,7 +128,7 @@ for (const [what, disturb] of [
     ['replaced', (file) => { copyFileSync(file, `${file}.copy`); renameSync(`${file}.copy`, file); }],
     ['left without its log', (file) => unlinkSync(`${file}-wal`)],
 ]) {
-    test(`a store that is ${what} while it is used is not written to, and that is said`, { skip }, async (t) => {
+    test(`store that is ${what} during use is not written, and the error is logged`, { skip }, async (t) => {
         const store = await Store.open(t);
         assert.equal((await store.put('a', 1)).success, true);
         disturb(store.file);
@@ -141,7 +141,7 @@ for (const [what, disturb] of [
     });
 }
 
-test('a store that is put back is written to again', { skip }, async (t) => {
+test('store is writable again after its file returns', { skip }, async (t) => {
     const store = await Store.open(t);
     renameSync(store.file, `${store.file}.away`);
     assert.equal((await store.put('a', 1)).reason, 'storage');
@@ -166,7 +166,7 @@ for (const [what, from, to] of [
     ['another value', 'quite-unlikely', 'quite-unlikelz'],
     ['no JSON', '"quite-unlikely"', '"quite-unlikely\x01'],
 ]) {
-    test(`what became ${what} on the disk is told as damaged, and nothing else is touched`, { skip }, async (t) => {
+    test(`${what} on the disk is reported as damaged, and nothing else changes`, { skip }, async (t) => {
         const store = await Store.open(t);
         const path = `/resource?uri=${encodeURIComponent('published:///p')}`;
         await store.put('bad', 'quite-unlikely');

@@ -76,7 +76,7 @@ async function isRefused(t, file, what) {
 const offsets = (size, count) => [3, 13, 17, 25, HEADER, HEADER + 5, HEADER + 9, HEADER + 17, HEADER + FRAME - 1,
     ...Array.from({ length: count }, (_, i) => Math.floor((i * (size - 1)) / count) + (i * 7) % 24)].filter((at) => at < size);
 
-test('store loss: a changed byte anywhere in the log of a killed server is refused', async (t) => {
+test('store loss: changed byte anywhere in the log of a killed server is rejected', async (t) => {
     const { file, files: [db, log, mark], end } = await killed(t, 12);
     await good(t, ['store', 'check', file]);
     for (const at of offsets(end, long ? 200 : 12)) {
@@ -87,7 +87,7 @@ test('store loss: a changed byte anywhere in the log of a killed server is refus
     }
 });
 
-test('store loss: after a power cut, without a mark, damage before the last write is refused', async (t) => {
+test('store loss: damage before the last write is rejected after a power cut without a mark', async (t) => {
     const { file, files: [db, log], frames, end } = await killed(t, 12);
     const commits = Array.from({ length: frames }, (_, i) => i).filter((i) => log.readUInt32BE(HEADER + i * FRAME + 4) !== 0);
     const safe = HEADER + (commits.at(-2) + 1) * FRAME; // the last transaction begins here
@@ -108,7 +108,7 @@ test('store loss: after a power cut, without a mark, damage before the last writ
     }
 });
 
-test('store loss: a log that is cut off, missing or another one is refused', async (t) => {
+test('store loss: truncated, missing or foreign log is rejected', async (t) => {
     const { file, files: [db, log, mark], end } = await killed(t, 12);
     const other = (await killed(t, 3)).files[1];
     for (const [what, bytes] of [['missing', null], ['empty', Buffer.alloc(0)], ['cut in a page', log.subarray(0, end - 9)],
@@ -119,7 +119,7 @@ test('store loss: a log that is cut off, missing or another one is refused', asy
     }
 });
 
-test('store loss: a database that is empty or missing is refused, a new one is not', async (t) => {
+test('store loss: empty or missing database is rejected, a new one is not', async (t) => {
     const { file, files: [, log, mark] } = await killed(t, 3);
     place(file, [Buffer.alloc(0), log, mark]);
     await isRefused(t, file, 'empty, with its log');
@@ -136,7 +136,7 @@ test('store loss: a database that is empty or missing is refused, a new one is n
     assert.deepEqual(take(file).map(Boolean), [true, false, false], 'one file is left');
 });
 
-test('store loss: with --accept-data-loss a server starts, says what is lost, and cursors are truncated', async (t) => {
+test('store loss: --accept-data-loss starts the server, logs the loss and truncates cursors', async (t) => {
     const file = join(folder(t), 'store.db');
     const tree = new Tree(t, { 'a.txt': 'a' });
     const server = await start(t, file, [], { tree });
@@ -167,7 +167,7 @@ test('store loss: with --accept-data-loss a server starts, says what is lost, an
     assert.equal((await request(last, { method: 'GET', ...resource(9) })).text, '9');
 });
 
-test('store loss: an accepted loss stays accepted, even if the server is killed before it writes', async (t) => {
+test('store loss: accepted loss stays accepted, even if the server is killed before a write', async (t) => {
     const { file, files: [db, log, mark] } = await killed(t, 12);
     const changed = Buffer.from(log);
     changed[HEADER + 5 * FRAME + 100] ^= 1;
@@ -183,7 +183,7 @@ test('store loss: an accepted loss stays accepted, even if the server is killed 
     }
 });
 
-test('store loss: a backup or a copy in the place of a killed store is not refused', async (t) => {
+test('store loss: backup or copy in place of a killed store is accepted', async (t) => {
     const dir = folder(t);
     const [file, live, quiet, copy] = ['store.db', 'live.db', 'quiet.db', 'copy.db'].map((name) => join(dir, name));
     const server = await start(t, file);
@@ -205,7 +205,7 @@ test('store loss: a backup or a copy in the place of a killed store is not refus
     }
 });
 
-test('store loss: a server that is killed at any moment loses nothing and is never refused', async (t) => {
+test('store loss: server killed at any moment loses nothing and is never rejected', async (t) => {
     const file = join(folder(t), 'store.db');
     const acknowledged = new Map();
     let seed = 20261118;

@@ -37,7 +37,7 @@ for (const mode of MODES) {
             }
         };
 
-        it('the creation of a file is the first update', async (t) => {
+        it('creation of a file is the first update', async (t) => {
             const s = await open(t);
             const told = await first(s, 'new.txt', () => {
                 s.tree.write('new.txt.not', 'x');
@@ -51,14 +51,14 @@ for (const mode of MODES) {
             await next(s, 'new.txt', (told) => extras(told).change === 'created');
         });
 
-        it('the parent directories need not exist either', async (t) => {
+        it('parent directories may be missing too', async (t) => {
             const s = await open(t);
             const told = await first(s, 'one/two/three.txt', () => s.tree.write('one/two/three.txt', 'x'));
             assert.equal(told.params.uri, s.uri('one/two/three.txt'));
             assert.equal(extras(told).change, 'created');
         });
 
-        it('if it turns out to be a directory, what is below is covered too', async (t) => {
+        it('subscription covers the children if the path becomes a directory', async (t) => {
             const s = await open(t);
             const told = await first(s, 'later', () => fs.mkdirSync(s.tree.at('later')));
             assert.equal(told.params.uri, s.uri('later/'));
@@ -67,7 +67,7 @@ for (const mode of MODES) {
             await next(s, 'later', ({ params }) => params.uri === s.uri('later/x.txt'));
         });
 
-        it('a link that leads outside is not it; a file in its place is', async (t) => {
+        it('outside link does not match; a file in its place does', async (t) => {
             const s = await open(t);
             fs.mkdirSync(s.tree.at('deep'));
             const told = await first(s, 'deep/escape', () => {
@@ -79,7 +79,7 @@ for (const mode of MODES) {
             assert.equal(told.params.uri, s.uri('deep/escape'));
         });
 
-        it('excluded files are refused, existing or not', async (t) => {
+        it('excluded files are rejected, existing or not', async (t) => {
             const s = await open(t);
             s.tree.write('.git/there', 'x');
             const [there, absent] = [s.uri('.git/there'), s.uri('.git/none')];
@@ -90,7 +90,7 @@ for (const mode of MODES) {
     });
 }
 
-test('file:///query means every mount, also one at the root', async (t) => {
+test('file:///query covers every mount, also one at the root', async (t) => {
     const tree = new Tree(t, { 'top.txt': '1', 'deep/er/x.txt': '1', 'query/y.txt': '1' });
     const server = await serve(t, { tree, mounts: [], args: [...NO_WINDOW, '--mount', `file:///=${tree.path}`] });
     for (const era of ['legacy', 'modern']) {
@@ -109,7 +109,7 @@ test('file:///query means every mount, also one at the root', async (t) => {
     }
 });
 
-test('subscriptions that nothing served can match are refused in both eras', async (t) => {
+test('subscriptions that match no served resource are rejected in both eras', async (t) => {
     const tree = new Tree(t, files);
     const command = (name, more) => ({ type: 'command', uri: `cmd:///${name}`, argv: ['date'], ...more });
     const mounts = [{ path: tree.path }, command('once', { interval: '0' }), command('often', { interval: '1h' })];
@@ -136,7 +136,7 @@ test('subscriptions that nothing served can match are refused in both eras', asy
     }
 });
 
-test('a regex whose literal prefix excludes everything served gets a warning', async (t) => {
+test('regex with an unserved literal prefix gets a warning', async (t) => {
     const tree = new Tree(t, files);
     const mounts = [{ path: tree.path }, { type: 'command', uri: 'cmd:///once', argv: ['date'], interval: '0' }];
     tree.write('tidings.json', JSON.stringify({ mounts }));
@@ -160,7 +160,7 @@ test('a regex whose literal prefix excludes everything served gets a warning', a
     }
 });
 
-test('a regex over the state of the server gets a warning without --self', async (t) => {
+test('regex over the server state gets a warning without --self', async (t) => {
     const server = await serve(t, { files });
     for (const era of ['legacy', 'modern']) {
         const s = await Subscriber.join(server, era);
@@ -170,7 +170,7 @@ test('a regex over the state of the server gets a warning without --self', async
     }
 });
 
-test('no warning depends on what a client may not see', async (t) => {
+test('warnings do not depend on hidden resources', async (t) => {
     const tree = new Tree(t, files);
     const rules = ['system://metrics/load', tree.uri('a.txt')].map((uri) => ({ uri, allow: ['list', 'read', 'subscribe'] }));
     const asked = ['^system://metrics/disk', '^system://metrics/none', '^tidings://self/stats', '^tidings://self/none', '^system://metrics/l'];
@@ -189,7 +189,7 @@ test('no warning depends on what a client may not see', async (t) => {
     }
 });
 
-test('a glob over a template is notified of its resources; a glob that cannot match gets a warning', async (t) => {
+test('glob over a template receives its resources; an unmatchable glob gets a warning', async (t) => {
     const server = await serveExample(t, 'weather');
     for (const era of ['legacy', 'modern']) {
         const s = await Subscriber.join(server, era);
@@ -207,7 +207,7 @@ test('a glob over a template is notified of its resources; a glob that cannot ma
     }
 });
 
-test('tidings watch accepts a path that does not exist yet', async (t) => {
+test('tidings watch accepts a missing path', async (t) => {
     const server = await serve(t, { files });
     const watch = new Program(t, BIN, ['watch', '-1', '-t', server.url, 'build/out.log'], { cwd: server.tree.path });
     const out = watch.output();

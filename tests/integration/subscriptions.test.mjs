@@ -67,7 +67,7 @@ class Counter {
 
 for (const era of ERAS) {
     for (const count of [10, 50]) {
-        test(`${era}: ${count} subscribers hear all of ten changes in order`, async (t) => {
+        test(`${era}: ${count} subscribers receive all of ten changes in order`, async (t) => {
             const server = await servePublish(t);
             const all = await each(count, () => Subscriber.join(server, era));
             await Promise.all(all.map((s) => s.ask([RESOURCE])));
@@ -86,7 +86,7 @@ for (const era of ERAS) {
         });
     }
 
-    test(`${era}: subscribers are isolated, and silent after they unsubscribed`, async (t) => {
+    test(`${era}: subscribers are isolated, and silent after unsubscribe`, async (t) => {
         const files = { 'a.txt': '1', 'b.txt': '1' };
         const server = await serve(t, { files, args: ['--window', '0'] });
         const [a, b] = [server.uri('a.txt'), server.uri('b.txt')];
@@ -112,7 +112,7 @@ for (const era of ERAS) {
         assert.equal(uris(two).filter((uri) => uri === a).length, era === 'legacy' ? 1 : 0);
     });
 
-    test(`${era}: twenty changes 10 ms apart are all told, a burst in one go may be one`, async (t) => {
+    test(`${era}: twenty changes 10 ms apart are all delivered, a burst may merge into one`, async (t) => {
         const server = await servePublish(t);
         const s = await Subscriber.join(server, era);
         await s.ask([RESOURCE]);
@@ -132,7 +132,7 @@ for (const era of ERAS) {
         assert.ok(heard.has(21));
     });
 
-    test(`${era}: a storm of a hundred is told in fewer, and none is missing`, async (t) => {
+    test(`${era}: storm of a hundred changes is coalesced without loss`, async (t) => {
         const server = await servePublish(t);
         const s = await Subscriber.join(server, era);
         await s.ask([RESOURCE], { windowMs: 100 });
@@ -151,7 +151,7 @@ for (const era of ERAS) {
 }
 
 for (const transport of TRANSPORTS) {
-    test(`SDK 1.x over ${transport}: options in _meta, answers and updates`, async (t) => {
+    test(`SDK 1.x over ${transport}: options work in _meta, answers and updates`, async (t) => {
         const options = { files: { 'a.txt': '1' }, args: ['--window', '0'] };
         const { client, tree, received } = await legacyClient(t, transport, options);
         const uri = tree.uri('a.txt');
@@ -168,7 +168,7 @@ for (const transport of TRANSPORTS) {
         await assert.rejects(client.subscribeResource(wrong), /'include'.*metadata/);
     });
 
-    test(`client 2.x over ${transport}: patterns are listened to like any URI`, async (t) => {
+    test(`client 2.x over ${transport}: patterns work like any URI`, async (t) => {
         const options = { files: { 'a.log': '1', 'b.txt': '1' }, args: ['--window', '0'] };
         const { client, tree, received } = await modernClient(t, transport, options);
         const pattern = `${tree.uri('')}*.log`;
@@ -181,7 +181,7 @@ for (const transport of TRANSPORTS) {
     });
 }
 
-test('1,000 subscribers of one URI are all told, and one that stalls holds up nobody', async (t) => {
+test('1,000 subscribers of one URI all receive a change, and a stalled one delays none', async (t) => {
     const files = { 'a.txt': '1' };
     const args = ['--window', '0', '--stall-timeout', '2s', '--self'];
     const server = await serve(t, { files, args });
@@ -223,7 +223,7 @@ const self = async (server, name) => {
     return JSON.parse(contents[0].text);
 };
 
-test('--self: the server describes its peers, subscriptions and counters', async (t) => {
+test('--self: server describes its peers, subscriptions and counters', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0'] });
     const a = server.uri('a.txt');
     const session = await Session.open(server);
@@ -250,7 +250,7 @@ test('--self: the server describes its peers, subscriptions and counters', async
     assert.equal(await total(server, 'sessions'), 0);
 });
 
-test('--self: the counters can be listed and subscribed to like anything else', async (t) => {
+test('--self: counters can be listed and subscribed like other resources', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self'] });
     const { resources } = await call(server, 'resources/list');
     const own = resources.map((r) => r.uri).filter((uri) => uri.startsWith('tidings:'));
@@ -261,7 +261,7 @@ test('--self: the counters can be listed and subscribed to like anything else', 
     await events.message(updatesFor('tidings://self/stats'), 'an update of the counters');
 });
 
-test('--self: peers and subscriptions come in pages, and mounts are told', async (t) => {
+test('--self: peers and subscriptions have pages, and mounts are listed', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--max-uris-per-listen', '2000'] });
     const uris = Array.from({ length: 1200 }, (_, i) => `${server.uri('')}d${i}/`);
     const { events } = await listen(server, on(...uris));
@@ -292,7 +292,7 @@ test('--self: peers and subscriptions come in pages, and mounts are told', async
     other.events.close();
 });
 
-test('without --self there is nothing of the kind', async (t) => {
+test('server state is absent without --self', async (t) => {
     const server = await serve(t, { files: {} });
     const { ack } = await listen(server, on('tidings://self/stats', 'tidings://self/'));
     assert.deepEqual(ack.notifications, {});

@@ -28,7 +28,7 @@ async function peak(t, server, dir) {
     return Number(status.match(/VmHWM:\s+(\d+) kB/)[1]);
 }
 
-test('a file of 40 MiB comes whole, and is not held in memory', async (t) => {
+test('40 MiB file arrives complete without being held in memory', async (t) => {
     const small = await serve(t, { files: { one: randomBytes(2 * MIB) } });
     const large = await serve(t, { files: { one: randomBytes(40 * MIB) } });
     age(small.tree, 'one');
@@ -44,7 +44,7 @@ test('a file of 40 MiB comes whole, and is not held in memory', async (t) => {
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: parts meet, whatever is in them`, async (t) => {
+    test(`${era}: parts join with any content`, async (t) => {
         const words = 'zäöü€𝄞\x01"\\\n';
         const files = {
             text: words.repeat(Math.ceil((3 * MIB) / Buffer.byteLength(words))),
@@ -77,7 +77,7 @@ function serveVersions(t, versions, which) {
     }, { children: true });
 }
 
-test('a file that changes while it is read is read again, and never half of each', async (t) => {
+test('file that changes during a read is read again and never mixed', async (t) => {
     const versions = ['one '.repeat(MIB / 2), 'two '.repeat(MIB / 2)];
     const server = await serveVersions(t, versions, (read) => (read === 0 ? 0 : 1));
     const dir = new Tree(t).at('m');
@@ -91,7 +91,7 @@ test('a file that changes while it is read is read again, and never half of each
     assert.equal(fs.readFileSync(`${dir}/a`, 'utf8'), versions[1], 'what was there');
 });
 
-test('parts that are not what they say are refused', async (t) => {
+test('parts that contradict their description are rejected', async (t) => {
     const bad = [
         { from: 0, to: 4, total: 9 }, { from: 0, to: 3, total: 2 }, { from: 0, to: 'x', total: 3 }, { from: -3, to: 0, total: 3 },
         { from: 0, to: 0, total: 3 }, { from: 2, to: 5, total: 5 }, {}, null, 'bytes', { from: 0, to: 3, total: 1e30 },
@@ -110,7 +110,7 @@ test('parts that are not what they say are refused', async (t) => {
     assert.deepEqual(contents(dir), {});
 });
 
-test('a server without parts: what is larger than a message is told, with what to do', async (t) => {
+test('resource larger than a message without parts is reported with a remedy', async (t) => {
     const text = 'x'.repeat(17 * MIB);
     const reads = [];
     const server = await serveAnswers(t, {
@@ -135,7 +135,7 @@ test('a server without parts: what is larger than a message is told, with what t
     assert.equal(fs.readFileSync(`${dir}/sized`, 'utf8'), text);
 });
 
-test('one that is launched goes on behind an answer that is too large', async (t) => {
+test('launched server continues after an oversized answer', async (t) => {
     const tree = new Tree(t, { 'server.mjs': `
         import readline from 'node:readline';
         const uris = ['app:///a', 'app:///large', 'app:///z'];

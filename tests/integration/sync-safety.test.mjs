@@ -49,7 +49,7 @@ function serveTree(t, texts, broken = () => {}) {
 }
 
 for (const [how, page] of [['denied', undefined], ['cut short', 'two']]) {
-    test(`a listing that is ${how} is not an empty one`, async (t) => {
+    test(`listing that is ${how} does not count as empty`, async (t) => {
         const texts = { 'a/b/one': '1', 'a/b/two': '2', 'c/x': 'x', d: 'd' };
         let isBroken = false;
         const server = await serveTree(t, texts, (method, uri, cursor) => {
@@ -73,7 +73,7 @@ for (const [how, page] of [['denied', undefined], ['cut short', 'two']]) {
     });
 }
 
-test('what cannot be read, but can be described, is not gone', async (t) => {
+test('unreadable but existing resource is kept', async (t) => {
     const texts = { a: 'a', b: 'b' };
     let isBroken = false;
     const server = await serveTree(t, texts, (method, uri) => {
@@ -92,7 +92,7 @@ test('what cannot be read, but can be described, is not gone', async (t) => {
 });
 
 for (const status of [404, 403]) {
-    test(`HTTP ${status} of whoever has the address now removes nothing`, async (t) => {
+    test(`HTTP ${status} from another server at the address removes nothing`, async (t) => {
         let isBroken;
         const server = await serveTree(t, { 'a/one': '1', b: 'b' }, (method) => {
             if (isBroken === method) {
@@ -115,7 +115,7 @@ const bound = process.getuid() === 0
     ? (file, args) => ['/usr/bin/setpriv', ['--bounding-set=-dac_override,-dac_read_search', file, ...args]]
     : (file, args) => [file, args];
 
-test('a directory that the server itself cannot open any more stays', async (t) => {
+test('directory that the server cannot open is kept', async (t) => {
     const tree = new Tree(t, { 'shut/x': 'x', 'open/y': 'y', 'gone/z': 'z' });
     const port = await serve(t, { tree });
     await port.stop();
@@ -134,7 +134,7 @@ test('a directory that the server itself cannot open any more stays', async (t) 
     assert.equal(listed.code, 0, listed.stderr);
 });
 
-test('ls -R and tree tell what they cannot list', async (t) => {
+test('ls -R and tree report unlisted directories', async (t) => {
     const server = await serveTree(t, { 'a/one': '1', 'b/two': '2' }, (method, uri) => {
         if (method === 'resources/list' && uri === 'app:///a/') {
             throw { code: -32602, message: 'not for you' };
@@ -172,14 +172,14 @@ async function disturb(t, texts, meanwhile, ...args) {
 
 const reason = (end, uri) => end.did.find((deed) => deed.uri === uri && deed.reason)?.reason;
 
-test('what is edited here while it is read from there is kept', async (t) => {
+test('local edit during a read is kept', async (t) => {
     const { mirror, end } = await disturb(t, { 'a/b': 'old', c: 'c' }, (tree) => tree.write('m/a/b', 'mine'));
     assert.equal(end.code, 1);
     assert.equal(reason(end, 'app:///a/b'), 'it was changed here');
     assert.equal(fs.readFileSync(mirror.at('m/a/b'), 'utf8'), 'mine');
 });
 
-test('what appears here while it is read from there is kept', async (t) => {
+test('local file created during a read is kept', async (t) => {
     const { mirror, end } = await disturb(t, { c: 'c' }, (tree) => tree.write('m/a/b', 'mine'));
     assert.equal(end.code, 1);
     assert.equal(reason(end, 'app:///a/b'), 'it existed before');
@@ -187,7 +187,7 @@ test('what appears here while it is read from there is kept', async (t) => {
 });
 
 for (const force of [[], ['--force']]) {
-    test(`a link planted while it is read leads nowhere ${force}`, async (t) => {
+    test(`link planted during a read is not followed ${force}`, async (t) => {
         const outside = new Tree(t, { b: 'outside' });
         const { mirror, end } = await disturb(t, { 'a/b': 'old', c: 'c' }, (tree) => {
             tree.remove('m/a');
@@ -199,7 +199,7 @@ for (const force of [[], ['--force']]) {
     });
 }
 
-test('files of its own that somebody put there are not written through', async (t) => {
+test('planted temporary files are not followed', async (t) => {
     const server = await serveTree(t, { a: 'a' });
     const outside = new Tree(t, { one: 'one', two: 'two' });
     const mirror = new Tree(t);
@@ -223,7 +223,7 @@ test('files of its own that somebody put there are not written through', async (
     }
 });
 
-test('two resources that cannot both have their name: the first has it, and keeps it', async (t) => {
+test('conflicting names keep the first resource', async (t) => {
     for (const uris of [['app:///x', 'app:///x/y'], ['app:///x/y', 'app:///x']]) {
         const server = await serveAnswers(t, {
             'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })) }),
@@ -241,7 +241,7 @@ test('two resources that cannot both have their name: the first has it, and keep
     }
 });
 
-test('directories of a server that lists none are removed when they are empty', async (t) => {
+test('empty directories are removed for a server without directory listings', async (t) => {
     const uris = ['app:///a/b/one', 'app:///a/two'];
     const server = await serveAnswers(t, {
         'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })) }),
@@ -257,7 +257,7 @@ test('directories of a server that lists none are removed when they are empty', 
     assert.deepEqual(contents(dir), {});
 });
 
-test('names that differ in case, or are of no language, are files of their own', async (t) => {
+test('names that differ in case or have no valid encoding are separate files', async (t) => {
     const odd = Buffer.from([0x66, 0xff, 0xfe]);
     const server = await serve(t, { files: { readme: '1', README: '2', ReadMe: '3', 'Dir/x': 'x', 'dir/X': 'X', ['n'.repeat(255)]: 'n' } });
     fs.writeFileSync(Buffer.concat([Buffer.from(`${server.tree.path}/`), odd]), 'odd');
@@ -269,7 +269,7 @@ test('names that differ in case, or are of no language, are files of their own',
     assert.deepEqual(fs.readFileSync(`${dir}/README`, 'utf8') + fs.readFileSync(`${dir}/readme`, 'utf8'), '21');
 });
 
-test('a directory here that cannot be written is told, and the others go on', async (t) => {
+test('unwritable local directory is reported, and others continue', async (t) => {
     const texts = { 'a/one': '1', 'a/two': '2', 'b/three': '3' };
     const server = await serveTree(t, texts);
     const mirror = new Tree(t);
@@ -289,7 +289,7 @@ test('a directory here that cannot be written is told, and the others go on', as
     assert.deepEqual(contents(mirror.at('m')), { 'a/': null, 'a/one': 'new', 'b/': null, 'b/three': 'new' });
 });
 
-test('followed: what failed is tried again by itself', async (t) => {
+test('followed: failed files are retried automatically', async (t) => {
     const server = await serve(t, { files: { 'a/one': '1' } });
     const mirror = new Tree(t);
     assert.equal((await once(t, server, mirror.at('m'))).code, 0);
@@ -308,7 +308,7 @@ const cramped = (t, server, dir, kib) => run(t, [
     '-c', `trap '' XFSZ; ulimit -f ${kib}; exec "$@"`, 'sh', BIN, 'sync', '--once', '--json', server.url, server.uri(''), dir,
 ], { file: '/bin/bash' });
 
-test('no room for a file: it is told, the old one stays, the others go on', async (t) => {
+test('full disk is reported, the old file stays, and others continue', async (t) => {
     const server = await serve(t, { files: { large: 'old', small: 'old' } });
     const dir = new Tree(t).at('m');
     assert.equal((await once(t, server, dir)).code, 0);
@@ -323,7 +323,7 @@ test('no room for a file: it is told, the old one stays, the others go on', asyn
     assert.ok(same(dir, server.tree.path));
 });
 
-test('no room for what it made: nothing is made that it would not know again', async (t) => {
+test('full disk for the state creates no unrecorded files', async (t) => {
     const files = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`file-${i}`, `${i}`]));
     const server = await serve(t, { files });
     const dir = new Tree(t).at('m');
@@ -339,14 +339,14 @@ test('no room for what it made: nothing is made that it would not know again', a
     assert.ok(same(dir, server.tree.path), 'those that were made are known to be its own');
 });
 
-test('a state that cannot be written at all is an error at once', async (t) => {
+test('unwritable state is an immediate error', async (t) => {
     const server = await serve(t, { files: { a: 'a' } });
     const end = await cramped(t, server, new Tree(t).at('m'), 0);
     assert.equal(end.code, 74, end.stderr);
     assert.match(end.stderr, /cannot write \.tidings-sync: File too large/);
 });
 
-test('followed: a file becomes a directory and the reverse, again and again', async (t) => {
+test('followed: file becomes a directory and back, repeatedly', async (t) => {
     const server = await serve(t, { files: { 'one/x': 'x', two: 'two' } });
     const dir = new Tree(t).at('m');
     const sync = new Program(t, BIN, ['sync', server.url, server.uri(''), dir], { mayFail: true });
@@ -362,7 +362,7 @@ test('followed: a file becomes a directory and the reverse, again and again', as
     assert.doesNotMatch(sync.stderr, /refused|failed|kept/);
 });
 
-test('killed again and again while everything changes, it is whole in the end', async (t) => {
+test('repeated kills during changes end in a complete copy', async (t) => {
     const server = await serve(t, { files: {} });
     const change = (round) => {
         for (let i = 0; i < 60; i++) {
@@ -392,7 +392,7 @@ test('killed again and again while everything changes, it is whole in the end', 
     assert.deepEqual(fs.readdirSync(dir).filter((name) => name.startsWith('.')), ['.tidings-sync']);
 });
 
-test('a damaged state is told, and costs nobody a file', async (t) => {
+test('damaged state is reported, and removes no file', async (t) => {
     const server = await serve(t, { files: { a: 'a', 'd/b': 'b', 'd/c': 'c' } });
     const mirror = new Tree(t, { mine: 'mine', 'd/mine': 'mine' });
     assert.equal((await once(t, server, mirror.path)).code, 0);
@@ -420,7 +420,7 @@ test('a damaged state is told, and costs nobody a file', async (t) => {
     assert.match((await once(t, server, mirror.path)).stderr, /1 lines of \.tidings-sync are damaged/);
 });
 
-test('a directory is not mirrored into itself', async (t) => {
+test('directory is not mirrored into itself', async (t) => {
     const server = await serve(t, { files: { a: 'a' } });
     for (const name of ['m', 'deep/m', '.']) {
         server.tree.mkdir('deep');

@@ -34,7 +34,7 @@ const json = async (server, uri) => {
     return JSON.parse(contents[0].text);
 };
 
-test('--system serves the metrics of the real machine', async (t) => {
+test('--system serves metrics of the real machine', async (t) => {
     const server = await serve(t, { args: ['--system'] });
     const all = await json(server, URI);
     assert.ok(all.memory.totalBytes > 0);
@@ -46,7 +46,7 @@ test('--system serves the metrics of the real machine', async (t) => {
     assert.equal(missing.error.code, -32602);
 });
 
-test('a watcher of the container hears of the metric that changed, in either era', async (t) => {
+test('container watcher receives the changed metric in either era', async (t) => {
     const server = await serveMachine(t);
     const { ack, events } = await listen(server, { resourceSubscriptions: [URI] });
     assert.deepEqual(ack.notifications.resourceSubscriptions, [URI]);
@@ -61,7 +61,7 @@ test('a watcher of the container hears of the metric that changed, in either era
     assert.equal((await json(server, `${URI}/load`)).load1, 7);
 });
 
-test('a mount may have another URI, and wrong settings are refused', async (t) => {
+test('mount accepts another URI, and wrong settings are rejected', async (t) => {
     const server = await serveMachine(t, { uri: 'host://here/now' });
     assert.equal((await json(server, 'host://here/now')).memory.totalBytes, 1024000);
     server.tree.write('wrong.json', '{"mounts": [{"type": "system", "interval": "1ms"}]}');

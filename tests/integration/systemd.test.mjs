@@ -70,7 +70,7 @@ print "$_\n" while defined recv($s, $_, 4096, 0);
     return inbox;
 }
 
-test('passed sockets are doors, of the kind that their names say', async (t) => {
+test('passed sockets are listeners with the kind of their name', async (t) => {
     const tree = new Tree(t, files);
     const program = start(t, ['127.0.0.1', '127.0.0.1'], 'lines:http', [tree.path]);
     const doors = await doorsOf(program);
@@ -83,7 +83,7 @@ test('passed sockets are doors, of the kind that their names say', async (t) => 
     assert.equal(doors.length, 2, 'no address of our own besides');
 });
 
-test('without such names a Unix socket speaks lines, another one HTTP', async (t) => {
+test('unnamed passed Unix socket serves lines, others serve HTTP', async (t) => {
     const tree = new Tree(t, files);
     const path = tree.aside();
     const program = start(t, [path, '127.0.0.1'], 'tidings.socket:tidings.socket', [tree.path]);
@@ -94,14 +94,14 @@ test('without such names a Unix socket speaks lines, another one HTTP', async (t
     assert.ok((await peer.ask('modern', 'resources/list')).result);
 });
 
-test('a passed socket that others can reach needs --allow-remote', async (t) => {
+test('remotely reachable passed socket requires --allow-remote', async (t) => {
     const tree = new Tree(t, files);
     const program = start(t, ['0.0.0.0'], 'http', [tree.path], { mayFail: true });
     assert.notEqual((await program.exited).code, 0);
     assert.match(program.stderr, /passed socket .* --allow-remote/);
 });
 
-test('sockets for another process are not taken', async (t) => {
+test('sockets for another process are ignored', async (t) => {
     const tree = new Tree(t, files);
     const env = { LISTEN_PID: '1', LISTEN_FDS: '1' };
     const program = new Program(t, BIN, ['serve', '--http', '127.0.0.1:0', tree.path], { env });
@@ -109,7 +109,7 @@ test('sockets for another process are not taken', async (t) => {
 });
 
 for (const kind of ['a path', 'an abstract socket']) {
-    test(`readiness, signs of life and the end are told on ${kind}`, async (t) => {
+    test(`readiness, watchdog and stop are sent on ${kind}`, async (t) => {
         const tree = new Tree(t, files);
         const path = kind === 'a path' ? tree.aside() : `@tidings-test-${process.pid}`;
         const notices = await hearNotices(t, path);
@@ -133,7 +133,7 @@ for (const kind of ['a path', 'an abstract socket']) {
 const UNIT = new URL('../../contrib/systemd/tidings.service', import.meta.url);
 const unit = fs.readFileSync(UNIT, 'utf8');
 
-test('the unit leaves the program all calls that it confines itself with', async (t) => {
+test('unit permits all system calls of the sandbox', async (t) => {
     const { sandbox } = JSON.parse((await run(t, ['version', '--json'])).stdout);
     const tree = new Tree(t, { 'served/a.txt': 'a' });
     const mounts = [
@@ -160,7 +160,7 @@ test('the unit leaves the program all calls that it confines itself with', async
 
 const version = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' }).stdout ?? '';
 
-test('the unit is verified by systemd, whose groups of calls are those of our list', {
+test('unit passes systemd verification, and its call groups match our list', {
     skip: !version.startsWith('systemd 252') && 'needs systemd-analyze 252',
 }, () => {
     const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', UNIT.pathname], { encoding: 'utf8' });

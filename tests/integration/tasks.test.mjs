@@ -35,7 +35,7 @@ async function until(events, who, id, status) {
     }
 }
 
-test('a task is a resource of its owner, who hears how it goes on whichever worker it asks', async (t) => {
+test('task is a resource of its owner with progress updates on every worker', async (t) => {
     const { alice } = await start(t, ['--workers', '4']);
     const id = await begin(alice, 'confirm_delete', { filename: 'a' });
     const { ack, events } = await listen(alice, { resourceSubscriptions: [uriOf(id)] });
@@ -52,7 +52,7 @@ test('a task is a resource of its owner, who hears how it goes on whichever work
     assert.deepEqual(last.result, done.result);
 });
 
-test('an official client of the legacy era subscribes to a task', async (t) => {
+test('official legacy client subscribes to a task', async (t) => {
     const { client, server } = await legacyClient(t, 'http', { example: 'conformance' });
     const id = await begin(server, 'slow_compute', { seconds: 60 });
     const updates = new Inbox('updates of the task');
@@ -64,7 +64,7 @@ test('an official client of the legacy era subscribes to a task', async (t) => {
     assert.equal(JSON.parse(contents[0].text).status, 'cancelled');
 });
 
-test('to others a task is not there: not by its id, not as a resource, not by patterns', async (t) => {
+test('task is hidden from others by id, as a resource and in patterns', async (t) => {
     const { alice, bob } = await start(t, ['--workers', '1']); /* all that is told is written in one turn */
     const unknown = '0123456789abcdef'.repeat(3);
     const id = await begin(alice, 'slow_compute', { seconds: 60 });
@@ -104,7 +104,7 @@ test('to others a task is not there: not by its id, not as a resource, not by pa
 const follow = (who, taskIds, more = {}) => listen(who, { taskIds, ...more }, { params: { _meta } });
 const isTask = (id, status) => (m) => m.method === 'notifications/tasks' && m.params.taskId === id && m.params.status === status;
 
-test('whoever names tasks in a listen gets notifications/tasks, with all that tasks/get says', async (t) => {
+test('listen with tasks receives notifications/tasks with all members of tasks/get', async (t) => {
     const { alice, bob } = await start(t, ['--workers', '4', '--window', '0', '--allow-write', '--publish', 'note:///',
         '--access', JSON.stringify({ allow: ['list', 'read', 'subscribe', 'write'] })]);
     const id = await begin(alice, 'confirm_delete', { filename: 'a' });
@@ -139,7 +139,7 @@ test('whoever names tasks in a listen gets notifications/tasks, with all that ta
     assert.deepEqual(stranger.events.seen.filter(({ data }) => /notifications.(tasks|resources)/.test(data)), []);
 });
 
-test('a result that is larger than values in notifications is told whole', async (t) => {
+test('result larger than notification values is delivered completely', async (t) => {
     const { alice } = await start(t, ['--max-value', '1k']);
     const id = await begin(alice, 'confirm_delete', { filename: 'a' });
     const { events } = await follow(alice, [id]);
@@ -151,7 +151,7 @@ test('a result that is larger than values in notifications is told whole', async
     assert.ok(done.result.content[0].text.length > 100_000);
 });
 
-test('taskIds that are none are refused, and too many', async (t) => {
+test('invalid or too many taskIds are rejected', async (t) => {
     const { alice } = await start(t, ['--max-uris-per-listen', '2']);
     const ask = async (notifications) => (await modern(alice, 'subscriptions/listen', { _meta, notifications })).json.error;
     for (const taskIds of ['x', [1], {}, [null]]) {
@@ -160,7 +160,7 @@ test('taskIds that are none are refused, and too many', async (t) => {
     assert.equal((await ask({ taskIds: ['a', 'b'], resourceSubscriptions: ['tidings://self/'] })).data.limit, 'max-uris-per-listen');
 });
 
-test('nobody learns the id of a task from the list of all subscriptions', async (t) => {
+test('task ids are absent from the list of all subscriptions', async (t) => {
     const server = await serveExample(t, 'conformance', ['--self']); /* where whoever has the id may */
     const id = await begin(server, 'slow_compute', { seconds: 60 });
     const { ack } = await listen(server, { resourceSubscriptions: [uriOf(id)] });
@@ -174,7 +174,7 @@ test('nobody learns the id of a task from the list of all subscriptions', async 
     await task(server, 'cancel', id);
 });
 
-test('results outlive a server that is killed, and what ran then has failed', async (t) => {
+test('results survive a killed server, and its running tasks fail', async (t) => {
     const store = new Tree(t).at('store.db');
     const tokens = new TokenFile(t);
     const [one, two] = [tokens.give('alice'), tokens.give('bob')];
@@ -204,7 +204,7 @@ test('results outlive a server that is killed, and what ran then has failed', as
     assert.equal(JSON.parse((await read(alice, done)).result.contents[0].text).status, 'completed');
 });
 
-test('a client that begins endless tasks is told which limit, and others go on', async (t) => {
+test('client with endless tasks gets the name of the limit, and others continue', async (t) => {
     const { alice, bob } = await start(t, ['--max-client-tasks', '3', '--max-tasks', '6', '--fair-share', '50']);
     for (let i = 0; i < 3; i += 1) {
         await begin(alice, 'slow_compute', { seconds: 60 });

@@ -53,7 +53,7 @@ function trust(certs) {
 }
 
 for (const [era, open] of Object.entries({ legacy: legacyClient, modern: modernClient })) {
-    test(`the official ${era} client reads and watches over https`, async (t) => {
+    test(`official ${era} client reads and watches over https`, async (t) => {
         const certs = new Certificates(t).make('server');
         trust(certs);
         const { client, server, tree, received } = await open(t, 'http', {
@@ -74,7 +74,7 @@ for (const [era, open] of Object.entries({ legacy: legacyClient, modern: modernC
     });
 }
 
-test('one connection carries many requests, and large answers whole', async (t) => {
+test('connection carries many requests and complete large answers', async (t) => {
     const big = Array.from({ length: 300_000 }, (_, i) => String(i)).join(' ');
     const { server, uri } = await start(t, { files: { 'big.txt': big, 'a.txt': 'a' } });
     const connection = await Connection.open(server);
@@ -103,7 +103,7 @@ async function relayed(t, server, pass) {
     return { port: relay.address().port, secure: server.secure };
 }
 
-test('a request that comes byte by byte is answered', async (t) => {
+test('request sent byte by byte is answered', async (t) => {
     const { server, uri } = await start(t);
     const slowly = await relayed(t, server, (from, to) => {
         let last = Promise.resolve();
@@ -117,7 +117,7 @@ test('a request that comes byte by byte is answered', async (t) => {
     assert.equal(result.contents[0].text, '1');
 });
 
-test('a request that comes together with handshake and farewell is answered', async (t) => {
+test('request sent with handshake and close_notify is answered', async (t) => {
     const { server } = await start(t);
     const atOnce = await relayed(t, server, (from, to) => {
         const held = [];
@@ -133,7 +133,7 @@ test('a request that comes together with handshake and farewell is answered', as
     assert.equal((await connection.readResponse('GET')).status, 404);
 });
 
-test('a client that says no more gets the answer to what it said', async (t) => {
+test('client that closes its sending side gets its answer', async (t) => {
     const { server } = await start(t);
     const connection = await Connection.open(server);
     await connection.send(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n`);
@@ -143,14 +143,14 @@ test('a client that says no more gets the answer to what it said', async (t) => 
     assert.equal(connection.error, undefined);
 });
 
-test('plain HTTP at a TLS port is told what to do', async (t) => {
+test('plain HTTP at a TLS port gets an explanation', async (t) => {
     const { server } = await start(t);
     const response = await request({ port: server.port }, { method: 'GET' });
     assert.equal(response.status, 400);
     assert.match(response.text, /speaks TLS; use https:\/\//);
 });
 
-test('older versions are refused, 1.2 on request too', async (t) => {
+test('older versions are rejected, and 1.2 on request', async (t) => {
     const { server } = await start(t);
     const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'ALL:@SECLEVEL=0' };
     await assert.rejects(connect(t, server, old), /protocol version|no protocols|unsupported/i);
@@ -161,7 +161,7 @@ test('older versions are refused, 1.2 on request too', async (t) => {
     assert.equal((await connect(t, strict)).getProtocol(), 'TLSv1.3');
 });
 
-test('renegotiation is refused', async (t) => {
+test('renegotiation is rejected', async (t) => {
     const { server } = await start(t);
     const socket = await connect(t, server, { maxVersion: 'TLSv1.2' });
     const refused = new Promise((resolve) => {
@@ -173,7 +173,7 @@ test('renegotiation is refused', async (t) => {
     assert.equal((await call(server, 'resources/list')).resources.length > 0, true);
 });
 
-test('a handshake that is not done in time is cut', async (t) => {
+test('unfinished handshake is cut after its deadline', async (t) => {
     const { server } = await start(t, { args: ['--header-timeout', '1s'] });
     for (const bytes of ['', '\x16\x03\x01']) {
         const socket = net.connect(server.port, '127.0.0.1');
@@ -186,7 +186,7 @@ test('a handshake that is not done in time is cut', async (t) => {
     assert.equal((await modern(server, 'resources/list')).status, 200);
 });
 
-test('the name a client asks for chooses the certificate', async (t) => {
+test('requested server name selects the certificate', async (t) => {
     const certs = new Certificates(t)
         .make('server')
         .make('other', { names: 'DNS:other.test,DNS:*.other.test' });
@@ -200,7 +200,7 @@ test('the name a client asks for chooses the certificate', async (t) => {
     assert.equal(await named('unknown.test'), 'server');
 });
 
-test('certificates are reloaded while a stream goes on', async (t) => {
+test('certificates are reloaded during a stream', async (t) => {
     const certs = new Certificates(t).make('server').make('next');
     const { server, tree, uri } = await start(t, { certs });
     const before = await fingerprint(t, server);
@@ -223,7 +223,7 @@ test('certificates are reloaded while a stream goes on', async (t) => {
     events.close();
 });
 
-test('clients must show a certificate that comes from the CA', async (t) => {
+test('clients require a certificate from the CA', async (t) => {
     const certs = new Certificates(t).make('server').make('alice');
     certs.authority('elsewhere');
     certs.make('mallory', { ca: 'elsewhere' });
@@ -240,7 +240,7 @@ test('clients must show a certificate that comes from the CA', async (t) => {
     }
 });
 
-test('the subject of a certificate is who a client is', async (t) => {
+test('certificate subject identifies the client', async (t) => {
     const certs = new Certificates(t).make('server').make('alice').make('bob');
     const args = ['--tls-client-ca', certs.file('ca.pem'), '--tls-client-auth', 'request'];
     const { server } = await start(t, { certs, args: [...args, '--max-breadth', '1'] });
@@ -254,7 +254,7 @@ test('the subject of a certificate is who a client is', async (t) => {
     assert.equal(refused(await listen(as(), broad)), undefined, 'the first of the address');
 });
 
-test('a session moves between workers together with its TLS', async (t) => {
+test('session moves between workers with its TLS state', async (t) => {
     const { server, tree, uri } = await start(t, { args: ['--workers', '2'] });
     const session = await Session.open(server);
     const events = await session.stream();
@@ -281,7 +281,7 @@ test('a session moves between workers together with its TLS', async (t) => {
     events.close();
 });
 
-test('every one of many streams gets every change once', async (t) => {
+test('many streams receive every change once', async (t) => {
     const count = slow > 1 ? 150 : 1000;
     const args = ['--window', '0', '--workers', '2'];
     const { server, tree, uri } = await start(t, { args });
@@ -302,7 +302,7 @@ test('every one of many streams gets every change once', async (t) => {
     }
 });
 
-test('lines are spoken through TLS as well', async (t) => {
+test('TLS carries lines too', async (t) => {
     const { server, certs } = await start(t, { args: ['--tcp', '127.0.0.1:0'] });
     const [, port] = /tls:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);
     const lines = { port: Number(port), secure: certs.client() };
@@ -321,7 +321,7 @@ test('lines are spoken through TLS as well', async (t) => {
     plain.close();
 });
 
-test('our own client watches over https, and knows whom to trust', async (t) => {
+test('tidings client watches over https and verifies the server', async (t) => {
     const certs = new Certificates(t).make('server').make('alice');
     const mutual = ['--tls-client-ca', certs.file('ca.pem'), '--tls-client-auth', 'require'];
     const { server, tree, uri } = await start(t, { certs, args: mutual });
@@ -342,7 +342,7 @@ test('our own client watches over https, and knows whom to trust', async (t) => 
     assert.match(lost.stderr, /none\.pem/);
 });
 
-test('Unix sockets stay as they are', async (t) => {
+test('Unix sockets stay unencrypted', async (t) => {
     const where = `/tmp/tidings-tls-${process.pid}.sock`;
     const { server } = await start(t, { args: ['--unix', where] });
     assert.match(server.stderr, /https:\/\/.*unix:/);
@@ -359,7 +359,7 @@ test('pages of https origins are served', async (t) => {
     assert.equal((await asked('https://elsewhere.test')).status, 403);
 });
 
-test('what is wrong with certificates is said at start', async (t) => {
+test('certificate errors are reported at start', async (t) => {
     const certs = new Certificates(t).make('server').make('other');
     const tree = new Tree(t, files);
     const started = (...args) => run(t, ['serve', '--http', '127.0.0.1:0', ...args, tree.path]);
@@ -386,14 +386,14 @@ test('what is wrong with certificates is said at start', async (t) => {
     }
 });
 
-test('a key that everybody can read is warned of', async (t) => {
+test('key readable by all users causes a warning', async (t) => {
     const certs = new Certificates(t).make('server');
     chmodSync(certs.file('server.key'), 0o644);
     const { server } = await start(t, { certs });
     assert.match(server.stderr, /server\.key.*every user of this machine can read/);
 });
 
-test('who is not let in gets an alert in place of a handshake', async (t) => {
+test('rejected client gets an alert instead of a handshake', async (t) => {
     const { server } = await start(t, { args: ['--max-connections', '1'] });
     const first = await connect(t, server);
     await assert.rejects(connect(t, server), /alert internal error/);

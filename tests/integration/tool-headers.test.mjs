@@ -52,19 +52,19 @@ test('--args lists tools first and sends the fields with the first call', async 
     assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call north']);
 });
 
-test('--args does not reach a tool that declares fields wrongly', async (t) => {
+test('--args does not reach a tool with invalid field declarations', async (t) => {
     const { heard, url } = await serveTools(t);
     await bad(t, 65, /is left out: its x-mcp-header is not a header field name/, ['call', url, TOOLS[1].name, '--args', '{}']);
     assert.deepEqual(heard, ['server/discover', 'tools/list']);
 });
 
-test('fields that a server misses are sent after a second list', async (t) => {
+test('missing fields are sent after a second list', async (t) => {
     const { heard, url } = await serveTools(t, [{ name: 'right', inputSchema: { type: 'object' } }]);
     assert.equal(await good(t, ['call', url, 'right', '--args', '{"region":"north"}']), 'in north\n');
     assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call undefined', 'tools/list', 'tools/call north']);
 });
 
-test('the legacy era has no such fields: a call needs no list', async (t) => {
+test('legacy calls have no fields and need no list', async (t) => {
     const server = await serveExample(t, 'conformance', []);
     const end = await run(t, ['call', '-v', '--era', 'legacy', server.url, 'test_simple_text', '--args', '{}']);
     assert.equal(end.code, 0, end.stderr);
@@ -72,13 +72,13 @@ test('the legacy era has no such fields: a call needs no list', async (t) => {
     assert.doesNotMatch(end.stderr, /tools\/list"/);
 });
 
-test('fields of a tool that is known are sent at once', async (t) => {
+test('fields of a known tool are sent at once', async (t) => {
     const { heard, url } = await serveTools(t);
     assert.equal(await good(t, ['call', url, 'right', 'region=south']), 'in south\n');
     assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call south']);
 });
 
-test('a tool that declares fields wrongly is left out, with a warning that drives no terminal', async (t) => {
+test('tool with invalid field declarations is omitted, with a harmless warning', async (t) => {
     const { heard, url } = await serveTools(t);
     const end = await run(t, ['tools', url]);
     assert.deepEqual([end.code, end.stdout.trim()], [0, 'right']);

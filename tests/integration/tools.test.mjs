@@ -36,7 +36,7 @@ for (const transport of TRANSPORTS) {
         const it = (name, body) => test(`${transport} ${era}: ${name}`, body);
         const connect = (t, options = {}) => open(t, transport, { example: 'tools', ...options });
 
-        it('tools are listed with their schemas, page by page', async (t) => {
+        it('tools are listed in pages with their schemas', async (t) => {
             const { client } = await connect(t, { args: ['--page-size', '2'] });
             assert.equal(client.getServerCapabilities().tools.listChanged, true);
             const tools = [];
@@ -56,7 +56,7 @@ for (const transport of TRANSPORTS) {
             assert.equal(add.annotations.openWorldHint, false);
         });
 
-        it('a result is data and its text', async (t) => {
+        it('result has data and its text', async (t) => {
             const { client } = await connect(t);
             await client.listTools(); // so that the client checks the output schema too
             const result = await client.callTool({ name: 'add', arguments: { a: 1, b: 2.5 } });
@@ -65,7 +65,7 @@ for (const transport of TRANSPORTS) {
             assert.ok(!result.isError);
         });
 
-        it('arguments the schema forbids are told to the model', async (t) => {
+        it('arguments that violate the schema are reported to the model', async (t) => {
             const { client } = await connect(t);
             const result = await client.callTool({ name: 'add', arguments: { a: 1, b: 'two' } });
             assert.equal(result.isError, true);
@@ -82,7 +82,7 @@ for (const transport of TRANSPORTS) {
             });
         });
 
-        it('progress and log messages come before the answer', async (t) => {
+        it('progress and log messages precede the answer', async (t) => {
             const { client, received } = await connect(t);
             if (era < '2026') {
                 await client.setLoggingLevel('debug');
@@ -109,7 +109,7 @@ for (const transport of TRANSPORTS) {
             assert.equal(received.seen[log].params.logger, 'countdown');
         });
 
-        it('a client that gives up reaches the handler', async (t) => {
+        it('client cancellation reaches the handler', async (t) => {
             const { client, server, wire } = await connect(t);
             const giveUp = new AbortController();
             const options = {
@@ -135,7 +135,7 @@ for (const transport of TRANSPORTS) {
         });
     }
 
-    test(`${transport} 2026-07-28: a tool asks the user back`, async (t) => {
+    test(`${transport} 2026-07-28: tool asks the user a question`, async (t) => {
         const { client } = await modernClient(t, transport, {
             example: 'tools',
             capabilities: { elicitation: { form: {} } },
@@ -153,7 +153,7 @@ for (const transport of TRANSPORTS) {
 
 // ---- by hand ------------------------------------------------------------------------------------
 
-test('list_changed reaches listens that asked, and legacy streams', async (t) => {
+test('list_changed reaches listens that request it, and legacy streams', async (t) => {
     const server = await serveExample(t, 'tools');
     const { events, ack } = await listen(server, { toolsListChanged: true });
     const other = await listen(server, { resourcesListChanged: true });
@@ -180,7 +180,7 @@ test('list_changed reaches listens that asked, and legacy streams', async (t) =>
     }
 });
 
-test('a session without a stream hears of it when it opens one', async (t) => {
+test('session without a stream receives list_changed on its next stream', async (t) => {
     const server = await serveExample(t, 'tools');
     const session = await Session.open(server);
     await session.call('tools/call', { name: 'learn', arguments: { name: 'x' } });
@@ -189,14 +189,14 @@ test('a session without a stream hears of it when it opens one', async (t) => {
     stream.close();
 });
 
-test('a name that is none is refused in words', async (t) => {
+test('invalid tool name is rejected with an explanation', async (t) => {
     const server = await serveExample(t, 'tools');
     const { json } = await callTool(server, 'learn', { name: 'not a name' });
     assert.equal(json.result.isError, true);
     assert.match(json.result.content[0].text, /A-Z a-z 0-9/);
 });
 
-test('without a progress token or log level the answer is one JSON object', async (t) => {
+test('answer is one JSON object without a progress token or log level', async (t) => {
     const server = await serveExample(t, 'tools');
     const response = await callTool(server, 'countdown', { from: 2, step_ms: 10 });
     assert.match(response.headers.get('content-type'), /application\/json/);
@@ -210,7 +210,7 @@ test('without a progress token or log level the answer is one JSON object', asyn
     assert.equal(strict.json.result.content[0].text, '0');
 });
 
-test('a stream of progress ends with the answer and the connection', async (t) => {
+test('progress stream ends with the answer and the connection', async (t) => {
     const server = await serveExample(t, 'tools');
     const { events } = await callTool(
         server,
@@ -228,7 +228,7 @@ test('a stream of progress ends with the answer and the connection', async (t) =
     assert.equal(events.messages.at(-1).id, 77);
 });
 
-test('after the deadline the client has an answer and the handler is told', async (t) => {
+test('deadline answers the client and notifies the handler', async (t) => {
     const server = await serveExample(t, 'tools', ['--call-timeout', '300ms']);
     const { json } = await callTool(server, 'countdown', { from: 1e6, step_ms: 1000 });
     assert.equal(json.result.isError, true);
@@ -236,7 +236,7 @@ test('after the deadline the client has an answer and the handler is told', asyn
     await server.lines.next((line) => /countdown cancelled/.test(line), 'the handler');
 });
 
-test('beyond the limit calls are refused by its name', async (t) => {
+test('calls beyond the limit are rejected with its name', async (t) => {
     const server = await serveExample(t, 'tools', ['--max-calls', '1', '--self']);
     const counted = async () => {
         const { reached, inUse } = (await limitsOf(t, server))['max-calls'];
@@ -260,7 +260,7 @@ test('beyond the limit calls are refused by its name', async (t) => {
     await server.lines.next((line) => /countdown cancelled/.test(line), 'the handler');
 });
 
-test('a legacy client that loses its connection has cancelled nothing', async (t) => {
+test('legacy client that loses its connection cancels nothing', async (t) => {
     const server = await serveExample(t, 'tools');
     const session = await Session.open(server);
     const { events } = await session.send(
@@ -281,7 +281,7 @@ test('a legacy client that loses its connection has cancelled nothing', async (t
     await server.lines.next((line) => /countdown cancelled/.test(line), 'the handler');
 });
 
-test('questions need a client that can answer, and states that are ours', async (t) => {
+test('questions require a capable client and an authentic state', async (t) => {
     const server = await serveExample(t, 'tools');
     const cannot = await callTool(server, 'greet');
     assert.equal(cannot.status, 400);
@@ -311,7 +311,7 @@ test('questions need a client that can answer, and states that are ours', async 
     assert.deepEqual(legacy.json.error.data.requiredCapabilities, { elicitation: {} });
 });
 
-test('the header Mcp-Name must name the tool', async (t) => {
+test('header Mcp-Name must match the tool', async (t) => {
     const server = await serveExample(t, 'tools');
     const params = { name: 'add', arguments: { a: 1, b: 1 }, _meta: meta() };
     const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params };
@@ -321,7 +321,7 @@ test('the header Mcp-Name must name the tool', async (t) => {
     assert.equal(json.error.code, -32020);
 });
 
-test('headers that repeat arguments must say the same, and pages may send them', async (t) => {
+test('argument headers must match the arguments, and pages may send them', async (t) => {
     const server = await serveExample(t, 'conformance');
     const name = 'test_mirrored_header';
     const say = (args, headers) => callTool(server, name, args, { headers });
@@ -346,7 +346,7 @@ test('headers that repeat arguments must say the same, and pages may send them',
     assert.ok(!list.includes('x-other') && !list.includes('mcp-param-'), list.join());
 });
 
-test('hundreds of calls on all threads are each answered once', async (t) => {
+test('hundreds of calls on all threads are answered once each', async (t) => {
     const server = await serveExample(t, 'tools', ['--workers', '4', '--max-calls', '1000']);
     const calls = Array.from({ length: 200 }, (_, i) =>
         i % 2
@@ -361,7 +361,7 @@ test('hundreds of calls on all threads are each answered once', async (t) => {
     assert.equal(answers[7].json.result.structuredContent.sum, 8);
 });
 
-test('stopping waits for nobody who was told to stop', async (t) => {
+test('shutdown does not wait for cancelled handlers', async (t) => {
     const server = await serveExample(t, 'tools');
     const { events } = await callTool(
         server,

@@ -22,7 +22,7 @@ const told = async (events) => {
     return [message.params.uri, message.params._meta.traceparent];
 };
 
-test('a change that a request causes is told with its trace; one that is not valid is ignored', async (t) => {
+test('change caused by a request is delivered with its trace; an invalid trace is ignored', async (t) => {
     const server = await serve(t, { files: {}, args: [...all, '--entities', ':memory:'] });
     await tool(server, 'add-entity-type', { name: 'note', version: '1', jsonSchema: { type: 'object', properties: { a: { type: 'integer' } } } });
     const uris = ['app:///', 'entity:///'];
@@ -56,7 +56,7 @@ test('a change that a request causes is told with its trace; one that is not val
     events.close();
 });
 
-test('who may not hear of a change does not learn its trace', async (t) => {
+test('trace is hidden from clients that may not receive the change', async (t) => {
     const tokens = new TokenFile(t);
     const [ann, bob] = [tokens.give('ann'), tokens.give('bob')];
     const rules = [
@@ -72,7 +72,7 @@ test('who may not hear of a change does not learn its trace', async (t) => {
     events.close();
 });
 
-test('TRACEPARENT of the environment is in the requests of our commands, in both eras', async (t) => {
+test('TRACEPARENT of the environment is in the requests of our commands in both eras', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: [...all, '--access-log'] });
     for (const era of ['modern', 'legacy']) {
         const env = { TRACEPARENT: PARENT, TRACESTATE: 'a=b' };

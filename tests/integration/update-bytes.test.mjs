@@ -140,7 +140,7 @@ async function weighGateway(t) {
     return (await weigh([server], [ofEvents(events)], { uri }))[0];
 }
 
-test('the table of bytes in docs/reference/subscriptions.md is what is measured', async (t) => {
+test('table of bytes in docs/reference/subscriptions.md matches the measurement', async (t) => {
     const { servers, columns } = await openAll(t);
     const rows = [];
     for (const shape of SHAPES) {

@@ -130,7 +130,7 @@ class Follower {
     }
 }
 
-test('a server is replaced under load, and nobody is refused or misses anything', async (t) => {
+test('server replaced under load rejects no client and loses no change', async (t) => {
     const tree = new Tree(t);
     const server = await manage(t, ['--store', tree.at('store.db'), '--publish', 'app:///', '--allow-write', '--drain', '500ms', tree.path]);
     const followers = [];
@@ -192,7 +192,7 @@ test('a server is replaced under load, and nobody is refused or misses anything'
 
 const sqlite = await import('node:sqlite').catch(() => undefined); // of Node 22.13 and later
 
-test('a store that an earlier program wrote has its entities, their history, what was published, and its cursors', { skip: !sqlite && 'this Node has no SQLite' }, async (t) => {
+test('store of an earlier version keeps its entities, history, publications and cursors', { skip: !sqlite && 'this Node has no SQLite' }, async (t) => {
     const file = new Tree(t).at('tidings.db');
     const old = new sqlite.DatabaseSync(file);
     old.exec(readFileSync(new URL('../packages/store-1.sql', import.meta.url), 'utf8'));

@@ -320,7 +320,7 @@ both(
     { serve: { args: ['--max-watches', '5'] } },
 );
 
-test('names of any bytes are listed, read and told', async (t) => {
+test('names with any bytes are listed, read and delivered', async (t) => {
     const names = [
         'with space',
         'per%cent',
@@ -368,7 +368,7 @@ test('names of any bytes are listed, read and told', async (t) => {
     }
 });
 
-test('the list is flat and sorted by bytes, directories with a slash', async (t) => {
+test('list is flat and sorted by bytes, directories with a slash', async (t) => {
     const names = ['Z', 'a', 'a.b', 'a/', 'a/b', 'a0', 'b/', 'b/c/', 'b/c/d', 'é'];
     const plain = names.filter((name) => !name.endsWith('/') && name !== 'a');
     const server = await serve(t, { files: Object.fromEntries(plain.map((name) => [name, ''])) });

@@ -100,7 +100,7 @@ for (const [what, bytes, code, reason] of WRONG) {
     });
 }
 
-test('a goodbye is returned with its code, and nothing follows', async () => {
+test('close frame is returned with its code, and nothing follows', async () => {
     for (const [bytes, code] of [
         [closeFrame(1000, 'bye'), 1000],
         [closeFrame(1001), 1001],
@@ -116,7 +116,7 @@ test('a goodbye is returned with its code, and nothing follows', async () => {
     }
 });
 
-test('pieces are put together, with pings between them', async () => {
+test('fragments are joined, with pings between them', async () => {
     const ws = await WebSocketRaw.open(server);
     const bytes = Buffer.from(discover('ä in pieces'));
     const at = bytes.indexOf(0xa4); // inside a character
@@ -133,7 +133,7 @@ test('pieces are put together, with pings between them', async () => {
     ws.close();
 });
 
-test('a byte at a time is as good as all at once', async () => {
+test('message split into single bytes is parsed', async () => {
     const ws = await WebSocketRaw.open(server);
     const bytes = Buffer.concat([
         text('dribbled'),
@@ -151,7 +151,7 @@ test('a byte at a time is as good as all at once', async () => {
     assert.equal((await ws.goodbye()).code, 1000);
 });
 
-test('every length has its form', async () => {
+test('every length has its encoding', async () => {
     const ws = await WebSocketRaw.open(server);
     for (const length of [125, 126, 127, 4096, 65535, 65536]) {
         const padded = discover(length).padEnd(length);
@@ -171,7 +171,7 @@ test('many messages in one write are answered in order', async () => {
     ws.close();
 });
 
-test('a flood of pings is answered, and messages between them are', async () => {
+test('ping flood is answered, and messages between pings are too', async () => {
     const ws = await WebSocketRaw.open(server);
     const pings = Array.from({ length: 20_000 }, (_, i) =>
         encodeFrame(FIN | OP.ping, String(i)),
@@ -182,7 +182,7 @@ test('a flood of pings is answered, and messages between them are', async () => 
     ws.close();
 });
 
-test('goodbyes may cross: one is enough from either side', async () => {
+test('crossing close frames need one answer from either side', async () => {
     const ws = await WebSocketRaw.open(server);
     await ws.listen([server.uri('a.txt')]);
     server.tree.replace('a.txt', String(process.hrtime.bigint()));
@@ -192,7 +192,7 @@ test('goodbyes may cross: one is enough from either side', async () => {
     assert.equal(ws.frames.seen.filter((f) => f.opcode === OP.close).length, 1);
 });
 
-test('half a frame and then nothing leaves no trace', async () => {
+test('unfinished frame leaks nothing', async () => {
     for (const cut of [1, 2, 5, 9]) {
         const ws = await WebSocketRaw.open(server);
         await ws.send(text('cut').subarray(0, cut));

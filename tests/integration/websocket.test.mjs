@@ -44,7 +44,7 @@ async function refusal(server, headers, options) {
 
 // ---- the upgrade ----------------------------------------------------------------------------------
 
-test('an upgrade is answered with the proof, the subprotocol and nothing else', async (t) => {
+test('upgrade is answered with only the accept key and the subprotocol', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server, {
         headers: { 'Sec-WebSocket-Extensions': 'permessage-deflate; client_max_window_bits' },
@@ -56,7 +56,7 @@ test('an upgrade is answered with the proof, the subprotocol and nothing else', 
     ws.close();
 });
 
-test('a client that offers no subprotocol is served, and told of none', async (t) => {
+test('client without a subprotocol is served without one', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server, { protocol: null });
     assert.equal(ws.head.headers.get('sec-websocket-protocol'), undefined);
@@ -64,7 +64,7 @@ test('a client that offers no subprotocol is served, and told of none', async (t
     ws.close();
 });
 
-test('a wrong upgrade is refused with a sentence', async (t) => {
+test('wrong upgrade is rejected with an explanation', async (t) => {
     const server = await serve(t, { files });
     const cases = [
         [{ 'Sec-WebSocket-Version': '8' }, 426, /13/],
@@ -93,14 +93,14 @@ test('a wrong upgrade is refused with a sentence', async (t) => {
     assert.equal(elsewhere.status, 404);
 });
 
-test('an allowed Origin may upgrade', async (t) => {
+test('permitted Origin may upgrade', async (t) => {
     const server = await serve(t, { files, args: ['--allow-origin', 'https://app.example'] });
     const ws = await WebSocketRaw.open(server, { headers: { Origin: 'https://app.example' } });
     assert.ok((await ws.modern('server/discover')).result);
     ws.close();
 });
 
-test('an upgrade to something else is no upgrade', async (t) => {
+test('upgrade to another protocol is ignored', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const response = await request(server, {
@@ -116,7 +116,7 @@ test('an upgrade to something else is no upgrade', async (t) => {
     assert.equal(response.status, 200);
 });
 
-test('what follows the head of the upgrade is the first message', async (t) => {
+test('bytes after the upgrade head are the first message', async (t) => {
     const server = await serve(t, { files });
     const hello = { jsonrpc: '2.0', id: 'first', method: 'server/discover', params: { _meta: meta() } };
     const first = encodeFrame(FIN | OP.text, JSON.stringify(hello));
@@ -129,7 +129,7 @@ test('what follows the head of the upgrade is the first message', async (t) => {
     half.close();
 });
 
-test('a connection that was HTTP before may become a WebSocket', async (t) => {
+test('connection used for HTTP may become a WebSocket', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const options = await connection.request({ method: 'OPTIONS' });
@@ -139,7 +139,7 @@ test('a connection that was HTTP before may become a WebSocket', async (t) => {
     connection.close();
 });
 
-test('an upgrade stays where it came, whatever session it names', async (t) => {
+test('upgrade keeps its connection regardless of a named session', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '2'] });
     const sessions = [await Session.open(server), await Session.open(server)];
     for (const session of sessions) {
@@ -168,7 +168,7 @@ test('both eras share a WebSocket, message by message', async (t) => {
     ws.close();
 });
 
-test('a legacy subscription ends with its connection', async (t) => {
+test('legacy subscription ends with its connection', async (t) => {
     const server = await serve(t, { files, args: ['--self', '--workers', '2'] });
     const ws = await WebSocketRaw.open(server);
     await ws.handshake();
@@ -209,7 +209,7 @@ test('listens share a WebSocket with requests, and end one by one', async (t) =>
     ws.close();
 });
 
-test('a client may ask faster than it reads: the rest waits', async (t) => {
+test('client may send faster than it reads: excess requests wait', async (t) => {
     const server = await serve(t, {
         files: { 'big.txt': 'x'.repeat(100_000) },
         args: ['--stall-timeout', '1h'],
@@ -237,7 +237,7 @@ test('a client may ask faster than it reads: the rest waits', async (t) => {
     ws.close();
 });
 
-test('large answers come whole, in one frame each', async (t) => {
+test('large answers arrive complete in one frame each', async (t) => {
     const server = await serve(t, {
         files: { 'small.txt': 'x'.repeat(100), 'middle.txt': 'y'.repeat(5000), 'big.txt': 'z'.repeat(3_000_000) },
     });
@@ -250,7 +250,7 @@ test('large answers come whole, in one frame each', async (t) => {
     ws.close();
 });
 
-test('profile lumenize: envelopes are opened, answered and sent in kind', async (t) => {
+test('profile lumenize: envelopes are opened, answered and sent', async (t) => {
     const server = await serve(t, { files: { ...files, 'big.txt': 'x'.repeat(10_000) }, args: ['--profile', 'lumenize'] });
     const ws = await WebSocketRaw.open(server);
     const wrapped = (payload) => ws.write({ type: 'mcp', payload });
@@ -283,7 +283,7 @@ test('profile lumenize: envelopes are opened, answered and sent in kind', async 
     ws.close();
 });
 
-test('without a profile an envelope is no message', async (t) => {
+test('envelope without a profile is rejected', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server);
     const payload = { jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta: meta() } };
@@ -310,17 +310,17 @@ async function sdkSubscribes(t, server) {
     assert.equal((await client.readResource({ uri })).contents[0].text, 'new');
 }
 
-test('the SDK client subscribes over its WebSocket transport', async (t) => {
+test('SDK client subscribes over its WebSocket transport', async (t) => {
     await sdkSubscribes(t, await serve(t, { files }));
 });
 
-test('the SDK client subscribes over wss', async (t) => {
+test('SDK client subscribes over wss', async (t) => {
     const certs = new Certificates(t).make('server');
     tls.setDefaultCACertificates([...tls.getCACertificates('default'), certs.text('ca.pem')]);
     await sdkSubscribes(t, await serve(t, { files, args: certs.args('server') }));
 });
 
-test("Node's own client speaks, hears and closes cleanly", async (t) => {
+test("Node client connects, receives and closes cleanly", async (t) => {
     const server = await serve(t, { files });
     const ws = new WebSocket(server.url.replace('http', 'ws'), ['other', 'mcp']);
     defer(t, () => ws.close());
@@ -345,7 +345,7 @@ test("Node's own client speaks, hears and closes cleanly", async (t) => {
 
 const hasty = ['--keepalive', '1s', '--stall-timeout', '5s', '--self'];
 
-test('a client that answers pings stays, one that does not is cut', async (t) => {
+test('client that answers pings stays, a silent one is cut', async (t) => {
     const server = await serve(t, { files, args: [...hasty, '--workers', '1'] });
     const lively = await WebSocketRaw.open(server);
     const silent = await WebSocketRaw.open(server);
@@ -361,7 +361,7 @@ test('a client that answers pings stays, one that does not is cut', async (t) =>
     lively.close();
 });
 
-test('a client that does not read is cut, and others hear in time', async (t) => {
+test('stalled reader is cut, and others receive changes in time', async (t) => {
     const server = await serve(t, {
         files: { 'a.txt': 'a', 'big.txt': 'x'.repeat(1_000_000) },
         args: [...hasty, '--workers', '1'],
@@ -385,7 +385,7 @@ test('a client that does not read is cut, and others hear in time', async (t) =>
     other.close();
 });
 
-test('at shutdown listens get their result, then comes 1001', async (t) => {
+test('shutdown sends listens their result, then 1001', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server);
     const { id } = await ws.listen([server.uri('a.txt')]);
@@ -399,7 +399,7 @@ test('at shutdown listens get their result, then comes 1001', async (t) => {
     await stopped;
 });
 
-test('at shutdown a crowd ends one after the other, and those left are served', async (t) => {
+test('shutdown ends many clients one by one and serves the remaining ones', async (t) => {
     const server = await serve(t, { files, args: ['--drain', '10m', '--workers', '1'] });
     const uri = server.uri('a.txt');
     const crowd = await Promise.all(Array.from({ length: 40 }, () => WebSocketRaw.open(server)));
@@ -422,7 +422,7 @@ test('at shutdown a crowd ends one after the other, and those left are served', 
     server.check(await within(server.exited, 'the server to end'));
 });
 
-test('a client that never says goodbye does not hold up the shutdown', async (t) => {
+test('client without a close frame does not delay shutdown', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server);
     await ws.modern('server/discover');
@@ -432,7 +432,7 @@ test('a client that never says goodbye does not hold up the shutdown', async (t)
     await within(ws.over, 'the end of the connection');
 });
 
-test('a client that just goes is forgotten', async (t) => {
+test('client that disconnects abruptly is freed', async (t) => {
     const server = await serve(t, { files, args: ['--self', '--workers', '1'] });
     const ends = [(ws) => ws.connection.finish(), (ws) => ws.connection.reset()];
     for (const leave of ends) {
@@ -448,7 +448,7 @@ test('a client that just goes is forgotten', async (t) => {
     }
 });
 
-test('connections of WebSocket count as the others do', async (t) => {
+test('WebSocket connections count like others', async (t) => {
     const server = await serve(t, { files, args: ['--max-connections', '2'] });
     const first = await WebSocketRaw.open(server);
     const second = await WebSocketRaw.open(server);
@@ -466,7 +466,7 @@ test('connections of WebSocket count as the others do', async (t) => {
     second.close();
 });
 
-test('a thousand subscribers hear of one change once each', async (t) => {
+test('thousand subscribers receive one change once each', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '2'] });
     const uri = server.uri('a.txt');
     const all = [];
