@@ -38,7 +38,7 @@ for (const [name, wishes] of Object.entries({
     'a regular expression': { match: 'regex' },
     'a filter with a pattern': { filter: { properties: { uri: { pattern: SLOW } } } },
 })) {
-    test(`patterns: ${name} against backtracking is matched at once, and other clients continue`, async (t) => {
+    test(`patterns: ${name} with heavy backtracking is matched at once, and other clients continue`, async (t) => {
         const server = await serve(t, { files, args });
         const slow = await listening(server, wishes.match ? SLOW : 'pub:///', wishes);
         const fine = await listening(server, 'pub:///', {});
