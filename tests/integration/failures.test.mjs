@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Requests that fail are said in the log, once each and not more than it can bear, and counted by
-// method and code.
+// The server logs each failed request once, within the log's rate limit, and counts it by method and code.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

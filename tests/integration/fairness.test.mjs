@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A flood from one client does not keep another waiting: told by counters and by order, not by time. The server
-// is stopped while both are sending, so that what they have sent lies there when it goes on.
+// A flood from one client does not delay another client. The tests check counters and order, not time. The server is
+// stopped while both clients send, so all requests are queued when it resumes.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -23,7 +23,7 @@ const discover = (id) => ({
 });
 const ids = Array.from({ length: FLOOD }, (_, i) => i + 1);
 
-/** Clients that can send all of it at once and wait for all the answers. */
+/** Clients that send all requests at once and await all answers. */
 const kinds = {
     http: async (t, server) => {
         const connection = await Connection.open(server);
@@ -76,7 +76,7 @@ for (const [kind, open] of Object.entries(kinds)) {
         await quiet.request(modernRequest('server/discover'));
         const before = await totals(server);
         server.child.kill('SIGSTOP');
-        const sent = flood.send(); // the kernel takes what it can: enough for several turns
+        const sent = flood.send(); // the kernel buffers enough for several turns
         const uri = 'tidings://self/stats';
         await quiet.send(encodeRequest(server.port, modernRequest('resources/read', { uri })));
         server.child.kill('SIGCONT');

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// System calls of a running server fail at random (lib/fault-world.mjs): what was acknowledged is there,
-// everybody who watches knows what is there or that it does not know, and a committed state explains each refusal. A seed that fails is run again with
-// TIDINGS_FAULT_SEED=N; TIDINGS_FAULT_SECONDS says for how long seeds are drawn in a long run.
+// System calls of a running server fail at random (lib/fault-world.mjs). Acknowledged changes survive, every watcher
+// knows the state or knows that it missed changes, and a committed state explains each rejection.
+// TIDINGS_FAULT_SEED=N reruns a failed seed. TIDINGS_FAULT_SECONDS sets the duration of a long run with new seeds.
 
 import { test } from 'node:test';
 
@@ -14,8 +14,8 @@ import { eventually } from './lib/wait.mjs';
 
 const LONG = Number(process.env.TIDINGS_FAULT_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 0));
 const ONLY = process.env.TIDINGS_FAULT_SEED;
-const SHORT = 5; // seeds when it is to be over soon
-const CONTESTS = 12; // of several writers, while commits fail
+const SHORT = 5; // seeds of a short run
+const CONTESTS = 12; // contests of several writers during failing commits
 
 async function live(t, seed) {
     const world = new World(t, seed);
@@ -72,7 +72,7 @@ test('changes of unreadable files are delivered after the files become readable'
         const isTold = (uri) => (m) => isUpdate(m) && (m.params.uri === uri || extras(m).truncated);
         await subscriber.message(isTold(server.uri('a.txt')), 'what became of a file');
         await eventually(() => subscriber.messages.some(isTold(server.uri('d/b.txt'))), 'the end of the other is told');
-        // Nobody has become deaf.
+        // All watchers still receive changes.
         server.tree.write('d/b.txt', `again ${round}`);
         await subscriber.message((m) => isUpdate(m) && m.params.uri === server.uri('d/b.txt'), 'the next change');
     }

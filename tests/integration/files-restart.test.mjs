@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Files across restarts of a server with a store: who comes back with its cursor is told exactly
-// which files changed, appeared and went meanwhile; and where that is not known, to look again.
+// Files across restarts of a server with a store. A client that resumes with its cursor receives exactly the files
+// that changed, appeared or disappeared during the outage, or a truncated update if the server cannot know them.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -18,7 +18,7 @@ import { Tree } from './lib/tree.mjs';
 
 const MARK = 'mark';
 
-/** A server that keeps what it knows of a tree, started again and again. */
+/** A server that saves the state of a tree, for repeated starts. */
 class Kept {
     constructor(t, files, { args = [], mounts } = {}) {
         this.t = t;
@@ -35,7 +35,7 @@ class Kept {
         this.server = await serve(this.t, { tree: this.tree, args, mounts: this.mounts });
     }
 
-    /** Stop or kill, do something meanwhile, start. */
+    /** Stop or kill the server, run a function, start it. */
     async restart(how, meanwhile = () => {}) {
         if (how === 'kill -9') {
             await this.server.kill();
@@ -46,7 +46,7 @@ class Kept {
         await this.start();
     }
 
-    /** Wait until what was announced up to a cursor is in the store. */
+    /** Wait until the store contains the changes up to a cursor. */
     saved(cursor) {
         const number = (line) => Number(line.match(/files saved.*number=(\d+)/)?.[1] ?? -1);
         return this.server.lines.next(
@@ -56,7 +56,7 @@ class Kept {
     }
 }
 
-/** A client: what it was told since it last came, by name, in the order of the names. */
+/** A client. Returns the updates since its last visit, sorted by name. */
 class Client {
     constructor(kept, era, uris = [kept.tree.uri()]) {
         Object.assign(this, { kept, era, uris });
@@ -76,7 +76,7 @@ class Client {
         this.subscriber.close();
     }
 
-    /** Change the mark and wait until that is told: so is everything before it. */
+    /** Change the mark and wait for its update, which follows all earlier updates. */
     async told() {
         const { tree } = this.kept;
         const name = MARK + Math.random();
@@ -98,7 +98,7 @@ class Client {
         return Object.fromEntries(Object.entries(told).sort());
     }
 
-    /** Come, hear, leave. */
+    /** Connect, receive, disconnect. */
     async visit() {
         await this.join();
         const told = await this.told();
@@ -166,7 +166,7 @@ for (const era of ['legacy', 'modern']) {
             await kept.saved(client.cursor);
             await kept.restart(how, () => changeEverything(kept.tree));
             assert.deepEqual(await client.visit(), EVERYTHING);
-            // Once more: nothing is told twice, nor after yet another start.
+            // A second visit receives nothing twice, also after another start.
             await kept.restart('SIGTERM');
             await kept.restart('SIGTERM');
             assert.deepEqual(await client.visit(), {});
@@ -197,7 +197,7 @@ for (const era of ['legacy', 'modern']) {
             'touched.txt': 'updated',
             'written.txt': 'updated',
         });
-        other.cursor = cursor; // of two starts ago
+        other.cursor = cursor; // two starts old
         assert.deepEqual(await other.visit(), {
             'moved.txt': 'deleted',
             'touched.txt': 'updated',
@@ -243,7 +243,7 @@ test('unsaved cursor from just before a crash leads to a complete scan', async (
     await client.told();
     await kept.saved(client.cursor);
     const [epoch, number, position] = client.cursor.split('.');
-    client.cursor = `${epoch}.${Number(number) + 1000}.${position}`; // told, never saved
+    client.cursor = `${epoch}.${Number(number) + 1000}.${position}`; // delivered, never saved
     await kept.restart('kill -9');
     assert.deepEqual(await client.visit(), { '': 'truncated' });
 });
@@ -365,7 +365,7 @@ for (const era of ['legacy', 'modern']) {
         const [ada, bob] = ['ada', 'bob'].map((name) => Object.assign(new Client(kept, era), { token: tokens.give(name) }));
         await reloaded(kept.server);
         assert.deepEqual([await ada.visit(), await bob.visit()], [{}, {}]);
-        // While the server runs, which knows where something came from; and while it is down.
+        // Once while the server runs and knows the origin of a move, and once during an outage.
         await bob.join();
         kept.tree.rename('secret/in.txt', 'pub/in.txt');
         kept.tree.rename('pub/out.txt', 'secret/out.txt');
@@ -379,14 +379,14 @@ for (const era of ['legacy', 'modern']) {
             kept.tree.write('pub/a.txt', '22');
             kept.tree.write('pub/new.txt', 'n');
         });
-        // One file is compared with what was known, for a cursor from before everything else is.
+        // For a cursor older than all changes, the server compares a single file with its saved state.
         const first = Object.assign(new Client(kept, era, [kept.tree.uri('pub/a.txt')]), { token: ada.token });
         await first.join();
         first.leave();
         const { cursor } = first;
         const all = await bob.visit();
         assert.deepEqual(Object.keys(all), ['pub/a.txt', 'pub/link', 'pub/new.txt', 'secret/b.txt', 'secret/c.txt', 'secret/new.txt']);
-        // Its cursor of the run before was sealed with another key.
+        // The cursor of the previous run is sealed with another key.
         assert.deepEqual(await ada.visit(), { '': 'truncated' });
         assert.doesNotMatch(JSON.stringify(ada.subscriber.messages), /secret|link/);
         ada.cursor = cursor;

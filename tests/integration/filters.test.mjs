@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The filters that docs/reference/subscriptions.md shows, taken from the page and asked of the real program, in
-// both eras: which of a row of changes each lets through.
+// The filters of docs/reference/subscriptions.md, read from the page and tested with the real program in both eras:
+// the changes that each filter matches.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -13,7 +13,7 @@ import { isUpdate, Subscriber } from './lib/subscriber.mjs';
 const page = fs.readFileSync(new URL('../../docs/reference/subscriptions.md', import.meta.url), 'utf8');
 const section = page.split('\n## Filters\n')[1].split('\n## ')[0];
 
-/** Title -> schema, as the page has them. */
+/** Title -> schema, from the page. */
 const shown = new Map(
     [...section.matchAll(/^\*\*(.+):\*\*\n\n```json\n([\s\S]*?)```$/gm)].map(([, title, text]) => [title, JSON.parse(text)]),
 );
@@ -24,7 +24,7 @@ const isWorkTime = () => {
     return now.getUTCHours() >= 9 && now.getUTCHours() <= 16 && now.getUTCDay() >= 1 && now.getUTCDay() <= 5;
 };
 
-/** Title -> changes, each with whether it is told; a function is asked right before and after. */
+/** Title -> changes, each with the expected match. A function is evaluated right before and after the change. */
 const rows = {
     'Not older than 5 s': [
         [{ updated_at: Date.now() - HOUR }, false],
@@ -87,10 +87,10 @@ test('filters of the page match the documented changes in both eras', async (t) 
                 await server.publish({ ...metadata, mark });
                 await plain.message((m) => isUpdate(m) && m.params.metadata.mark === mark, mark);
                 const after = typeof told === 'function' ? told() : told;
-                changes[i][2] = before === after ? before : undefined; // the hour may have struck
+                changes[i][2] = before === after ? before : undefined; // the hour may have changed
             }
-            // One worker: what was told to one was written to the other in the same turn, or not at all. (On another worker
-            // two changes may wait together, and merge.)
+            // One worker: it writes an update to all subscribers in the same turn, or to none. (On another worker two
+            // pending changes may merge.)
             const last = changes.findLastIndex(([, , told]) => told);
             if (last >= 0) {
                 await s.message((m) => isUpdate(m) && m.params.metadata.mark === `${title} ${last}`, title);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One resource and what is directly below it: resources/metadata, resources/list with `uri`,
-// resources/directory/read.
+// One resource and its direct children: resources/metadata, resources/list with `uri`, resources/directory/read.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Watch hooks in a real program, examples/thermometers: sensors that are on only while somebody
-// watches, refuse, answer later, or never; in both eras.
+// Watch hooks in a real program, examples/thermometers, in both eras. Its sensors run only while subscribed, and may
+// reject, answer later or never answer.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ const watched = async (server) => {
     const { contents } = await call(server, 'resources/read', { uri: room('watched') });
     return contents[0].text.split('\n').filter(Boolean);
 };
-/** A listen ends with its stream, what a session has subscribed with the session. */
+/** A listen ends with its stream, a session subscription with its session. */
 const leave = async (s) => {
     s.close();
     await s.session?.end();
@@ -38,7 +38,7 @@ for (const era of ['legacy', 'modern']) {
         const two = await Subscriber.join(server, era);
         assert.deepEqual(await watched(server), []);
         await one.ask([room('kitchen')]);
-        assert.deepEqual(await watched(server), ['kitchen']); // before it was acknowledged
+        assert.deepEqual(await watched(server), ['kitchen']); // before the acknowledgement
         await two.ask([room('kitchen')]);
         assert.equal(typeof extras(await one.update(room('kitchen'))).metadata.celsius, 'number');
         await two.update(room('kitchen'));

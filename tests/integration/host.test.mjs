@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// examples/host.c, which docs/how-to/build-a-client.md explains: two servers of an .mcp.json, one of ours and one on the official SDK; copies
-// stay live, and a form is filled in.
+// examples/host.c, explained in docs/how-to/build-a-client.md: two servers of an .mcp.json, a tidings server and one
+// on the official SDK. Copies stay live, and the user fills in a form.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -37,7 +37,7 @@ test('host keeps live copies and passes server questions to its user', async (t)
         shown += text;
         wake();
     });
-    /** Until it is shown, behind what was awaited before. */
+    /** Waits for this output after the previous match. */
     const shows = (pattern) => within(new Promise((resolve) => {
         wake = () => {
             const at = pattern.exec(shown);
@@ -72,7 +72,7 @@ test('host keeps live copies and passes server questions to its user', async (t)
     host.child.stdin.write('\n');
     await shows(/accept.*Ann.*30.*colour.*g/);
     host.child.stdin.write('asker evil\n');
-    await shows(/asker asks: \?\]0;owned\?/); // and no escape sequence
+    await shows(/asker asks: \?\]0;owned\?/); // without escape sequences
     assert.doesNotMatch(shown, /\x1b/);
     host.child.stdin.end();
     await shows(/cancel/);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Hosts that begin with tools, against servers that have none: each of these failed where tools/list is
-// not there, or where the capability is not declared (the AI SDK). They bring hundreds of packages, so
-// what they sent is recorded here, in order, with the version that sent it (2026-11-17, over Streamable
-// HTTP), and played. With lists that are declared and empty all four went through.
+// Hosts that start with tools, against servers without tools. Each host failed without tools/list, or without a
+// declared capability (the AI SDK). The hosts need hundreds of packages, so this file replays their recorded requests
+// in order, with the version of the host (2026-11-17, over Streamable HTTP). With declared empty lists all four
+// succeeded.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -40,7 +40,7 @@ const HOSTS = [
     },
     {
         name: '@ai-sdk/mcp 1.0.101',
-        looksFirst: true, // a GET before anything else, which is refused
+        looksFirst: true, // a GET before all other requests, which the server rejects
         alwaysSaysVersion: true,
         begins: hello({}, { name: 'ai-sdk-mcp-client', version: '1.0.0' }),
         sends: [{ method: 'tools/list' }, { method: 'resources/list' }, { method: 'prompts/list' }, { method: 'resources/templates/list' }],
@@ -48,7 +48,7 @@ const HOSTS = [
     },
 ];
 
-/** What the host sent, to `server`: its answers by method. */
+/** Send the recorded requests of the host to `server`. Returns the answers by method. */
 async function play(server, host) {
     const version = { 'MCP-Protocol-Version': VERSION };
     const first = host.alwaysSaysVersion ? version : {};

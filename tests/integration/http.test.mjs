@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HTTP as such: connections, framing, verbs and paths, starting and ending.
+// The HTTP layer: connections, framing, verbs, paths, start and stop.
 
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
@@ -314,7 +314,7 @@ for (const how of ['close', 'reset']) {
         assert.ok(descriptors(server) >= idle + 60, 'the streams are open');
         opened.forEach((events) => events.connection[how]());
         await eventually(
-            () => descriptors(server) <= idle + 16, // what watching needs stays for a minute
+            () => descriptors(server) <= idle + 16, // watch descriptors remain open for a minute
             `${descriptors(server)} descriptors went back to ${idle}`,
         );
     });

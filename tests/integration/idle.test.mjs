@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A server that nobody is connected to sleeps: it wakes at most once a second, whatever it serves
-// and whoever was there before. Counted, not timed: how often its threads gave up the processor of
-// their own accord. A busy machine makes that less, never more.
+// A server without clients sleeps. It wakes at most once a second with any configuration and any earlier clients. The
+// tests count the voluntary context switches of its threads, because a busy machine lowers this count and never
+// raises it.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -22,10 +22,10 @@ import { eventually } from './lib/wait.mjs';
 const SECONDS = 3;
 const files = { 'a.txt': '1', 'dir/b.txt': '2' };
 
-/** What is begun has come to its end: there is a second without anything. */
+/** Wait for the end of pending work: one second without a wakeup. */
 async function awaitIdle(server) {
     let before = -1;
-    // What happens in and above what is watched wakes it rightly.
+    // Changes in and above the watched tree wake the server as intended.
     await eventually(() => watched(server) === 0, 'nothing is watched', 60000);
     await eventually(async () => {
         const now = sleeps(server);
@@ -52,7 +52,7 @@ function folder(t) {
 
 const skip = process.env.TIDINGS_TSAN ? 'the thread sanitizer has a thread that wakes ten times a second' : false;
 
-// At once, since they mostly wait.
+// Run concurrently, because the tests mostly wait.
 describe('idle servers', { concurrency: 4, skip }, () => {
     test('server with all features and no clients sleeps', async (t) => {
         const path = folder(t);
@@ -79,7 +79,7 @@ describe('idle servers', { concurrency: 4, skip }, () => {
     test('server sleeps again after clients of every kind disconnect', async (t) => {
         const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0', '--watch-linger', '0'] });
         const session = await Session.open(server);
-        (await session.stream()).close(); // the session stays
+        (await session.stream()).close(); // the session remains
         const { events } = await listen(server, { resourceSubscriptions: [server.uri('dir/')] });
         events.close();
         const line = /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The Inspector's command line lists and reads resources of the program, over HTTP and a pipe.
+// The command line of the Inspector lists and reads resources of the program, over HTTP and a pipe.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
@@ -15,9 +15,9 @@ const require = createRequire(import.meta.url);
 const manifest = require.resolve('@modelcontextprotocol/inspector-cli/package.json');
 const cli = path.resolve(path.dirname(manifest), require(manifest).bin['mcp-inspector-cli']);
 
-/** Run the Inspector with `args`: its output as JSON. */
+/** Run the Inspector with `args` and return its output as JSON. */
 async function inspect(t, args) {
-    // it looks for its own package.json beside the working directory
+    // the Inspector expects its own package.json next to the working directory
     const cwd = path.dirname(cli);
     const end = await run(t, [cli, '--cli', ...args], {
         file: process.execPath,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The official SDK 1.x client (2025-11-25) against the program, over HTTP, over a pipe and over
-// HTTP+SSE.
+// The official SDK 1.x client (2025-11-25) against the program, over HTTP, a pipe and HTTP+SSE.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// HTTP+SSE, the transport of 2024-11-05 (--legacy-sse), by hand: where its messages go, what guards it,
-// and what ends with its stream. What the official client says over it is in legacy-client.test.mjs.
+// HTTP+SSE, the transport of 2024-11-05 (--legacy-sse), with handwritten requests: the message endpoint, its access
+// checks, and the state that ends with its stream. legacy-client.test.mjs tests the official client over this
+// transport.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -26,7 +27,7 @@ const post = (server, path, message, headers = {}) =>
         body: typeof message === 'string' ? message : JSON.stringify(message),
     });
 
-/** A stream, where to POST, and `ask`, which awaits the answer on the stream. */
+/** A stream, its POST address, and `ask`, which awaits the answer on the stream. */
 async function open(t, server) {
     const { status, events, text } = await get(server);
     assert.equal(status, 200, text);
@@ -57,7 +58,7 @@ test('first event names the message endpoint, and answers arrive on the stream',
     const done = await post(server, path, { jsonrpc: '2.0', method: 'notifications/initialized' });
     assert.equal(done.status, 202);
     assert.equal(done.text, '');
-    // Each POST is a connection of its own, wherever it is accepted.
+    // Each POST uses its own connection, on any worker.
     for (let i = 0; i < 20; i += 1) {
         assert.deepEqual((await call('ping')).result, {});
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Libraries that are optional, hidden from the program as if they were not installed: what needs one says
-// so in a sentence that names it and its package, and everything else works.
+// Optional libraries, hidden from the program as if not installed. A feature with a missing library reports the
+// library and its package, and all other features work.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ const CURL = ['libcurl.so.4', 'libcurl-gnutls.so.4'];
 const URING = ['liburing.so.2'];
 const ALL = [...OPENSSL, ...WSLAY, ...SQLITE, ...POSTGRES, ...CURL, ...URING];
 
-/** The environment of a program whose loader finds an empty file in place of each of these libraries. */
+/** The environment of a program whose loader finds an empty file instead of each of these libraries. */
 function without(t, names) {
     const dir = mkdtempSync(path.join(tmpdir(), 'tidings-hidden-'));
     defer(t, () => rmSync(dir, { recursive: true }));

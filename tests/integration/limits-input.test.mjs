@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Limits of what is sent and how slowly: each is reached, answered, counted, and the server goes on.
+// Limits of input size and speed. Each limit is reached, answered and counted, and the server continues.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -17,7 +17,7 @@ import { encodeFrame, FIN, OP, WebSocketRaw } from './lib/websocket.mjs';
 const files = { 'a.txt': 'a' };
 const start = (t, ...args) => serve(t, { files, args: ['--self', ...args] });
 
-/** The answer to these bytes, which are no whole request perhaps. */
+/** The answer to these bytes, which may be an incomplete request. */
 async function answerTo(t, server, bytes) {
     const connection = await from(t, server, '127.0.0.1');
     await connection.send(bytes);
@@ -127,10 +127,10 @@ test('slow bodies: timeout is separate from the header timeout', async (t) => {
     const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     const first = `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\n${fields.join('')}`;
     await connection.send(`${first}Content-Length: ${body.length}\r\n\r\n${body.slice(0, 1000)}`);
-    const late = await answerTo(t, server, 'POST /mcp HTTP/1.1\r\nHost: '); // its time is over, and so would ours be
+    const late = await answerTo(t, server, 'POST /mcp HTTP/1.1\r\nHost: '); // its deadline has passed, like ours if it started now
     assert.equal(late.status, 408);
     await connection.send(body.slice(1000));
-    assert.equal((await connection.readResponse()).json.error.code, -32602); // no such cursor
+    assert.equal((await connection.readResponse()).json.error.code, -32602); // invalid cursor
 });
 
 test('slow lines: error after --body-timeout despite a steady trickle of bytes', async (t) => {
@@ -151,13 +151,13 @@ test('slow lines: error after --body-timeout despite a steady trickle of bytes',
     assert.equal(await reached(t, server, 'body-timeout'), 1);
 });
 
-/** The header of a masked frame that announces `size` bytes. */
+/** The header of a masked frame that declares `size` bytes. */
 function announce(first, size) {
     const head = Buffer.alloc(14);
     head[0] = first;
     head[1] = 0x80 | 127;
     head.writeBigUInt64BE(BigInt(size), 2);
-    return head; // and a mask of zeros
+    return head; // plus a mask of zeros
 }
 
 const DRIPS = {
@@ -193,7 +193,7 @@ test('slow messages: timeout applies to each message, and growing messages conti
     const message = (cursor) =>
         JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/list', params: { _meta: meta(), cursor } });
     const half = (text) => encodeFrame(FIN | OP.text, text);
-    // Always in the middle of a message, but never for long.
+    // Always inside a message, but never for long.
     let rest = Buffer.alloc(0);
     for (let i = 0; i < 12; i += 1) {
         const bytes = half(message(`none ${i}`));
@@ -203,7 +203,7 @@ test('slow messages: timeout applies to each message, and growing messages conti
     }
     await socket.send(rest);
     await eventually(() => socket.messages.length === 12, 'an answer to each');
-    // 64 KiB are progress.
+    // 64 KiB count as progress.
     const bytes = half(message('x'.repeat(800_000)));
     for (let at = 0; at < bytes.length; at += 70_000) {
         await socket.send(bytes.subarray(at, at + 70_000));
@@ -239,11 +239,11 @@ test('sizes: oversized frame is rejected at its header', async (t) => {
     fits.close();
 });
 
-// ---- what all hold together ----------------------------------------------------------------------
+// ---- shared input memory -------------------------------------------------------------------------
 
 const MIB = 2 ** 20;
 
-/** One that has sent so much of a message, and when it is told why it must go. */
+/** A client that sent this part of a message, and the time of its rejection. */
 const HOLDERS = {
     'bodies': async (t, server, bytes) => {
         const connection = await from(t, server, '127.0.0.1');

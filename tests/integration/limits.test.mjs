@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Limits of what all clients, or one of them, may have and do: each is reached, the answer is the
-// one that docs/limits.md names, the counter has moved, and nobody else notices.
+// Limits of all clients together and of one client. Each limit is reached, the answer matches docs/limits.md, the
+// counter increases, and other clients are not affected.
 
 import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
@@ -23,14 +23,14 @@ const start = (t, ...args) => serve(t, { files, args: ['--self', ...args] });
 const ping = (id) => ({ jsonrpc: '2.0', id, method: 'ping' });
 const get = (uri) => ({ method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` });
 
-/** A connection on which the server has answered something, so that it is counted. */
+/** A connection with one answered request, so the server has counted it. */
 async function connectAndAsk(t, server, address) {
     const connection = await from(t, server, address);
     assert.equal((await connection.request(modernRequest('server/discover'))).status, 200);
     return connection;
 }
 
-/** `count` requests at once on one connection: their responses, in order. */
+/** Send `count` requests at once on one connection. Returns their responses in order. */
 async function pipelined(connection, requests) {
     const port = connection.socket.remotePort;
     await connection.send(Buffer.concat(requests.map((r) => encodeRequest(port, r))));
@@ -52,7 +52,7 @@ test('--max-connections: 503, and a request sent already does not change it', as
         refusedWith(await third.request(modernRequest('server/discover')), 503, 'max-connections', 2);
         assert.equal((await third.readToEnd()).length, 0);
     }
-    server.child.kill('SIGSTOP'); // so that the request is there when the connection is turned away
+    server.child.kill('SIGSTOP'); // so that the request arrives before the rejection of its connection
     const early = await from(t, server, '127.0.0.3');
     await early.send(encodeRequest(server.port, modernRequest('server/discover')));
     server.child.kill('SIGCONT');
@@ -343,7 +343,7 @@ test('--max-client-sessions: 429 for one client, others keep theirs', async (t) 
     assert.equal((await other.request({ method: 'POST', headers, body })).status, 200);
     const headersOfSse = { Accept: 'text/event-stream' };
     const sse = await request(server, { method: 'GET', path: '/sse', headers: headersOfSse });
-    refusedWith(sse, 429, 'max-client-sessions', 2); // a stream of HTTP+SSE is one too
+    refusedWith(sse, 429, 'max-client-sessions', 2); // an HTTP+SSE stream counts too
     await sessions[0].end();
     const stream = await request(server, { method: 'GET', path: '/sse', headers: headersOfSse });
     assert.equal(stream.status, 200);
@@ -421,7 +421,7 @@ test('--max-breadth: subscriptions that cover whole mounts are counted', async (
     assert.equal(await reached(t, server, 'max-breadth'), 1);
 });
 
-// ---- in the end -------------------------------------------------------------------------------
+// ---- after all limits -------------------------------------------------------------------------
 
 test('counters return to zero after many connects and disconnects', async (t) => {
     const server = await start(

@@ -162,7 +162,7 @@ test('closed connection ends the listen and frees it', async (t) => {
         }
     }
     await eventually(
-        () => descriptors(server) <= idle + 16, // what watching needs stays for a minute
+        () => descriptors(server) <= idle + 16, // watch descriptors remain open for a minute
         'the descriptors of closed listens were freed',
     );
     const { events } = await listen(server, on(server.uri('a.txt')));
@@ -217,7 +217,7 @@ test('missing directory is watched', async (t) => {
 
 // ---- on a pipe
 
-/** Send a listen on a pipe and take its acknowledgement. */
+/** Send a listen on a pipe and await its acknowledgement. */
 async function pipeListen(pipe, id, notifications) {
     await pipe.write({
         jsonrpc: '2.0',

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// At the level debug the log has a line for each change, which says what became of it: so that "why was I not
-// told" has an answer.
+// At level debug the log has a line for each change that explains its delivery, so an operator can find the reason
+// for a missing update.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

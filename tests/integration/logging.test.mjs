@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The log: formats, levels that are read again, files that are opened again, the access log on every transport,
-// refusals with their counts, streams and why they ended; and that no secret is in it.
+// The log: formats, reloaded levels, reopened files, the access log on every transport, counted rejections, streams
+// with the reason of their end, and the absence of secrets.
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -21,11 +21,11 @@ import { WebSocketRaw } from './lib/websocket.mjs';
 const PARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 const TRACE = 'trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331';
 
-/** The next line of the log that has all these parts. */
+/** The next log line that contains all these parts. */
 const said = (program, ...parts) =>
     program.lines.next((line) => parts.every((part) => line.includes(part)), parts.join(' '));
 
-/** Fields of a line of logfmt or JSON. */
+/** Fields of a logfmt or JSON line. */
 const fields = (line) => Object.fromEntries([...line.matchAll(/(\w+)=("(?:[^"\\]|\\.)*"|\S*)/g)].map(([, k, v]) => [k, v]));
 
 test('each format has the same fields; untrusted input forges none', async (t) => {
@@ -107,7 +107,7 @@ test('SIGUSR1 reopens the log file in the sandbox; if reopening fails, logging c
     const file = where.at('tidings.log');
     const server = await serve(t, { files: { a: 'a' }, args: ['--log-file', file, '--access-log'] });
     const text = (path = file) => readFileSync(path, 'utf8');
-    /** Ask until the line is there: what is answered is logged before. */
+    /** Send requests until the line appears. The server logs a request before it answers. */
     const logged = async (what, path) => {
         await call(server, 'resources/read', { uri: server.uri('a') });
         return within(
@@ -144,7 +144,7 @@ test('separate access log file is reopened by SIGUSR1', async (t) => {
     await call(server, 'resources/read', { uri: server.uri('a') });
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('a')] });
     await modern(server, 'resources/read', { uri: server.uri('no') });
-    await said(server, 'info request: request failed', 'method=resources/read'); // not of the access log
+    await said(server, 'info request: request failed', 'method=resources/read'); // not in the access log
     assert.match(text(), /info request: request method=resources\/read .*status=ok/);
     assert.match(text(), /info request: listening began peer=/);
     assert.ok(!text().includes('request failed'), text());
@@ -194,7 +194,7 @@ test('unknown paths are logged as paths, denied requests as rejections', async (
         ['/resource', 404, 'access', 'resource not found', '127.0.0.1']);
     assert.ok(Math.abs(lastFailure.atMs - Date.now()) < 60_000);
     assert.equal(lastFailure.uri, server.uri('hidden'));
-    await get('/resource?uri=file%3A%2F%2F%2Fa%ff%fe%00%c3', ada); // no text
+    await get('/resource?uri=file%3A%2F%2F%2Fa%ff%fe%00%c3', ada); // not valid UTF-8
     const now = JSON.parse((await call(as(server, root), 'resources/read', { uri: 'tidings://self/status' })).contents[0].text).lastFailure;
     assert.ok(now.method === '/resource' && now.atMs >= lastFailure.atMs && /^[\x20-\x7e]*$/.test(now.uri ?? ''), JSON.stringify(now));
     await get(at('hidden'), ada);

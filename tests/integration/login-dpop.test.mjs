@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Tokens that are bound to a key (DPoP, RFC 9449), with a real authorization server, our client and our server: logged
-// in, every command proves that it has the key; whoever has the token alone, or a proof that was used, or one for
-// something else, is refused.
+// Tokens bound to a key (DPoP, RFC 9449), with a real authorization server, our client and our server. After a login
+// every command proves possession of the key. The server rejects a token without a proof, with a used proof, or with
+// a proof for another request.
 
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
@@ -16,14 +16,14 @@ import { logIn } from './lib/login.mjs';
 const SCOPE = ['--auth-scope', 'files:read'];
 const bound = (how) => ({ args: [...SCOPE, '--auth-dpop', how] });
 
-/** The key of the token that is kept: to sign with, and to show. */
+/** The saved token's key, for signatures and for the proof header. */
 async function keyOf(home) {
     const key = await importPKCS8(home.tokens()[0].key, 'ES256', { extractable: true });
     const { d, ...jwk } = await exportJWK(key);
     return { key, jwk };
 }
 
-/** A proof for POST to the server, but for what `other` says. */
+/** A proof for POST to the server; `other` overrides its members. */
 function prove({ key, jwk }, url, token, other = {}) {
     const ath = createHash('sha256').update(token).digest('base64url');
     const claims = { jti: randomUUID(), htm: 'POST', htu: url, iat: Math.floor(Date.now() / 1000), ath, ...other };
@@ -60,7 +60,7 @@ describe('DPoP tokens', { concurrency: 4 }, () => {
     test('DPoP request is rejected if its proof is missing, reused, mismatched or for another key', async (t) => {
         const { server, home } = await start(t, bound('accept'));
         const { url } = server;
-        // The server asks for none, so one is had by hand: as if it did.
+        // The server does not require DPoP, so the test obtains a bound token directly.
         const demanding = await start(t, bound('require'));
         await logIn(t, demanding.home, demanding.server.url);
         const { access_token: token } = demanding.home.tokens()[0];
@@ -85,7 +85,7 @@ describe('DPoP tokens', { concurrency: 4 }, () => {
         }
         assert.notEqual((await show(await prove(own, there, token))).status, 401);
 
-        // A plain token is shown plainly, where that is accepted.
+        // A plain token is sent without a proof if the server accepts it.
         await logIn(t, home, url);
         const { access_token: bearer } = home.tokens()[0];
         assert.equal((await home.run(t, ['read', url, server.uri('a.txt')])).stdout, 'content');

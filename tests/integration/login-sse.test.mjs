@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server of 2024-11-05 (HTTP+SSE), on the official SDK, that wants tokens: its stream is its address, messages go to
-// another one, and the token that was given for the server is shown at both.
+// A server of 2024-11-05 (HTTP+SSE) on the official SDK that requires tokens. Its stream and its messages have
+// different addresses, and the client sends the server's token to both.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

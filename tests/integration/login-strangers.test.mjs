@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings login` at servers and authorization servers that are not to be trusted: each does one thing wrong, and
-// is refused before it gets what it wants. What it says reaches no terminal but as text.
+// `tidings login` with untrusted servers and authorization servers. Each does one thing wrong and is rejected before
+// it gains anything. Its strings reach the terminal only as plain text.
 
 import assert from 'node:assert/strict';
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { defer } from './lib/cleanup.mjs';
 import { browse, Home, login, logIn } from './lib/login.mjs';
 import { eventually } from './lib/wait.mjs';
 
-/** A listener at 127.0.0.1 that remembers what it was asked. */
+/** A listener at 127.0.0.1 that records its requests. */
 async function listen(t, answer) {
     const asked = [];
     const server = http.createServer(async (request, response) => {
@@ -38,7 +38,7 @@ const json = (response, body, status = 200) => {
     response.end(typeof body === 'string' ? body : JSON.stringify(body));
 };
 
-/** Bytes without an end, until nobody takes them. */
+/** Endless bytes, until the client disconnects. */
 function endless(response) {
     response.writeHead(200, { 'Content-Type': 'application/json' });
     const more = () => {
@@ -51,8 +51,9 @@ function endless(response) {
 }
 
 /**
- * A server and its authorization server, proper but for what `wrong` replaces: `prm`, `metadata`, `token` and `answer`
- * (the query at the redirect) are given what is proper and return what is said instead, or answer by themselves.
+ * A server and its authorization server, correct except for the overrides in `wrong`: `prm`, `metadata`, `token` and
+ * `answer` (the query of the redirect). Each override receives the correct value and returns its replacement, or
+ * answers by itself.
  */
 async function strangers(t, wrong = {}) {
     const world = { elsewhere: await listen(t, (request, response) => json(response, {})) };
@@ -110,7 +111,7 @@ const redirect = (where) => (proper, world, response) => {
     response.writeHead(where === 'token' ? 307 : 302, { Location: `${world.elsewhere.url}/taken` }).end();
 };
 
-// What it does, what is said of it, and what is not asked any more because of it.
+// The wrong behaviour, the expected error message, and the requests that must not follow.
 const refused = [
     {
         name: 'metadata of another resource',
@@ -252,7 +253,7 @@ describe('untrusted servers', { concurrency: 4 }, () => {
             assert.equal(await visit({ code: 'evil', state: 'x' }), 400);
             assert.equal(await visit({ code: 'evil' }), 400);
             assert.equal(await visit({ code: 'evil', error: 'e', state }), 400);
-            // A page of another name that leads to 127.0.0.1.
+            // A page with another name that resolves to 127.0.0.1.
             const rebound = await new Promise((resolve) => {
                 http.get(`${callback.href}?code=evil&state=${state}`, { headers: { Host: 'evil.example' } }, (r) =>
                     resolve(r.statusCode),
@@ -355,7 +356,7 @@ describe('untrusted servers', { concurrency: 4 }, () => {
             assert.match(end.stderr, says);
             assert.equal(kept(), 'the-refresh-token', name);
         }
-        // Somebody who is not who he says: a certificate of his own.
+        // An impostor with its own certificate.
         const [one] = home.tokens();
         const write = (token_endpoint) => writeFileSync(home.file, JSON.stringify({ tokens: [{ ...one, token_endpoint }] }));
         write(`https://127.0.0.1:${between.address().port}/token`);
@@ -379,7 +380,7 @@ describe('untrusted servers', { concurrency: 4 }, () => {
         await logIn(t, home, world.mcp, { args: ['--issuer', second.issuer.url] });
         assert.equal(home.tokens()[0].issuer, second.issuer.url);
         assert.equal(world.issuer.asked.length, 0);
-        // Who logged in there before does so again, without naming it.
+        // The same server needs no name in the next login.
         await logIn(t, home, world.mcp);
         assert.equal(home.tokens().length, 1);
         assert.equal(world.issuer.asked.length, 0);

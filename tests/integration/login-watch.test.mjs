@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Logins in the middle of something, at our own server and a real authorization server: tokens that are renewed
-// before they end, ended or taken back in a watch, over WebSocket too; a wider token that is asked for when the server
-// wants one; a renewal that is interrupted.
+// Logins during a command, with our own server and a real authorization server. Watches renew tokens before expiry
+// and survive expired and revoked tokens, over WebSocket too. Commands request more scopes if the server requires
+// them. An interrupted renewal is completed.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { DEADLINE, eventually, slow, within } from './lib/wait.mjs';
 
 const socket = (url) => url.replace(/^http/, 'ws');
 
-/** A tree of which `deep/` needs another scope than the rest. */
+/** A tree in which `deep/` requires another scope. */
 function guarded(t) {
     const tree = new Tree(t, { 'a.txt': 'open', 'deep/b.txt': 'secret' });
     const rules = tree.at('rules.json');
@@ -31,7 +31,7 @@ function guarded(t) {
     return { tree, args: ['--auth-scope', 'files:read', '--access-file', rules] };
 }
 
-/** A command that may ask a person, who agrees: the address it showed. */
+/** A command with an interactive user, who agrees. Returns the printed address. */
 async function agree(program) {
     const address = await program.lines.next((line) => /^https?:/.test(line), 'the address', DEADLINE);
     await browse(address);
@@ -59,7 +59,7 @@ describe('logins during a command', { concurrency: 4 }, () => {
         assert.deepEqual(out.seen, ['secret']);
         assert.equal(home.tokens().length, 1);
         assert.equal(authority.count('authorization_code'), 2);
-        // It is kept, for all commands.
+        // The token is saved for all commands.
         assert.equal((await home.run(t, ['read', server.url, uri])).stdout, 'secret');
     });
 
@@ -79,7 +79,7 @@ describe('logins during a command', { concurrency: 4 }, () => {
             const { server, home } = await start(t, world);
             await logIn(t, home, server.url);
             const uri = world.tree.uri('deep/b.txt');
-            // Without anybody to ask it says what is wanted.
+            // Without an interactive user the command prints the required scopes.
             const alone = await home.run(t, ['watch', '--era', era, server.url, uri]);
             assert.notEqual(alone.code, 0);
             assert.match(alone.stderr, /files:read files:write/);
@@ -145,7 +145,7 @@ describe('logins during a command', { concurrency: 4 }, () => {
         await logIn(t, home, server.url);
         const before = home.tokens()[0];
         authority.seconds = 3600;
-        await new Promise((resolve) => setTimeout(resolve, Math.max(0, before.expires_ms + 1100 - Date.now()))); // its end is no event
+        await new Promise((resolve) => setTimeout(resolve, Math.max(0, before.expires_ms + 1100 - Date.now()))); // expiry causes no event
         let release;
         authority.held = new Promise((resolve) => {
             release = resolve;

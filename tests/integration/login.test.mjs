@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings login` and what follows, at our own server and a real authorization server (oidc-provider: registration,
-// PKCE, resource indicators, refresh tokens that rotate, revocation, devices): every command shows the token, a watch
-// outlives it, two processes renew it once, more scopes are asked for when they are needed.
+// `tidings login` and later commands, with our own server and a real authorization server (oidc-provider:
+// registration, PKCE, resource indicators, rotating refresh tokens, revocation, devices). Every command sends the
+// token, a watch outlives the token, two processes renew it once, and commands request more scopes on demand.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { BIN, Program, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE, eventually, slow } from './lib/wait.mjs';
 
-// At once, since they mostly wait.
+// Run concurrently, because the tests mostly wait.
 describe('logged-in user', { concurrency: 4 }, () => {
     test('commands send the token after login and send none after logout', async (t) => {
         const { authority, server, home } = await start(t);
@@ -37,7 +37,7 @@ describe('logged-in user', { concurrency: 4 }, () => {
         for (const secret of home.secrets()) {
             assert.ok(!`${read.stderr}${listed.stdout}${listed.stderr}`.includes(secret), 'a token is printed');
         }
-        // A server that is not covered is shown nothing.
+        // The command sends no token to other servers.
         const other = await serve(t, { files: {}, args: ['--auth-issuer', authority.issuer] });
         const denied = await home.run(t, ['ls', other.url]);
         assert.notEqual(denied.code, 0);
@@ -66,7 +66,7 @@ describe('logged-in user', { concurrency: 4 }, () => {
         await watch.lines.next((line) => line === `watching ${uri}`, 'the watch');
         server.tree.write('a.txt', 'two');
         await out.next((line) => line.includes(uri), 'the change before', DEADLINE);
-        // What changes until there is another one is told, on the stream before if that is there still.
+        // Changes before the new login are delivered, on the earlier stream if it is still open.
         let release;
         authority.held = new Promise((resolve) => {
             release = resolve;
@@ -110,7 +110,7 @@ describe('logged-in user', { concurrency: 4 }, () => {
         await logIn(t, home, server.url);
         const { expires_ms: until } = home.tokens()[0];
         authority.seconds = 3600;
-        await new Promise((resolve) => setTimeout(resolve, Math.max(0, until + 1100 - Date.now()))); // its end is no event
+        await new Promise((resolve) => setTimeout(resolve, Math.max(0, until + 1100 - Date.now()))); // expiry causes no event
         const reads = Array.from({ length: 4 }, () => home.run(t, ['read', server.url, server.uri('a.txt')]));
         for (const end of await Promise.all(reads)) {
             assert.equal(end.stdout, 'content', end.stderr);
@@ -124,7 +124,7 @@ describe('logged-in user', { concurrency: 4 }, () => {
         await logIn(t, home, server.url);
         const [{ expires_ms: until, refresh_token: token, client_id: client }] = home.tokens();
         await fetch(`${authority.issuer}/token/revocation`, { method: 'POST', body: new URLSearchParams({ token, client_id: client }) });
-        await new Promise((resolve) => setTimeout(resolve, Math.max(0, until + 1100 - Date.now()))); // its end is no event
+        await new Promise((resolve) => setTimeout(resolve, Math.max(0, until + 1100 - Date.now()))); // expiry causes no event
         for (let i = 0; i < 2; i += 1) {
             const end = await home.run(t, ['read', server.url, server.uri('a.txt')]);
             assert.notEqual(end.code, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What large messages took is given back to the system, also when their sender stays connected.
+// Memory of large messages is returned to the system, even if their sender stays connected.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -14,13 +14,13 @@ import { eventually, slow } from './lib/wait.mjs';
 import { encodeFrame, FIN, OP, WebSocketRaw } from './lib/websocket.mjs';
 
 const MIB = 2 ** 20;
-/** What may stay: libc's own, and what was touched for the first time. Each message took up to 115 MiB. */
-const MARGIN = slow === 1 ? 24 * MIB : 512 * MIB; // sanitizers keep what was freed
+/** Permitted growth: libc caches and first-touched pages. Each message used up to 115 MiB. */
+const MARGIN = slow === 1 ? 24 * MIB : 512 * MIB; // sanitizers retain freed memory
 
 const resident = (server) =>
     1024 * Number(/Rss:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/smaps_rollup`, 'utf8'))[1]);
 
-/** A message of nearly 4 MiB: one text, or a tree of many small things. */
+/** A message of nearly 4 MiB: one string, or a tree of many small values. */
 const fillers = {
     'a long text': JSON.stringify('x'.repeat(3.9 * MIB)),
     'many small values': `[${'{"a":1,"b":[1,2,3]},'.repeat((3.9 * MIB) / 20)}0]`,
@@ -28,7 +28,7 @@ const fillers = {
 const message = (filler) =>
     `{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":${JSON.stringify(meta())},"filler":${filler}}}`;
 
-/** Ways for one of them, each on a connection that stays. */
+/** Transports for one message, each on a connection that stays open. */
 const WAYS = {
     'over HTTP': async (t, server, text) => {
         const connection = await from(t, server, '127.0.0.1');

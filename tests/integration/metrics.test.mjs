@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Metrics and health: what Prometheus is told, by whom it can be asked, what strangers can do to it, and that the
-// dashboard and the alerts of contrib/ name nothing that is not there.
+// Metrics and health: the Prometheus output, access to it, its protection against untrusted clients, and the metric
+// names in the dashboard and alerts of contrib/.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -24,7 +24,7 @@ const contrib = (name) => fileURLToPath(new URL(`../../contrib/${name}`, import.
 const PROMTOOL = '/usr/bin/promtool';
 const noPromtool = !fs.existsSync(PROMTOOL) && 'promtool is not installed';
 
-/** A server with a listener for metrics: `metrics` is that one, for requests. */
+/** A server with a metrics listener; `metrics` sends requests to that listener. */
 async function monitored(t, { args = [], ...options } = {}) {
     const port = await freePort();
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--metrics', `127.0.0.1:${port}`, ...args], ...options });
@@ -90,7 +90,7 @@ test('tool calls are counted by tool and outcome, unknown names are not', async 
     const changed = await tool('add-entity-type', { name: 'T', version: '1', jsonSchema: { type: 'object' } });
     assert.equal(changed.json.result.isError, undefined, changed.text);
     await tool('delete-entity', { uri: '/entity/T@1/none' });
-    await tool('add-entity-type', {}); // its arguments are refused before it is called
+    await tool('add-entity-type', {}); // its arguments are rejected before the call
     for (let i = 0; i < 100; i += 1) {
         await tool(`made-up-${i}`, {});
     }
@@ -132,7 +132,7 @@ test('each notification is once in the lag histogram: immediate, delayed, replay
         await follow({ windowMs: 50, include: 'value', initial: true }),
     ];
     const told = all.map(() => ({ count: 0, merged: 0 }));
-    /** Until this one was told of the newest version. */
+    /** Waits until this subscriber received the newest version. */
     const hears = async (events, i, version) => {
         for (;;) {
             const message = await events.message(isUpdate, 'an update');
@@ -155,7 +155,7 @@ test('each notification is once in the lag histogram: immediate, delayed, replay
     const from = await follow({ since: told[0].cursor });
     told.push({ count: 0, merged: 0 });
     await hears(from, told.length - 1, told[0].version);
-    const lost = await follow({ since: 'abc.5' }); // of another life
+    const lost = await follow({ since: 'abc.5' }); // of an earlier server run
     assert.equal((await lost.message(isUpdate, 'an update')).params._meta['dev.tidings/truncated'], true);
     told.push({ count: 1 });
     const at = samples(await scrape(metrics));
@@ -202,16 +202,16 @@ test('metrics contain no client-chosen labels and no secrets', async (t) => {
 
 test('metrics listener serves only metrics, rejects browser pages and never blocks', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--header-timeout', '1s'] });
-    const elsewhere = `01${(await Session.open(server)).id.slice(2)}`; // of a worker that this listener does not have
+    const elsewhere = `01${(await Session.open(server)).id.slice(2)}`; // of a worker that this listener does not use
     for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console', '/sse', '/notify', '/.well-known/oauth-protected-resource']) {
         assert.equal((await get(metrics, path)).status, 404, path);
         assert.equal((await get(metrics, path, { 'Mcp-Session-Id': elsewhere })).status, 404, path);
     }
     assert.equal((await post(metrics, initialize())).status, 404);
     const once = await get(metrics, '/metrics', { Connection: 'keep-alive' });
-    assert.equal(once.headers.get('connection'), 'close'); // one request for each connection
+    assert.equal(once.headers.get('connection'), 'close'); // one request per connection
     const page = await get(metrics, '/metrics', { Origin: 'http://localhost:3000' });
-    assert.deepEqual([page.status, page.headers.get('access-control-allow-origin')], [200, undefined]); // no page reads it
+    assert.deepEqual([page.status, page.headers.get('access-control-allow-origin')], [200, undefined]); // no page can read it
     assert.equal((await get(metrics, '/metrics', { Origin: 'http://evil.example' })).status, 403);
     assert.equal((await get(metrics, '/livez', { 'Sec-Fetch-Site': 'cross-site' })).status, 403);
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']) {
@@ -230,15 +230,15 @@ test('metrics listener serves only metrics, rejects browser pages and never bloc
     };
     assert.match(await raw('nonsense\r\n\r\n'), /^HTTP\/1\.1 400 /);
     assert.match(await raw(`GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ${'x'.repeat(10_000)}\r\n\r\n`), /^(HTTP\/1\.1 413 |$)/);
-    assert.equal(await raw('GET /metrics HT'), ''); // closed when its time was over
-    // Many that say nothing do not keep others away for longer than that.
+    assert.equal(await raw('GET /metrics HT'), ''); // closed after its deadline
+    // Many silent connections block others no longer than the deadline.
     const idle = await Promise.all(Array.from({ length: 40 }, () => new Promise((resolve) => {
         const socket = net.connect(metrics.port, '127.0.0.1', () => resolve(socket));
         socket.on('error', () => {});
     })));
     defer(t, () => idle.forEach((socket) => socket.destroy()));
     await eventually(async () => (await get(metrics, '/metrics').catch(() => ({}))).status === 200, 'an answer');
-    assert.equal((await get(server, '/metrics')).status, 404); // not beside the endpoint
+    assert.equal((await get(server, '/metrics')).status, 404); // not on the main endpoint
 });
 
 test('--metrics without a value is a loopback address in any argument position', async (t) => {
@@ -299,7 +299,7 @@ test('/livez and /readyz are public; a draining server is live but not ready', a
     assert.equal((await request(server, { method: 'POST', path: '/readyz' })).status, 405);
     const head = await request(server, { method: 'HEAD', path: '/readyz' });
     assert.deepEqual([head.status, head.text], [200, '']);
-    server.tree.write('big', Buffer.alloc(15 << 20)); // one that does not take its answer is waited for
+    server.tree.write('big', Buffer.alloc(15 << 20)); // the server waits for a client that does not read its answer
     const slow = net.connect(server.port, '127.0.0.1');
     defer(t, () => slow.destroy());
     const path = `/resource?uri=${encodeURIComponent(server.uri('big'))}`;
@@ -339,7 +339,7 @@ test('unwritable store makes the server not ready until it recovers', { skip: no
     assert.equal((await get(metrics, '/readyz')).status, 200);
 });
 
-/** The unit of what a query gives: by the metric's name, and whether it is a rate. */
+/** The unit of a query result, from the metric name and from rate(). */
 function unitOf(expr) {
     const name = expr.match(/\b(tidings|process|mcp)_[a-z_]+/)[0];
     const isRate = /\brate\(/.test(expr) && !name.endsWith('_bucket');
@@ -367,7 +367,7 @@ test('dashboard and alerts name existing metrics only', { skip: noPromtool }, as
     await busy(server);
     const text = await scrape(metrics);
     const there = new Set(Object.keys(samples(text)).map((name) => name.replace(/\{.*/, '')));
-    // Only of several nodes: tests/integration/cluster-*.test.mjs have them.
+    // Cluster metrics only: tests/integration/cluster-*.test.mjs covers them.
     ['tidings_nodes', 'tidings_node_lag_seconds'].forEach((name) => there.add(name));
     const dashboard = JSON.parse(fs.readFileSync(contrib('grafana/tidings.json'), 'utf8'));
     const asked = dashboard.panels.flatMap((panel) => (panel.targets ?? []).map((target) => target.expr));

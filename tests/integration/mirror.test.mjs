@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// examples/mirror: a live local copy of an entity that is right in the end whatever the network, the
-// server and the mirror itself went through.
+// examples/mirror keeps a live local copy of an entity. The copy is correct in the end despite failures of the
+// network, the server and the mirror.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -21,12 +21,12 @@ const ID = 'doc-1';
 const URI = `entity:///Doc@1/${ID}`;
 const PATCHES = `${URI}/patch`;
 const isPatch = (message) => message.method === 'notifications/resources/updated';
-/** Not the one a subscription begins with, which may come late and says nothing. */
+/** Excludes the initial update, which may arrive late and carries no change. */
 const saysMore = (message) =>
     isPatch(message) && Object.keys(message.params._meta['dev.tidings/data']?.patch ?? { whole: 1 }).length > 0;
 const optionsIn = ({ params }) => params?._meta?.['dev.tidings/options'];
 
-/** A server with entities in a file, a bad network in front of it, a mirror behind that. */
+/** A server with entities in a file, a bad network, and a mirror that connects through it. */
 class Scene {
     static async open(t, era) {
         const scene = new Scene();
@@ -47,7 +47,7 @@ class Scene {
         this.server = await serve(this.t, { args, mounts: [] });
     }
 
-    /** The server dies where it stands and another one begins with what it left. */
+    /** Kill the server and start another one with its files. */
     async restart() {
         await this.server.kill();
         await this.start();
@@ -81,7 +81,7 @@ class Scene {
         }
     }
 
-    /** Until the copy says this; its value, or that it is deleted. */
+    /** Waits until the copy has this value or is deleted. */
     copyBecomes({ validFrom, value, deleted }, ms = DEADLINE * 3) {
         const same = () => {
             const copy = this.copy();
@@ -95,7 +95,7 @@ class Scene {
         });
     }
 
-    /** What the mirror read. */
+    /** The reads of the mirror. */
     get reads() {
         return this.net.requests.filter((r) => r.method === 'resources/read').map((r) => r.params.uri);
     }
@@ -113,7 +113,7 @@ for (const era of ERAS) {
         const before = scene.reads.length;
         await scene.copyBecomes(await scene.upsert({ n: 2, deep: { a: 1 } }));
         assert.deepEqual(told.find(saysMore).params._meta['dev.tidings/data'].patch, { n: 2, deep: { b: null } });
-        await scene.copyBecomes(await scene.upsert({ n: 2, deep: { a: null } })); // no patch can say it
+        await scene.copyBecomes(await scene.upsert({ n: 2, deep: { a: null } })); // a patch cannot express this value
         await scene.copyBecomes(await scene.call('delete-entity', { uri: URI }));
         await scene.copyBecomes(await scene.call('undelete-entity', { uri: URI }));
         await scene.copyBecomes(await scene.upsert('no object at all'));
@@ -165,7 +165,7 @@ for (const era of ERAS) {
             const moved = await scene.call('upsert-entity', { uri: before, value: { n: version } });
             assert.equal(moved.uri, `entity:///Doc@${version}/${ID}`);
             if (version === '3') {
-                scene.mirror(); // with the URI that it had at first
+                scene.mirror(); // with its original URI
             }
             await scene.copyBecomes(moved);
             const uri = moved.uri;
@@ -174,7 +174,7 @@ for (const era of ERAS) {
     });
 }
 
-/** Numbers in [0, 1) that come again with the same seed (mulberry32). */
+/** Numbers in [0, 1), repeatable with the same seed (mulberry32). */
 function dice(seed) {
     let state = seed;
     return () => {
@@ -196,7 +196,7 @@ function anyValue(roll, depth = 3) {
     return Object.fromEntries(members.map((key) => [key, anyValue(roll, depth - 1)]));
 }
 
-/** One write by chance: the whole value, a patch of it, deletion or return. */
+/** A random write: the complete value, a patch, a deletion or a recreation. */
 async function anyWrite(scene, roll, now) {
     const args = { uri: URI };
     if (now.deleted) {
@@ -229,7 +229,7 @@ for (const [era, seed] of ERAS.flatMap((e) => [1, 2].map((s) => [e, s]))) {
         for (let i = 1; i <= 200; i += 1) {
             now = await anyWrite(scene, roll, now);
             if (i % 10 === 0) {
-                await new Promise((resolve) => setTimeout(resolve, 20)); // let some of it be told
+                await new Promise((resolve) => setTimeout(resolve, 20)); // time for some updates
             }
             if (i % 40 === 0) {
                 net.cut();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The official client 2.x, pinned to 2026-07-28, against the program, over HTTP and over a pipe.
+// The official client 2.x, pinned to 2026-07-28, against the program, over HTTP and a pipe.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +11,7 @@ import { within } from './lib/wait.mjs';
 
 const BINARY = Buffer.from('89504e470d0a1a0a0000000d49484452ff00fe', 'hex');
 
-/** The raw answer the client got last for a request it made. */
+/** The raw answer to the client's last request. */
 const lastResult = (received) => received.seen.filter((m) => m.result).at(-1).result;
 
 for (const transport of TRANSPORTS) {

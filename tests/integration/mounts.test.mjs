@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// File systems mounted below a served root, with the sandbox on: a mount makes no event in the directory that it covers.
-// The server runs in a private mount namespace, which takes root or a user namespace; elsewhere the tests are skipped.
+// File systems mounted below a served root, in the sandbox. A mount causes no event in the directory that it covers.
+// The server runs in a private mount namespace, which requires root or a user namespace; otherwise the tests are
+// skipped.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -18,7 +19,7 @@ const skip = !canMount && 'no mount namespace here: needs root or user namespace
 
 const files = { 'a.txt': '1', 'dir/b.txt': '1' };
 
-/** Run a shell command in the namespaces of the server. */
+/** Run a shell command in the server's namespaces. */
 const inside = (server, script) =>
     execFileSync('/usr/bin/nsenter', [...spaces, '-t', `${server.child.pid}`, '/bin/sh', '-c', script, server.tree.at('dir')]);
 
@@ -47,7 +48,7 @@ test('mounts: server without mount detection logs a warning', async (t) => {
     const isConfined = /^Seccomp:\s+2/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
     process.kill(helper, 'SIGKILL');
     await listen(server, { resourceSubscriptions: [server.uri('')] });
-    if (isConfined) { // under a sanitizer it is not, and opens the list itself
+    if (isConfined) { // a sanitizer build has no sandbox and opens the list itself
         await server.lines.next((line) => /warn files: mounted file systems are not noticed/.test(line), 'a warning');
     }
 });

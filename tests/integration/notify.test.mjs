@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Changes with metadata that clients make: by the tools publish, unpublish and notify, by PUT and
-// DELETE with Tidings-Metadata, by POST /notify. Who may not write may not notify either.
+// Changes with client metadata: the tools publish, unpublish and notify, PUT and DELETE with Tidings-Metadata, and
+// POST /notify. A client without write access may not notify either.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -179,7 +179,7 @@ test('notify is rejected without write access', async (t) => {
     assert.equal(lacking.status, 403);
     assert.match(lacking.headers.get('www-authenticate'), /insufficient_scope.*api:write/);
     assert.equal((await tell(as(server, null), [{ uri: 'api:///ann/x' }])).status, 401);
-    // Rules may allow what is no place to write: a file was changed by something we do not see.
+    // Rules may permit an unwritable URI, because external programs change files without server events.
     const files = await Watcher.open('modern', ops, [server.uri('a.txt')]);
     assert.equal((await tell(ops, [{ uri: server.uri('a.txt'), metadata: { by: 'ops' } }])).status, 200);
     assert.equal((await files.updated(server.uri('a.txt')))._meta['dev.tidings/metadata'].by, 'ops');

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Valid JSON that is not as strict as ours, from servers on the official SDKs and on FastMCP, over HTTP and launched: what can be
-// kept is kept and said, and what cannot is an error at once, or a gap of what is watched; nothing is dropped in silence.
+// Lenient but valid JSON from servers on the official SDKs and on FastMCP, over HTTP and launched. The client keeps
+// and logs usable values. Other values cause an immediate error or a reported gap in the watch; nothing is lost
+// silently.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,9 +12,9 @@ import { bad } from './lib/cli.mjs';
 import { BIN, Program, run } from './lib/server.mjs';
 
 const odd = fileURLToPath(new URL('lib/odd-json.mjs', import.meta.url));
-const PATIENT = ['--timeout', '60s']; // a failure must not come from waiting
+const PATIENT = ['--timeout', '60s']; // a failure must not come from a timeout
 
-/** The arguments that name the server, before and after those of a command. */
+/** The arguments that name the server, before and after the command's own. */
 async function server(t, sdk, how) {
     if (how === 'launched') {
         return { before: [], after: ['--', process.execPath, odd], env: { SDK: sdk } };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Options of subscriptions in both eras, over HTTP and on a pipe, with files and with a resource
-// that changes on demand.
+// Options of subscriptions in both eras, over HTTP and a pipe, with files and a resource that changes on demand.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -91,13 +90,13 @@ for (const mode of MODES) {
             assert.equal(extras(state).data[0].text, 'one');
         }
         if (mode.era === 'legacy') {
-            // Without options it is confirmed, and stays as it is.
+            // A repeated subscribe without options is confirmed and changes nothing.
             await s.ask([a]);
             s.tree.replace('a.txt', 'two');
             const update = await s.update(a);
             assert.equal(extras(update).initial, undefined);
             assert.equal(extras(update).data[0].text, 'two');
-            // With options it is as they say, and nothing of the ones before.
+            // A repeated subscribe with options replaces all earlier options.
             await s.ask([a], {});
             s.tree.replace('a.txt', 'three');
             assert.equal(extras(await s.update(a)).data, undefined);
@@ -329,7 +328,7 @@ for (const era of ['legacy', 'modern']) {
         await s.ask(uris);
         s.tree.replace('a.txt', 'two');
         const { cursor } = extras(await s.update(a));
-        /* The watch lingers, so what happens while nobody listens is in the log. */
+        /* The watch lingers, so the log contains changes without a subscriber. */
         s.close();
         for (let i = 0; i < 3; i += 1) {
             s.tree.replace('b.log', `text ${i}`);
@@ -440,7 +439,7 @@ test('breadth is counted over all connections of one address', async (t) => {
     assert.match((await three.ask(['file:///'])).refused['file:///'], /at most 2 .*'127\.0\.0\.1'.*--max-breadth/);
 });
 
-/** Publish; it is a change of that URI, numbered when this is done. */
+/** Publish a change of that URI, numbered when this returns. */
 async function put(server, uri, body) {
     const path = `/resource?uri=${encodeURIComponent(uri)}`;
     const { status, text } = await request(server, { method: 'PUT', path, body });

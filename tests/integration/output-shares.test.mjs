@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory for answers is booked for its principal: before a file is read, as soon as a provider has handed content over,
-// and while short answers wait to be read.
+// Answer memory is booked for its principal: before the read of a file, at the arrival of provider content, and for
+// unread short answers.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -41,7 +41,7 @@ test('output: range of a file is booked before the read', { skip: withoutFaults 
     await unbooked(t, server);
 });
 
-/** A server with tokens of ada and bob: { server, ada, bob }, each the server for them. */
+/** A server with tokens of ada and bob: { server, ada, bob }, with the server as seen by each. */
 async function withTokens(t, options) {
     const tokens = new TokenFile(t);
     const [ada, bob] = ['ada', 'bob'].map((name) => tokens.give(name));
@@ -72,7 +72,7 @@ test('output: unread short answers count for the principal', async (t) => {
         slow.back(await slow.bytes(100, 'the beginning of an answer'));
         held.push(slow);
     }
-    /* One worker: whatever it does for ada it has done after so many turns. */
+    /* One worker: after this number of turns its work for ada is complete. */
     for (let i = 0; i < COUNT; i++) {
         assert.equal((await call(bob, 'resources/read', { uri: server.uri('short.txt') })).contents[0].text.length, size);
     }
@@ -83,7 +83,7 @@ test('output: unread short answers count for the principal', async (t) => {
     await eventually(async () => (await inUse(bob)) === 0, 'nothing stays booked');
 });
 
-/** Content of an asynchronous provider, whose size nobody knows before. */
+/** Content of an asynchronous provider, with a size unknown in advance. */
 const CONTENT = MIB;
 
 async function withCommand(t) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory for answers: whatever a client asks for, and however slowly it reads, the server stays within what
-// docs/limits.md says. Each test measures the memory of the real program at its highest.
+// Answer memory: the server stays within the limits of docs/limits.md for any request and any slow reader. Each test
+// measures the peak memory of the real program.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -23,7 +23,7 @@ import { Pipe } from './lib/stdio.mjs';
 import { TokenFile } from './lib/tokens.mjs';
 import { eventually } from './lib/wait.mjs';
 
-/** Answers that a test takes by default. */
+/** Default answers of a test. */
 const TAKEN = 2;
 
 for (const [way, { open, encode, take, secure }] of Object.entries(WAYS)) {
@@ -47,7 +47,7 @@ for (const [way, { open, encode, take, secure }] of Object.entries(WAYS)) {
     });
 }
 
-/** Answers that are made of many resources: what a request of each asks for. */
+/** Answers with many resources: the request for each. */
 const MANY = {
     'pages of a list': () => ({ method: 'resources/list', params: {} }),
     'changes with their content': ({ cursor }) => ({
@@ -79,7 +79,7 @@ for (const way of isLong ? ['a WebSocket', 'lines on TCP', 'pipelined HTTP'] : [
                 slow.write(Buffer.concat(Array.from({ length: COUNT }, (_, id) => Buffer.from(encode({ ...one, id }, server)))));
                 await slow.bytes(1000, 'the beginning of an answer');
             }
-            /* Another client is served meanwhile. */
+            /* The server still answers another client. */
             await ask('server/discover', {});
             const grown = peak(server) - before;
             assert.ok(grown < 16 * MIB + 2 * MARGIN, `${(grown / MIB).toFixed(1)} MiB for ${count * COUNT} answers`);
@@ -159,7 +159,7 @@ test('output: many unread large files leave descriptors for other clients', asyn
     assert.equal((await http.take(other)).result.contents[0].text, '1');
 });
 
-/** Ways whose answers share one text or stream. */
+/** Transports whose answers share one string or stream. */
 const OTHERS = {
     async 'HTTP+SSE'(t, server, ask) {
         const { events } = await request(server, { method: 'GET', path: '/sse', headers: { Accept: 'text/event-stream' } });
@@ -168,7 +168,7 @@ const OTHERS = {
         const headers = { 'Content-Type': 'application/json' };
         for (const message of [initialize('2024-11-05'), ...ask]) {
             const options = { path, headers, body: JSON.stringify(message) };
-            /* 503 while so much waits that nothing further is taken. */
+            /* 503 while the pending answers fill the budget. */
             await eventually(async () => (await request(server, options)).status === 202, 'it is taken');
         }
         return Promise.all(ask.map(({ id }) => events.message((m) => m.id === id, 'an answer')));
@@ -200,7 +200,7 @@ for (const [way, answersOf] of Object.entries(OTHERS)) {
 }
 
 test('output: long part of a file is kept in memory, booked with its size and complete', async (t) => {
-    const args = ['--max-read', '2m', '--max-output', '4200k']; // two, and the reserve
+    const args = ['--max-read', '2m', '--max-output', '4200k']; // two answers and the reserve
     const server = await start(t, { size: LONG, args });
     const range = { unit: 'bytes', from: 1000, to: 1000 + 2 * MIB };
     const message = read(server, 1);
@@ -212,7 +212,7 @@ test('output: long part of a file is kept in memory, booked with its size and co
         status = Number((await slow.bytes(12, 'a status')).toString().split(' ')[1]);
         slow.back(Buffer.from(`HTTP/1.1 ${status}`));
         held.push(slow);
-        assert.ok(held.length <= 3, 'a third is refused'); // two fill it
+        assert.ok(held.length <= 3, 'a third is refused'); // two answers fill the budget
     }
     assert.equal(held.length, 3);
     const { result } = await http.take(held[0]);
@@ -239,7 +239,7 @@ test('output: batch with many reads of a large file uses little memory', async (
     await unbooked(t, server);
 });
 
-/** Something long is on its way, more than the buffers of sockets hold. */
+/** Wait until a long answer is in progress, larger than the socket buffers. */
 const LONG = 6 * MIB;
 
 for (const way of ['a WebSocket', 'lines on TCP']) {
@@ -272,7 +272,7 @@ for (const way of ['a WebSocket', 'lines on TCP']) {
     });
 }
 
-/** Changes of a file while it is sent, and whether the client still gets the whole first version. */
+/** Changes of a file during sending, and whether the client still receives the complete first version. */
 const CHANGES = {
     'is overwritten': [(path) => writeFileSync(path, Buffer.alloc(LONG, 'QZ'), { flag: 'r+' }), false],
     'is cut off': [(path) => truncateSync(path, 100), false],
@@ -312,7 +312,7 @@ test('output: read beyond the share returns 429, beyond the limit 503, and an op
     const [ada, bob, cleo, dan, root] = names.map((name) => tokens.give(name));
     const rules = names.map((principal) => ({ principal, allow: ['list', 'read', 'subscribe', ...(principal === 'root' ? ['write'] : [])] }));
     const access = rules.flatMap((rule) => ['--access', JSON.stringify(rule)]);
-    // Whoever reads nothing keeps its share until the end.
+    // A client that reads nothing keeps its share until the end.
     const args = ['--max-read', '4m', '--max-output', '64m', '--stall-timeout', '10m', ...tokens.args, ...access];
     const server = await start(t, { size: 4 * MIB, args });
     const ask = async (token) => {
@@ -356,7 +356,7 @@ test('output: read beyond the share returns 429, beyond the limit 503, and an op
     await eventually(async () => (await ask(dan)).status === 200, 'there is room again');
 });
 
-/** The server with its reads of `long.txt` in our hands, and an answer with it that has begun. */
+/** The server with controlled reads of `long.txt` and an answer in progress. */
 async function stalling(t, way, { secure = false } = {}) {
     const faults = new Faults(t);
     const server = await start(t, { size: LONG, args: ['--workers', '1'], secure, env: faults.env });
@@ -373,7 +373,7 @@ const descriptorsOf = ({ child, tree }) =>
         try {
             return readlinkSync(`/proc/${child.pid}/fd/${fd}`) === tree.at('long.txt');
         } catch {
-            return false; // closed meanwhile
+            return false; // closed in between
         }
     }).length;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a client is subscribed to, asked by that client: by the method, the tool and the resource, in both eras.
-// Nobody is shown what another has subscribed to, and who cannot be told from others is shown nothing.
+// A client queries its own subscriptions by method, tool and resource, in both eras. It sees no subscriptions of
+// others, and an indistinguishable client sees none at all.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ const MINE = 'tidings://self/subscriptions/mine';
 const files = Object.fromEntries(['a', 'b', 'c', 'd', 'e'].map((name) => [`${name}.txt`, name]));
 const uris = (list) => list.subscriptions.map((row) => row.uri).sort();
 
-/** The three ways to ask, by `ask(method, params)`, which gives a result. */
+/** The three queries, through `ask(method, params)`, which returns a result. */
 const ways = {
     method: (ask, cursor) => ask(METHOD, { ...(cursor && { cursor }) }),
     resource: async (ask, cursor) =>
@@ -122,7 +122,7 @@ test('principal sees its own subscriptions of every connection and worker only',
     }
     const plain = await request(bob, { method: 'GET', path: `/resource?uri=${encodeURIComponent(MINE)}` });
     assert.deepEqual(uris(JSON.parse(plain.text)), own.slice(4));
-    /* In pages it is the same, each row once. */
+    /* Pages return the same rows, each once. */
     const seen = [];
     for (let cursor; ; ) {
         const page = await call(ada, METHOD, { pageSize: 2, ...(cursor && { cursor }) });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Patches in notifications: entities from a baseline through both official clients, and any JSON
-// file by hand in both eras over both transports.
+// Patches in notifications: entities from a baseline through both official clients, and any JSON file with
+// handwritten requests in both eras over both transports.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -13,7 +13,7 @@ import { extras, MODES, Subscriber } from './lib/subscriber.mjs';
 const ANN = 'entity:///User@1.0/ann';
 const PATCHES = '/entity/User@1.0/ann/patch';
 
-/** RFC 7396, as a client has it. */
+/** RFC 7396 in a client. */
 function merge(target, patch) {
     if (patch === null || typeof patch !== 'object' || Array.isArray(patch)) {
         return patch;
@@ -97,7 +97,7 @@ for (const era of ['legacy', 'modern']) {
             const refused = await k.subscribeWith({}, { [uri]: baseline });
             assert.match(refused[uri] ?? '', says, uri);
         }
-        // The instant in any spelling; what was refused left nothing behind.
+        // The time is valid in any format; rejected writes left no trace.
         const late = await k.put({ name: 'Late' }, { validFrom: '2040-01-01T00:00:00Z' });
         assert.equal(late.validFrom, '2040-01-01T00:00:00.000Z');
         assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: '2040-01-01T00:00:00Z' }), {});
@@ -248,7 +248,7 @@ for (const mode of MODES) {
         const states = ['{"n":2,"s":{"x":1}}', '{"n":2,"s":{"y":[1,null]}}', '{"n":null}', '{"n":3}'];
         for (const state of states) {
             s.tree.replace('a.json', state);
-            do { // one replacement may be told as two changes
+            do { // one replacement may cause two changes
                 const data = dataIn(await s.update(a));
                 if (data.deleted) {
                     assert.equal(data.baseline, at);

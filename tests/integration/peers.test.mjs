@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who is there: tidings://self/peers and tidings://self/status as whoever runs the server sees them, ending a
-// peer with the tool end_peer, and that nobody else sees anything of it, however they call themselves.
+// Connected clients: tidings://self/peers and tidings://self/status for operators, and the tool end_peer. Other
+// clients see none of it under any name.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -31,7 +31,7 @@ test('peers lists transport, era, client, address, start time and position of ea
     await session.subscribe(a);
     const bare = (await read(server, 'peers')).find((row) => row.session);
     assert.equal(bare.transport, 'none');
-    assert.match(bare.address, /^127\.0\.0\.1:\d+$/); // where its last connection came from
+    assert.match(bare.address, /^127\.0\.0\.1:\d+$/); // the source of its last connection
     await session.stream();
     await listen(server, on(a));
     const ws = await WebSocketRaw.open(server);
@@ -53,7 +53,7 @@ test('peers lists transport, era, client, address, start time and position of ea
         assert.deepEqual([row.waiting, row.held, row.lagMs], [0, 0, 0]);
         assert.equal(typeof row.peer, 'string');
     }
-    for (const row of rows) { // a request with its head, and no more than a few
+    for (const row of rows) { // a request with its head, and only a few rows
         assert.ok(row.bytesOut > 0 && row.bytesIn > 100 && row.bytesIn < 10_000, JSON.stringify(row));
     }
     assert.match(legacy.session, /^[0-9a-f]{8}$/);
@@ -100,7 +100,7 @@ test('end_peer ends a session, a listen and a connection, singly or by principal
     assert.equal(await endPeer(asBob, { peer: fresh.peer, reason: 'a test' }), 1);
     await within(events.message((m) => m.result, 'the result of the listen'), 'its end');
     assert.equal(await endPeer(asBob, { peer: fresh.peer }), 0);
-    await listen(asAda, on(a)); // it may come back
+    await listen(asAda, on(a)); // ada may reconnect
     assert.equal(await endPeer(asBob, { principal: 'ada' }), 2);
     await within(stream.over, 'the end of the stream');
     assert.equal((await session.send('ping')).status, 404);
@@ -129,7 +129,7 @@ test('unauthorized client sees no peers, no status and no tool, even in completi
         assert.equal(denied.text.replaceAll(name, 'nothing'), absent.text);
         await read(as(server, bob), name);
     }
-    // bob may read what is there, and end nobody.
+    // bob may read the status but end no peer.
     for (const who of [as(server, ada), as(server, bob)]) {
         const { tools } = await call(who, 'tools/list');
         assert.ok(tools.length > 0 && !tools.some((tool) => tool.name === 'end_peer'));
@@ -201,7 +201,7 @@ test('slow peer is listed with its backlog and lag, and ending it frees it at on
     assert.deepEqual([(await read(server, 'status')).waiting, (await read(server, 'status')).behind], [0, 0]);
 });
 
-/** A client that reads nothing more, until all there is for it lies in the kernel. */
+/** A client that stops reading, until the kernel buffers all its data. */
 async function standStill(t, server) {
     const uri = server.uri('a.txt');
     const options = { params: { _meta: meta({ 'dev.tidings/options': { include: 'value' } }) } };

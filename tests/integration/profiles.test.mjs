@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Without a profile nothing of docs/reference/profiles.md happens: its column "by default", line by line. And how
-// a profile is chosen. What each profile does is in document-*.test.mjs.
+// Without a profile nothing of docs/reference/profiles.md applies: its column "by default", line by line. Also the
+// selection of a profile. document-*.test.mjs tests each profile.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,7 +15,7 @@ import { Pipe } from './lib/stdio.mjs';
 const USERS = 'file://data/users.json';
 const headers = { 'MCP-Protocol-Version': '2025-11-25' };
 
-/** A session of examples/documents in no profile. */
+/** A session of examples/documents without a profile. */
 async function start(t, args = []) {
     const server = await serveDocuments(t, 'none', ['--window', '0', ...args]);
     return { server, session: await Session.open(server) };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Prompts and completion with the official clients of both eras, over HTTP and over a pipe, on
-// examples/conformance; and the completion of paths by the program itself.
+// Prompts and completion with the official clients of both eras, over HTTP and a pipe, on examples/conformance; and
+// path completion by the program itself.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// What a read gives and may ask for, in both eras and through both official clients: parts, what
-// the client already holds, one format of several, directories, errors.
+// Results and options of reads, in both eras and through both official clients: ranges, content that the client
+// holds, one of several formats, directories, errors.
 
 import assert from 'node:assert/strict';
 import { appendFileSync, symlinkSync, truncateSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { z } from 'zod'; // the official SDK brings it along
+import { z } from 'zod'; // a dependency of the official SDK
 
 import { call, listen, meta, modern, Session } from './lib/rpc.mjs';
 import { holds } from './lib/schemas.mjs';
@@ -24,7 +24,7 @@ const files = {
 const ours = (name) => `dev.tidings/${name}`;
 const options = (given) => Object.fromEntries(Object.entries(given).map(([k, v]) => [ours(k), v]));
 
-/** Both eras: ask(uri, options) gives the answer, with `result` or `error`. */
+/** Both eras: ask(uri, options) returns the answer, with `result` or `error`. */
 const ERAS = {
     modern: async (server) => async (uri, given = {}, method = 'resources/read') => {
         const params = { uri, _meta: { ...meta(), ...options(given) } };
@@ -78,7 +78,7 @@ for (const [era, open] of Object.entries(ERAS)) {
         const server = await serve(t, { files });
         const ask = await open(server);
         const uri = server.uri('a.txt');
-        // A file that has just changed has a weak etag, which never counts.
+        // A recently changed file has a weak etag, which never matches.
         const first = await eventually(async () => {
             const { result } = await ask(uri);
             return result.contents[0]._meta[ours('etag')].startsWith('W/') ? undefined : result;
@@ -118,7 +118,7 @@ for (const [era, open] of Object.entries(ERAS)) {
             result.contents.map((element) => element.capabilities.list),
             [true, false, true, true],
         );
-        // All of it is held, or none: the etag of a directory says nothing about its children.
+        // A directory is unchanged only as a whole: its etag does not cover its children.
         const etags = await eventually(async () => {
             const { contents } = (await ask(server.uri('dir/'))).result;
             const all = contents.map((element) => element._meta[ours('etag')]);
@@ -193,7 +193,7 @@ test('end of a file of many gigabytes is read at once', async (t) => {
     const { result } = await ask(uri, { range: { unit: 'lines', last: 2 } });
     assert.equal(result.contents[0].text, 'last but one\nlast\n');
     assert.equal(result.contents[0].size, size + 19);
-    // Following a log: what came since.
+    // Following a log: the appended bytes.
     appendFileSync(server.tree.at('huge.log'), 'more\n');
     const { to } = result.contents[0]._meta[ours('range')];
     const next = await ask(uri, { range: { from: to } });
@@ -214,7 +214,7 @@ test('read returns the cursor of its included changes', async (t) => {
     const told = update.params._meta[ours('version')].split('.');
     assert.equal(told[0], before[0]);
     assert.ok(Number(told[1]) > Number(before[1]));
-    // The worker that answers may hear of it a moment after the one that told us.
+    // The answering worker may receive the change shortly after the notifying worker.
     await eventually(async () => {
         const now = split((await ask(uri)).result);
         return Number(now[1]) >= Number(told[1]);

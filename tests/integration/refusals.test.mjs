@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Refusals while no commit succeeds: several clients write the same thing at once, so their writes share a batch.
-// The batch fails, so the committed state never changes: every answer must be a failure of the store. Refusing one
-// client because of another's write would report a state that never existed.
+// Rejections while no commit succeeds. Several clients write the same thing at once, so their writes share a batch.
+// The batch fails, so the committed state never changes: every answer must be a store failure. A rejection because of
+// another client's write would report a state that never existed.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -41,7 +41,10 @@ const note = (id) => `entity:///Note@1/${id}`;
 const bare = (etag) => etag.replaceAll('"', '');
 const create = (id, n) => ({ op: 'upsert', uri: note(id), value: { n } });
 
-/** What the writers ask for at once: number `n` of them (from 1: the committed values are 0), in a round. `etags` are those of the committed state. */
+/**
+ * The concurrent requests of the writers: their number `n` in a round (from 1; the committed values are 0). `etags`
+ * are the etags of the committed state.
+ */
 const races = {
     'creating an entity': (n) => entity('new', isNew, n),
     'writing over a version': (n, { etags }) => entity('base', { 'If-Match': etags.base }, n),
@@ -68,7 +71,7 @@ async function written(server, options) {
     return response.headers.get('etag');
 }
 
-/** The committed state at the start; its etags. */
+/** Create the committed state and return its etags. */
 async function prepare(server) {
     for (const name of ['Note', 'Memo']) {
         await call(server, 'tools/call', { name: 'add-entity-type', arguments: { name, version: '1', jsonSchema: { type: 'object' } } });
@@ -82,7 +85,7 @@ async function prepare(server) {
     return etags;
 }
 
-/** `reason` of an answer over HTTP or of a tool; undefined: it worked. */
+/** `reason` of an HTTP or tool answer; undefined after a success. */
 function reasonOf({ status, json, text }) {
     const result = json?.result;
     if (status < 300 && (!result || !result.isError)) {
@@ -105,7 +108,7 @@ async function race(t, server, breakCommits) {
         }
     }
     await breakCommits(false);
-    // The same writers while commits succeed: some writes win, and refusals are answered.
+    // The same writers with working commits: some writes succeed, and others are rejected.
     const reasons = [];
     for (const make of Object.values(races)) {
         reasons.push(...(await ask(make, 'last')).map(reasonOf));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// A resource fuzzer: one principal sends cheap requests at random (lib/hog.mjs) while another does ordinary work.
-// Memory, descriptors, calls, sessions and subscriptions stay within what docs/limits.md says; every request of the
-// other is answered within its deadline; and when the first is gone, everything is as it was. A seed that fails is
-// run again with TIDINGS_RESOURCE_SEED=N; TIDINGS_RESOURCE_SECONDS says for how long seeds are drawn.
+// A resource fuzzer. One principal sends random cheap requests (lib/hog.mjs) while another does ordinary work.
+// Memory, descriptors, calls, sessions and subscriptions stay within docs/limits.md. Every request of the other is
+// answered within its deadline, and all usage returns to the start values when the first disconnects.
+// TIDINGS_RESOURCE_SEED=N reruns a failed seed. TIDINGS_RESOURCE_SECONDS sets the duration of a run with new seeds.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -22,11 +22,11 @@ import { eventually, slow, within } from './lib/wait.mjs';
 
 const SECONDS = Number(process.env.TIDINGS_RESOURCE_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 4));
 const ONLY = process.env.TIDINGS_RESOURCE_SEED;
-const LIFE = 40_000 * slow; // of a seed, in ms: many times what it takes
+const LIFE = 40_000 * slow; // deadline of a seed in ms, many times its usual duration
 const ROUNDS = 8;
-const STEPS = 60; // of the one, before the other has its turn
-const BURSTS = ['session', 'listen', 'wait']; // of each, one in a round, …
-const BURST = 15; // … as many at once, so that each seed reaches every share
+const STEPS = 60; // steps of the greedy principal before the other's turn
+const BURSTS = ['session', 'listen', 'wait']; // one of each per round, ...
+const BURST = 15; // ... this many at once, so that each seed reaches every share
 
 const MIB = 1 << 20;
 const WORKERS = 2;
@@ -38,13 +38,13 @@ const SHARES = { 'max-calls': 4, 'max-sessions': 10, 'max-all-subscriptions': 10
 const files = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`d${i % 3}/f${i}.txt`, 'x'.repeat(i * 2000)]));
 
 /**
- * Bytes that it may have more than in the beginning: --max-input; for each connection 64 KiB of a stream, or 256 KiB
- * and one more answer of a pipeline; and what the program keeps of freed memory, 8 MiB for each of its threads.
+ * Permitted growth in bytes: --max-input; for each connection 64 KiB of a stream, or 256 KiB and one more pipelined
+ * answer; and 8 MiB of freed memory for each thread.
  */
 const THREADS = WORKERS + 6;
 const MOST_MEMORY = 8 * MIB + MOST_CONNECTIONS * 512 * 1024 + THREADS * 8 * MIB;
 const KEPT_MEMORY = THREADS * 8 * MIB;
-const SPARE_DESCRIPTORS = 40; // those that were refused linger a second, 32 at most
+const SPARE_DESCRIPTORS = 40; // rejected connections linger a second, 32 at most
 
 const memoryOf = ({ child }) => 1024 * Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]);
 const descriptorsOf = ({ child }) => readdirSync(`/proc/${child.pid}/fd`).length;
@@ -54,7 +54,7 @@ async function limitsOf(operator) {
     return Object.fromEntries(JSON.parse(contents[0].text).map((row) => [row.limit, row]));
 }
 
-/** Ordinary work: all of it is answered, with what is right. Each wait has the deadline of lib/wait.mjs. */
+/** Ordinary work: every request gets the correct answer. Each wait has the deadline of lib/wait.mjs. */
 class Worker {
     turns = 0;
 
@@ -85,7 +85,7 @@ class Worker {
     }
 }
 
-/** Everything within the bounds, while the one is at it. */
+/** All usage stays within the bounds during the requests of the greedy principal. */
 async function compare(server, operator, before, hog) {
     const limits = await limitsOf(operator);
     for (const row of Object.values(limits)) {
@@ -93,8 +93,8 @@ async function compare(server, operator, before, hog) {
     }
     for (const [name, share] of Object.entries(SHARES)) {
         assert.equal(limits[name].share, share);
-        const own = before.limits[name].inUse; // of the other, …
-        assert.ok(limits[name].inUse <= share + own + 2, `${name}: ${JSON.stringify(limits[name])}`); // … who asks for a moment
+        const own = before.limits[name].inUse; // usage of the other principal, ...
+        assert.ok(limits[name].inUse <= share + own + 2, `${name}: ${JSON.stringify(limits[name])}`); // ... which grows for a moment
     }
     const memory = memoryOf(server) - before.memory;
     assert.ok(memory <= MOST_MEMORY, `${memory >> 20} MiB more`);
@@ -108,13 +108,13 @@ const end = async (operator, principal) => {
     assert.ok(!isError, 'the operator may end it');
 };
 
-/** It is gone, and ended, also what came of requests that were still on their way: everything is as it was. */
+/** The greedy principal has disconnected and its pending requests have ended: all usage is back at the start. */
 async function settle(server, operator, before) {
     let left;
     const isAsBefore = async () => {
         await end(operator, 'hog');
         const limits = await limitsOf(operator);
-        const shared = Object.keys(limits).filter((name) => limits[name].share !== undefined); // a client is remembered
+        const shared = Object.keys(limits).filter((name) => limits[name].share !== undefined); // the server remembers a client
         left = shared.filter((name) => limits[name].inUse > before.limits[name].inUse);
         left = left.map((name) => `${name} ${before.limits[name].inUse} -> ${limits[name].inUse}`);
         return left.length === 0;
@@ -124,7 +124,7 @@ async function settle(server, operator, before) {
     await eventually(() => memoryOf(server) - before.memory <= KEPT_MEMORY, 'its memory is given back');
 }
 
-/** `at.step` says what it is about to do. */
+/** `at.step` is the name of the next step. */
 async function live(t, seed, at) {
     const tokens = new TokenFile(t);
     const names = ['hog', 'ada', 'root'];
@@ -140,7 +140,7 @@ async function live(t, seed, at) {
     await ada.turn();
     const before = { limits: await limitsOf(operator), memory: memoryOf(server), descriptors: descriptorsOf(server) };
     const hog = new Hog(asHog, randomOf(seed), uris);
-    defer(t, () => hog.goAway()); // also when something fails: nothing of it goes on in the next seed
+    defer(t, () => hog.goAway()); // also after a failure, so that no request reaches the next seed
     let seen;
     for (let round = 0; round < ROUNDS; round += 1) {
         for (let step = 0; step < STEPS; step += 1) {
@@ -162,7 +162,7 @@ async function live(t, seed, at) {
     assert.deepEqual(seen.reached, Object.keys(SHARES), 'it has reached its shares');
 }
 
-/** A seed, with a deadline for all of it; what fails says which seed it was, and where. */
+/** A seed with a total deadline; a failure names the seed and the step. */
 async function run(t, seed) {
     const at = { step: 'the server starts' };
     const where = () => `seed ${seed}, ${at.step}`;

@@ -11,14 +11,14 @@ import { serve } from './lib/server.mjs';
 
 const files = { 'a.txt': 'hello grüße', 'logo.png': Buffer.from([0x89, 0x50, 0xff, 0x00]), empty: '' };
 
-/** fetch of a resource; `fields` are headers, `init` the rest of fetch's options. */
+/** Fetch a resource; `fields` are headers, `init` the other options of fetch. */
 const get = (server, uri, fields = {}, init = {}) =>
     fetch(`http://127.0.0.1:${server.port}/resource?uri=${encodeURIComponent(uri)}`, {
         headers: fields,
         ...init,
     });
 
-/** A file whose etag can be relied on: the server does not trust one that changed just now. */
+/** A file with a strong etag: the server does not trust a file that changed just now. */
 async function awaitStrongEtag(server, name) {
     for (;;) {
         const answer = await get(server, server.uri(name));
@@ -133,7 +133,7 @@ test('content unmodified since a date is not sent again; etags precede dates', a
 test('second change within one second is sent to clients with the earlier date', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
-    /* Each time at another place in a second; the file changes right after it was read. */
+    /* Each time at another offset in a second; the file changes right after the read. */
     for (let i = 0; i < 20; i += 1) {
         server.tree.write('a.txt', `before ${i}`);
         const before = await get(server, uri);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// PUT and DELETE /resource?uri=…: clients that publish, where that is allowed.
+// PUT and DELETE /resource?uri=...: clients that publish with permission.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -109,7 +109,7 @@ for (const era of ERAS) {
         const server = await writable(t);
         await put(server, NOTE, 'one');
         const watcher = await Watcher.open(era, server, [NOTE, 'published:///']);
-        await put(server, NOTE, 'one'); // nothing new
+        await put(server, NOTE, 'one'); // no change
         await put(server, NOTE, 'two');
         const update = await watcher.updated(NOTE, NOTE);
         assert.equal(update._meta['dev.tidings/change'], 'updated');
@@ -120,7 +120,7 @@ for (const era of ERAS) {
         await ask(server, 'DELETE', NOTE);
         const gone = (m) => m.params?.uri === NOTE && m.params._meta['dev.tidings/change'] === 'deleted';
         await watcher.any(gone, 'a deletion');
-        // One update for each of the two subscriptions, none for what was the same.
+        // One update for each of the two subscriptions, none for identical content.
         const merged = watcher.events.messages
             .filter((m) => m.params?.subscribedUri === NOTE && !gone(m))
             .map((m) => m.params._meta['dev.tidings/merged'] ?? 1);
@@ -178,7 +178,7 @@ test('write with a date condition replaces older content only', async (t) => {
     const server = await writable(t);
     const date = (ms) => new Date(ms).toUTCString();
     const since = (at) => ({ 'if-unmodified-since': at });
-    /* What is not there has no date: the field does not count. */
+    /* A missing resource has no date, so the server ignores the field. */
     assert.equal((await put(server, NOTE, 'one', since(date(0)))).status, 201);
     for (const method of ['PUT', 'DELETE']) {
         const refused = await ask(server, method, NOTE, method === 'PUT' ? 'two' : undefined, since(date(Date.now() - 60000)));
@@ -187,11 +187,11 @@ test('write with a date condition replaces older content only', async (t) => {
     }
     assert.equal(await (await ask(server, 'GET', NOTE)).text(), 'one');
     const { headers } = await ask(server, 'GET', NOTE);
-    /* An etag counts before it, and a date that is none not at all. */
+    /* An etag takes precedence, and an invalid date is ignored. */
     assert.equal((await put(server, NOTE, 'two', { ...since(date(0)), 'if-match': headers.get('etag') })).status, 204);
     assert.equal((await put(server, NOTE, 'three', { ...since(date(Date.now() + 9000)), 'if-match': '"other"' })).status, 412);
     assert.equal((await put(server, NOTE, 'three', since('yesterday'))).status, 204);
-    /* Whoever holds a date of the same second holds nothing. */
+    /* A date of the same second does not match. */
     const held = (await ask(server, 'GET', NOTE)).headers.get('last-modified');
     assert.equal((await put(server, NOTE, 'four', since(date(Date.now() + 9000)))).status, 204);
     assert.equal((await put(server, NOTE, 'five', since(held))).status, 412);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A served directory that is replaced while it is served, as deployments do: those who watch are told what differs,
-// and go on; whoever comes later is served what is there.
+// A served directory is replaced at runtime, as in deployments. Watchers receive the differences and continue; later
+// clients get the current content.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The program gives up what it does not need once it serves, and does all it does confined. That the other tests pass is
-// the larger part of the proof; what is refused is tried from the inside in unit/server/test_sandbox.c.
+// The program gives up unneeded rights before it serves, and does all its work confined. The other tests, which run
+// confined, are the larger part of the proof; unit/server/test_sandbox.c tests denied calls from the inside.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -17,7 +17,7 @@ import { eventually } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
 
-/** What the kernel, and the build, have for it: nothing under sanitizers. */
+/** The sandbox features of the kernel and the build: none under sanitizers. */
 async function offered(t) {
     const { stdout } = await run(t, ['version', '--json']);
     return JSON.parse(stdout).sandbox;
@@ -36,7 +36,7 @@ const nameOf = (pid) => fs.readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
 const stateOf = async (server) =>
     JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/sandbox' })).contents[0].text);
 
-/** Put a file in the place of another by renaming it, as editors and package managers do. */
+/** Replace a file by rename, as editors and package managers do. */
 function swap(file, text, mode = 0o600) {
     fs.writeFileSync(`${file}.new`, text, { mode });
     fs.renameSync(`${file}.new`, file);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What docs/schema promises of our additions to the protocol, held against real messages of both
-// eras.
+// The schemas of docs/schema for our protocol additions, validated against real messages of both eras.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -63,7 +62,7 @@ test('reads match their advertised capabilities in both eras', async (t) => {
     assert.deepEqual(Object.keys(said).sort(), ['accept', 'formats', 'ifNoneMatch', 'range']);
 });
 
-/** Every resource object a client of either era can be shown. */
+/** Every resource object that a client of either era can receive. */
 async function* resources(server, ask) {
     yield* (await ask('resources/list', {})).resources;
     yield* (await ask('resources/list', { uri: server.uri('dir/') })).resources;

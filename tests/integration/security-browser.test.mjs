@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Pages of other sites in a real browser (Chromium), each trying every way to embed, fetch or open
-// what a server has. The browser's own guards for local addresses are off: what is refused here is
-// refused by the server, or because of what it says.
+// Pages of other sites in a real browser (Chromium) try every way to embed, fetch or open server resources. The
+// browser's own protection of local addresses is off, so each rejection comes from the server or its headers.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -39,7 +38,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** A site with one empty page, under any name: its port. */
+/** A site with one empty page, under any name. Returns its port. */
 async function site(t) {
     const server = http.createServer((_, response) => {
         response.setHeader('Content-Type', 'text/html');
@@ -50,7 +49,7 @@ async function site(t) {
     return server.address().port;
 }
 
-/** A page of `origin`, and what the server answered to it. */
+/** A page of `origin`, and the server's answers to it. */
 async function visit(t, origin) {
     const context = await browser.newContext();
     defer(t, () => context.close());
@@ -65,7 +64,7 @@ async function visit(t, origin) {
 const place = (server, name) =>
     `http://${server.host ?? '127.0.0.1'}:${server.port}/resource?uri=${encodeURIComponent(server.uri(name))}`;
 
-/** Runs in the page: an element that loads `url`, and whether it did. */
+/** Runs in the page: adds an element that loads `url`. Returns whether it loaded. */
 function embed([tag, attribute, url, more]) {
     return new Promise((resolve) => {
         const element = Object.assign(document.createElement(tag), more);
@@ -83,7 +82,7 @@ const fetched = ([url, options]) =>
         () => 'failed',
     );
 
-/** Runs in the page: does an EventSource or a WebSocket open? */
+/** Runs in the page. Returns true if an EventSource or a WebSocket opens. */
 const opened = ([kind, url]) =>
     new Promise((resolve) => {
         const stream = kind === 'EventSource' ? new EventSource(url) : new WebSocket(url, 'mcp');
@@ -91,7 +90,7 @@ const opened = ([kind, url]) =>
         stream.onerror = () => resolve('failed');
     });
 
-/** Ways that carry no Origin: nobody may use them from elsewhere. */
+/** Requests without an Origin, forbidden to all other sites. */
 const EMBEDDING = {
     'an image': (page, server) => page.evaluate(embed, ['img', 'src', place(server, 'picture.svg')]),
     'a script': (page, server) => page.evaluate(embed, ['script', 'src', place(server, 'code.js')]),
@@ -102,7 +101,7 @@ const EMBEDDING = {
         page.evaluate(fetched, [place(server, 'note.txt'), { mode: 'no-cors' }]),
 };
 
-/** Ways that carry one. */
+/** Requests with an Origin. */
 const READING = {
     'a fetch': [(page, server) => page.evaluate(fetched, [place(server, 'note.txt')]), `200 ${SECRET}`],
     'an image with CORS': [
@@ -131,7 +130,7 @@ async function refusesEmbedding(page, answers, server) {
     ours.forEach(({ url, status }) => assert.equal(status, 403, url));
 }
 
-/** Frames load whatever they are sent, so what they show is looked at. */
+/** Frames load any content, so the test compares the displayed content. */
 async function refusesFrames(page, server) {
     await page.evaluate(embed, ['iframe', 'src', place(server, 'page.html')]);
     const frame = page.frames().find((one) => one.url().includes('page.html') || one.parentFrame());
@@ -174,7 +173,7 @@ test('browser: page permitted by --allow-origin can read but not embed', async (
     }
 });
 
-// Over plain HTTP, beyond loopback, browsers do not say from where they ask.
+// Over plain HTTP beyond loopback, browsers omit the site of a request.
 test('browser: server with another name cannot be embedded', async (t) => {
     const server = await start(t, '--allow-host', 'files.example');
     server.host = 'files.example';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Our own client and a server that means it ill: nothing it says reaches the terminal as anything
-// but text, nothing it says is run, followed or swallowed without end.
+// Our own client and a malicious server. Server strings reach the terminal only as plain text, and the client never
+// runs, follows or reads without limit what the server sends.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -13,19 +13,18 @@ import { MODERN } from './lib/rpc.mjs';
 import { BIN, Program, run } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-// Clears the screen, sets the title, writes the clipboard, by C0 and by C1; turns the writing
-// direction; begins a new line that looks like one of ours.
+// Clears the screen, sets the title and writes the clipboard, with C0 and C1; reverses the text direction; starts a
+// new line that imitates our output.
 const EVIL =
     'x\u001b[2J\u001b]0;evil\u0007\u001b]52;c;ZXZpbA==\u0007\u009b2J\u009d0;evil\u009c' +
     '\u202eevil\u2066\u200f\u2028\r\n2026-01-01T00:00:00.000Z deleted file:///all\b\u007f';
 const WATCHED = 'app:///a';
 
-/** Anything but text, spaces and line feeds; every line of the output must be one we wrote. */
+/** Control characters except line feeds; our own code must have written every line of the output. */
 const FORBIDDEN = /[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028-\u202e\u2066-\u2069\ufeff]/;
 
 /**
- * A server: `answers` has a function per method, (message, response) => result or undefined when it
- * has answered itself.
+ * A server. `answers` has a function per method, (message, response) => result, or undefined if it answers itself.
  */
 async function serveEvil(t, answers) {
     const asked = [];
@@ -164,7 +163,7 @@ test('client: endless answer is aborted', async (t) => {
             res.write('{"jsonrpc":"');
             const more = () => {
                 while (!res.destroyed && res.write('x'.repeat(60_000))) {
-                    // as much as it takes
+                    // until the client stops reading
                 }
             };
             res.on('drain', more);
@@ -176,7 +175,7 @@ test('client: endless answer is aborted', async (t) => {
     await program.kill();
 });
 
-// Pages that never end: what the n-th page holds, and where it says the next one is.
+// Endless pages: the content of page n, and its cursor of the next page.
 const ENDLESS = {
     'that hold nothing': { items: () => [], next: (n) => `c${n}`, says: /100 pages of \S+ in a row hold nothing/, most: 101, code: 69 },
     'that go in a circle': { items: (n) => [n], next: (n) => `c${n % 3}`, says: /the pages of \S+ go in a circle/, most: 12, code: 65 },
@@ -186,7 +185,7 @@ const ENDLESS = {
     },
 };
 
-/** A server whose lists are such pages; `asked` is how many were. */
+/** A server with such lists; `asked` counts the page requests. */
 async function serveEndless(t, { items, next }) {
     const endless = { asked: 0 };
     const list = (member, make) => () => {

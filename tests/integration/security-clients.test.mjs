@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Many clients at once: answers and notifications reach those who asked, whatever ids they share,
-// whoever leaves half-way, and whichever worker they are on; and nobody takes the server down.
+// Many concurrent clients. Answers and notifications reach their own clients regardless of shared ids, disconnects
+// and workers, and no client stops the server.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -27,7 +27,7 @@ import { encodeFrame, FIN, OP, WebSocketRaw } from './lib/websocket.mjs';
 const CLIENTS = 12;
 const ROUNDS = 25;
 const names = Array.from({ length: CLIENTS }, (_, i) => `client-${i}.txt`);
-// Half of them are so large that they are read on another thread and answered later.
+// Half of them are so large that another thread reads them for a later answer.
 const content = (name, i) => `only for ${name}${' '.repeat(i % 4 < 2 ? 0 : 80_000)}`;
 const files = Object.fromEntries(names.map((name, i) => [name, content(name, i)]));
 const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
@@ -39,14 +39,14 @@ const readMessage = (uri, id) => ({
     params: { uri, _meta: meta() },
 });
 
-/** The answer to a read by client `name` with that id, and nothing else. */
+/** The answer to a read by client `name` with that id, without other data. */
 function isMine(answer, name, id) {
     const text = answer.result?.contents?.[0].text ?? JSON.stringify(answer);
     assert.equal(answer.id, id, text.slice(0, 200));
     assert.ok(text === files[name], `${name} was told: ${text.slice(0, 200)}`);
 }
 
-// ---- ids that everybody uses
+// ---- shared ids
 
 test('routing: concurrent equal ids over HTTP reach their own clients', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '3'] });
@@ -61,7 +61,7 @@ test('routing: concurrent equal ids over HTTP reach their own clients', async (t
             );
             await connection.send(Buffer.concat(bytes));
             if ((client + round) % 4 === 0) {
-                connection.reset(); // gone, with three answers due
+                connection.reset(); // disconnected with three pending answers
                 continue;
             }
             for (const id of [1, 2, 3]) {
@@ -122,7 +122,7 @@ test('routing: sessions that share connections and ids are isolated on every wor
     const work = Array.from({ length: 6 }, async (_, turn) => {
         const connection = await Connection.open(server);
         for (let i = 0; i < CLIENTS; i++) {
-            // every request belongs to another session, and so now and then to another worker
+            // each request belongs to another session, and therefore sometimes to another worker
             const which = [(i * 5 + turn) % CLIENTS, (i * 7 + turn + 1) % CLIENTS];
             const bytes = which.map((n) =>
                 encodeRequest(server.port, asked(sessions[n], server.uri(names[n]))),
@@ -166,7 +166,7 @@ test('routing: session id is unpredictable from other ids', async (t) => {
     }
 });
 
-// ---- clients that vanish, and messages that fit nowhere
+// ---- vanishing clients and malformed messages
 
 test('survival: clients that vanish at any point leave the server unchanged', async (t) => {
     const server = await serve(t, { files, args: ['--self'] });

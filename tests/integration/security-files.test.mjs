@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Files that are obeyed (settings, names of servers, tokens, rules, keys) are not those that a stranger may have
-// written: what was found must be one's own, and nothing that everybody can write is used. The log names what was read.
+// Files that control the program (settings, server names, tokens, rules, keys) are never files of untrusted users.
+// Files found by search must belong to the user, and no file writable by all users is used. The log names the files.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -15,7 +15,7 @@ import { Tree } from './lib/tree.mjs';
 const STRANGER = 65534;
 const notRoot = process.getuid() !== 0 && 'needs root to make files of other users';
 
-/** A directory as /tmp is, with settings that have a command run. */
+/** A directory like /tmp, with settings that run a command. */
 function shared(t) {
     const tree = new Tree(t, { 'served/a.txt': 'x' });
     fs.chmodSync(tree.path, 0o1777);
@@ -26,7 +26,7 @@ function shared(t) {
 
 const START = ['serve', '--http', '127.0.0.1:0'];
 
-/** Start in the directory: the program when it serves, or its end. */
+/** Start in the directory. Returns the serving program, or its exit. */
 async function start(t, tree, args = []) {
     const program = new Program(t, BIN, [...START, ...args], { cwd: tree.path, mayFail: true });
     const serves = program.lines.next((line) => line.startsWith('tidings: serving'), 'that it serves');

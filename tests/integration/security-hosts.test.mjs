@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who may speak to a server: Host and Origin, one test for each DNS-rebinding trick, the names that
-// each door answers to, and what browsers are told by CORS.
+// Access to a server: Host and Origin, one test for each DNS-rebinding trick, the valid names of each listener, and
+// the CORS headers for browsers.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,7 +15,7 @@ import { upgrade } from './lib/websocket.mjs';
 
 const files = { 'a.txt': 'a' };
 
-/** POST initialize with these Host / Origin headers: the status. */
+/** POST initialize with these Host / Origin headers. Returns the status. */
 async function status(server, headers) {
     const body = JSON.stringify(initialize());
     const all = {
@@ -26,7 +26,7 @@ async function status(server, headers) {
     return (await request(server, { headers: all, body })).status;
 }
 
-// In these, PORT stands for the server's port.
+// PORT is a placeholder for the server's port.
 
 const EVIL_HOSTS = {
     'an evil host': 'evil.example.com',
@@ -197,7 +197,7 @@ test('Origin and Host are checked on GET, DELETE and OPTIONS too', async (t) => 
     assert.equal((await session.send('ping')).status, 200, 'the evil DELETE ended the session');
 });
 
-// The variant of CVE-2026-34742 and CVE-2026-59950: one way in was guarded, another was not.
+// The variant of CVE-2026-34742 and CVE-2026-59950: one entry was protected, another was not.
 const WAYS = {
     'the endpoint': { path: '/mcp', headers: { Accept: 'text/event-stream' } },
     'a WebSocket': { path: '/mcp', headers: upgrade },
@@ -228,7 +228,7 @@ for (const [name, way] of Object.entries(WAYS)) {
     });
 }
 
-// What a page of another site embeds comes without an Origin; the browser says from where it comes.
+// Requests of embedded elements have no Origin; the browser sends their site in Sec-Fetch-Site.
 for (const [name, way] of Object.entries(WAYS)) {
     test(`every listener: ${name} rejects embedding by other sites and tells browsers`, async (t) => {
         const args = ['--legacy-sse', '--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
@@ -304,9 +304,9 @@ test('--allow-origin and --allow-host admit exactly what they name', async (t) =
     }
 });
 
-// ---- the names of a server that others can reach ------------------------------------------------
+// ---- the names of a remotely reachable server ---------------------------------------------------
 
-/** GET /mcp by a connection to `host` (an address of this machine): status and text. */
+/** GET /mcp on a connection to `host` (an address of this machine). Returns status and text. */
 async function ask(server, host, headers) {
     const connection = await Connection.open(server, { host });
     const response = await connection.request({ method: 'GET', path: '/mcp', headers });

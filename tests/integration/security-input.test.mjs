@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Input that tries to confuse or exhaust the server: too big, too deep, not text, requests hidden
-// in requests, and clients that never finish.
+// Input that tries to confuse or exhaust the server: large, deeply nested or non-UTF-8 messages, requests hidden in
+// requests, and clients that never finish.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// URIs that try to leave the tree: each trick is refused, and nothing outside is ever read.
+// URIs that try to leave the tree. Each trick is rejected, and the server never reads outside files.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -14,7 +14,7 @@ import { call, modern, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** Reading `uri` must be refused; the answer must not hold the secret. */
+/** A read of `uri` must fail, and the answer must not contain the secret. */
 async function refused(server, uri) {
     const headers = { 'Mcp-Name': `=?base64?${Buffer.from(uri).toString('base64')}?=` };
     const response = await modern(server, 'resources/read', { uri }, { headers });
@@ -23,7 +23,7 @@ async function refused(server, uri) {
     assert.ok([-32602, -32603, -32700, -32020].includes(response.json.error.code), response.text);
 }
 
-/** A tree with a secret beside it. */
+/** A tree with a secret next to it. */
 async function guarded(t, options = {}) {
     const outside = new Tree(t, { 'secret.txt': 'SECRET' });
     const server = await serve(t, { files: { 'a.txt': 'a', 'dir/b.txt': 'b' }, ...options });
@@ -163,7 +163,7 @@ test('path: link inside the tree does not reach excluded files', async (t) => {
     const stream = await session.stream();
     for (const name of ['git/config', 'config.txt', 'key.txt', 'v/deep/x.txt']) {
         await refused(server, tree.uri(name));
-        // It counts as absent: a subscription is accepted, and never notified of the target.
+        // The target counts as absent: the server accepts a subscription and never notifies it.
         const { json } = await session.send('resources/subscribe', { uri: tree.uri(name) });
         const absent = await session.send('resources/subscribe', { uri: tree.uri(`${name}.absent`) });
         assert.deepEqual(Object.keys(json), Object.keys(absent.json), name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Patterns that are made to be slow (ReDoS), and many of them: they are judged at once, or their
-// client has to look again, and everybody else is served meanwhile. That the number of steps is
-// bounded is shown by the unit tests of base/, core/ and json/.
+// Slow patterns (ReDoS) and many patterns. The server evaluates them at once or sends their client a truncated
+// update, and still serves all other clients. Unit tests of base/, core/ and json/ prove that the number of steps is
+// bounded.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,7 +15,7 @@ import { as, TokenFile } from './lib/tokens.mjs';
 
 const args = ['--publish', 'pub:///', '--allow-write', '--window', '0'];
 const files = { 'a.txt': 'a' };
-const SLOW = '^pub:///(a+)+$'; // exponential for whoever backtracks
+const SLOW = '^pub:///(a+)+$'; // exponential in a backtracking engine
 const LONG = `pub:///${'a'.repeat(60)}!`;
 
 let count = 0;
@@ -126,7 +126,7 @@ test('patterns: schema validation of client data cannot occupy the server', asyn
     assert.match(written.text, /does not match the pattern/);
 });
 
-// Judging one of these takes a good part of what a client has in a second.
+// One evaluation uses a large part of a client's budget per second.
 test('patterns: client with constant validation load is rejected, and others are served', async (t) => {
     const tokens = new TokenFile(t);
     const given = ['ada', 'bob'].map((name) => tokens.give(name));

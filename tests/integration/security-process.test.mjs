@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the process itself gives away. Run as a user without rights of its own, if we are root: the files of
-// /proc/PID are root's as soon as it is not dumpable, and its own user's otherwise.
+// Information that the process itself exposes. As root the test runs the program as an unprivileged user: the files
+// of /proc/PID belong to root while the process is not dumpable, and otherwise to its user.
 
 import assert from 'node:assert/strict';
 import { chmodSync, copyFileSync, readFileSync, statSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { Tree } from './lib/tree.mjs';
 const NOBODY = 65534;
 const isRoot = process.getuid() === 0;
 
-/** The program where another user may execute it. */
+/** The program in a place where another user may execute it. */
 function asNobody(t) {
     if (!isRoot) {
         return { bin: BIN, options: {} };

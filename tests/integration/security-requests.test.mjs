@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Requests that try to be two requests, answers that are made to be two answers, and bodies that
-// would grow. Each trick is tried with a second request hidden behind it: that one must never be
-// answered, or must be answered as what it is.
+// Requests that pose as two requests, answers that pose as two answers, and compressed bodies. Each trick hides a
+// second request: the server must never answer it, or must answer it as an ordinary request.
 
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -20,7 +19,7 @@ const files = { 'a.txt': 'a' };
 const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
 const HIDDEN = 'GET /resource?uri=hidden: HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
-/** The statuses of the responses in these bytes, each as long as it says it is, and their heads. */
+/** The statuses and heads of the responses in these bytes, split by their declared lengths. */
 function split(bytes, isHead) {
     const statuses = [];
     let heads = '';
@@ -37,7 +36,7 @@ function split(bytes, isHead) {
     return { statuses, heads };
 }
 
-/** Everything a server says to these bytes, up to its end of the connection. */
+/** The server's complete answer to these bytes, until it closes the connection. */
 async function exchange(server, bytes, { isHead = false } = {}) {
     const connection = await Connection.open(server);
     await connection.send(Buffer.from(bytes, 'latin1'));
@@ -52,7 +51,7 @@ const post11 = (server, lines, body) =>
         .join('\r\n')
         .concat('\r\n\r\n', body);
 
-// ---- where a body ends
+// ---- the end of a body
 
 const CHUNKED = ['Transfer-Encoding: chunked'];
 const BAD_BODIES = {
@@ -159,7 +158,7 @@ test('request: HTTP/2 and proxy requests are rejected', async (t) => {
     }
 });
 
-// ---- answers that are made to be two
+// ---- split answers
 
 const EVIL = 'x\r\nX-Evil: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
 
@@ -242,7 +241,7 @@ test('stream: client-chosen ids are returned inside their JSON', async (t) => {
     assert.equal(message.params._meta['io.modelcontextprotocol/subscriptionId'], id);
 });
 
-// ---- what a server could be made to fetch or to run
+// ---- server-side fetches and commands
 
 test('fetching: client-supplied URLs are never fetched', async (t) => {
     const args = ['--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
@@ -277,7 +276,7 @@ test('fetching: client-supplied URLs are never fetched', async (t) => {
     }
     await request(server, { method: 'GET', path: `/resource?uri=${encodeURIComponent(url)}` });
     await request(server, { method: 'GET', path: url, headers: { 'X-Forwarded-Host': url, Referer: url } });
-    await call(server, 'resources/list'); // whatever was begun before has been done by now
+    await call(server, 'resources/list'); // all earlier work is complete by now
     assert.equal(visitors, 0, 'somebody came by');
 });
 
@@ -313,7 +312,7 @@ test('running: SQL in names is inert', async (t) => {
     assert.equal(await text(evil), "'; DELETE FROM published; --");
 });
 
-// ---- bodies that would grow
+// ---- compressed bodies
 
 test('compression: compressed body is rejected and never unpacked', async (t) => {
     const args = ['--publish', 'pub:///', '--allow-write'];

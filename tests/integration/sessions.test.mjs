@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Legacy sessions over HTTP: their ids, their life, their streams, and resuming after a break.
+// Legacy sessions over HTTP: ids, lifetime, streams, and resuming after a disconnect.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -27,7 +27,7 @@ async function start(t, options = {}) {
     return { server, session, tree: server.tree, uri: server.uri };
 }
 
-/** Change a file once (one rename) and wait for its update on `events`: the event, with its id. */
+/** Change a file once (one rename) and await its update on `events`. Returns the event with its id. */
 async function changed(tree, events, name, content = 'x') {
     tree.replace(name, content);
     const match = (event) => event.json && updates(tree.uri(name))(event.json);
@@ -279,7 +279,7 @@ test('idle session expires, a session with an open stream does not', async (t) =
     const live = await Session.open(server);
     const events = await live.stream();
     await live.subscribe(server.uri('a.txt'));
-    // Time itself is the subject here. Asking a session keeps it alive, so each is asked once.
+    // Time is the subject of this test. A request keeps a session alive, so each session gets one.
     const idle = await Promise.all(
         [1500, 3000, 6000].map(async (ms) => ({ ms, session: await Session.open(server) })),
     );
@@ -334,7 +334,7 @@ test('session is served on any connection with four workers', async (t) => {
         assert.equal(response.status, 200, response.text);
         assert.equal(response.json.result.contents[0].text, '1');
     }
-    // one connection, used in turn by sessions that live on different workers
+    // one connection, used in turn by sessions of different workers
     const others = await Promise.all(Array.from({ length: 8 }, () => Session.open(server)));
     const connection = await Connection.open(server);
     for (let round = 0; round < 3; round += 1) {
@@ -431,7 +431,7 @@ test('session without subscriptions runs no command, and watches only during a s
     assert.ok(resources.length >= 3);
     assert.equal(watched(server), 0);
     const events = await session.stream();
-    await events.message(listChanged); // it listed before anything was watched
+    await events.message(listChanged); // the session listed before the first watch
     tree.write('docs/two/c.txt', '3');
     await events.message(listChanged);
     assert.ok(watched(server) >= 3);

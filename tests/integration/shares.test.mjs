@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Walks the table of limits that all clients share. In each row one principal takes all it can get, which is its
-// share; another still gets some; the others fill the limit; an operator gets in all the same and can call end_peer;
-// and when everything is given back, nothing stays counted.
+// Walks the table of shared limits. In each row one principal takes its complete share and another still gets some.
+// The others fill the limit; an operator still connects and can call end_peer. After all releases nothing stays
+// counted.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -36,15 +36,15 @@ const outside = Object.values(networkInterfaces())
     .flat()
     .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
 
-// ---- what rows have in common -----------------------------------------------------------------
+// ---- common parts of rows ---------------------------------------------------------------------
 
-/** A row of tidings://self/limits, as the operator reads it. */
+/** A row of tidings://self/limits, read by the operator. */
 async function rowOf(operator, limit) {
     const { contents } = await call(operator, 'resources/read', { uri: 'tidings://self/limits' });
     return JSON.parse(contents[0].text).find((row) => row.limit === limit);
 }
 
-/** What a refusal must say; `share`: it is the one of the principal that was reached. */
+/** Checks a rejection; `share`: the share of the principal was reached. */
 function assertRefused({ status, data }, row, share) {
     assert.equal(data?.limit, row.limit, JSON.stringify(data));
     assert.equal(data.value, row.value);
@@ -53,7 +53,7 @@ function assertRefused({ status, data }, row, share) {
     assert.ok(status === undefined || status === (share ? 429 : 503), `${status}`);
 }
 
-/** Takes until it is refused: { held, refusal }. */
+/** Takes until the first rejection: { held, refusal }. */
 async function exhaust(take, who) {
     const held = [];
     for (;;) {
@@ -66,7 +66,7 @@ async function exhaust(take, who) {
     }
 }
 
-/** Several principals with tokens, and whoever has none of the names. */
+/** Several principals with tokens, and a client without a name. */
 async function withTokens(t, args, open = serve) {
     const tokens = new TokenFile(t);
     const given = Object.fromEntries([...PRINCIPALS, 'root'].map((name) => [name, tokens.give(name)]));
@@ -81,12 +81,12 @@ const endPeers = async (operator) => {
     assert.ok(!isError);
 };
 
-/** A response that is a refusal: { refused: { status, data } }. */
+/** A response with a rejection: { refused: { status, data } }. */
 const refusal = (response) => ({ refused: { status: response.status, data: response.json?.error?.data } });
 
 /**
- * The walk for limits that count for principals with tokens. `take(who)` gives { release } or { refused }; what is
- * released is not counted any more at once or soon, unless the row `keeps` it.
+ * The walk for limits that count principals with tokens. `take(who)` returns { release } or { refused }. The count
+ * drops at once or soon after a release, unless the row `keeps` it.
  */
 async function walk(t, { limit, start, take, keeps = false }) {
     const { who, operator } = await start(t);
@@ -125,8 +125,8 @@ async function walk(t, { limit, start, take, keeps = false }) {
 // ---- rows of principals -----------------------------------------------------------------------
 
 /**
- * A call that waits for a change that never comes: it is under way when the count says so. It names what it waits for,
- * since what the server says of itself changes each second.
+ * A call that waits for a change that never comes. It is active as soon as it is counted. It names its resource,
+ * because server status changes every second.
  */
 function takeCall(operator) {
     let held = 0;
@@ -135,7 +135,7 @@ function takeCall(operator) {
         const connection = await Connection.open(who);
         const one = modernRequest('tools/call', params);
         const answer = connection.request({ ...one, headers: { ...one.headers, ...who.headers } });
-        answer.catch(() => {}); // it is cancelled in the end
+        answer.catch(() => {}); // the test cancels it in the end
         const counted = eventually(async () => (await rowOf(operator(), 'max-calls')).inUse > held, 'it is under way');
         const first = await Promise.race([answer, counted.then(() => null)]);
         if (first) {
@@ -187,7 +187,7 @@ async function takeTask(who) {
     return response.json.result ? { release: () => {} } : refusal(response);
 }
 
-/** Publishes `size` bytes; the refusal is a sentence. */
+/** Publishes `size` bytes; the rejection is an error message. */
 const takeNote = (size) => {
     let count = 0;
     return async (who) => {
@@ -255,13 +255,13 @@ const rows = {
                     serveExample(t, 'conformance', args),
                 ),
             take: takeTask,
-            keeps: true, // for at least a minute: tests/unit/engine/protocol/test_task_bytes.c gives them back
+            keeps: true, // for at least a minute: tests/unit/engine/protocol/test_task_bytes.c releases them
         }),
 };
 
-// ---- rows of connections, which are counted before it is known who comes ------------------------
+// ---- rows of connections, which are counted before authentication -------------------------------
 
-/** A server on all addresses and a Unix socket: where each kind of client comes from. */
+/** A server on all addresses and a Unix socket: the sources of each kind of client. */
 async function withPlaces(t, args, more = {}) {
     const path = new Tree(t).at('mcp.sock');
     const all = ['--self', ...access, '--http-unix', path, '--allow-remote', '--workers', '2', ...args];
@@ -275,7 +275,7 @@ async function withPlaces(t, args, more = {}) {
     };
 }
 
-/** A connection from that place. */
+/** A connection from that source. */
 async function connect(t, server, place) {
     const connection = await Connection.open(server, place.options);
     defer(t, () => connection.close());
@@ -288,7 +288,7 @@ const ask = (connection, place, method, params) => {
     return connection.request({ ...one, headers: { ...one.headers, ...place.headers } });
 };
 
-/** The row, and end_peer, as the operator has them on a connection of the Unix socket. */
+/** The row and end_peer, for the operator on a connection of the Unix socket. */
 async function operatorAt(t, places) {
     const connection = await connect(t, places.server, places.user);
     return {
@@ -349,7 +349,7 @@ rows['max-input'] = async (t) => {
     };
     const held = [];
     if (places.far) {
-        // Its share is four of them. The one that brings too much is told so; the others stay.
+        // Its share is four of them. An excess subscriber gets an error; the others stay.
         let refused = 0;
         while (refused === 0) {
             assert.ok(held.length < 5, 'its share is not the limit');
@@ -403,7 +403,7 @@ rows['waiting-tokens'] = async (t) => {
     const row = await operator.row('waiting-tokens');
     assert.deepEqual([row.value, row.share, row.reserve], [1024, 256, 16]);
     let count = 0;
-    /** A token that nobody knows: its answer, which comes when the slow server has said something. */
+    /** An unknown token: its answer arrives after the answer of the slow server. */
     const show = async (place) => {
         const connection = await connect(t, places.server, place);
         const headers = { ...place.headers, Authorization: `Bearer opaque${(count += 1)}` };
@@ -437,9 +437,9 @@ for (const [limit, check] of Object.entries(rows)) {
     test(`${limit}: principals have separate shares, and an operator the reserve`, check);
 }
 
-// ---- the table is whole -------------------------------------------------------------------------
+// ---- completeness of the table ------------------------------------------------------------------
 
-/** Those that are walked elsewhere, because they need a hub that stands still or bytes by the million. */
+/** Limits walked elsewhere, because they need a stopped hub or millions of bytes. */
 const elsewhere = {
     'task-bytes': 'unit/engine/protocol/test_task_bytes.c',
     'max-announced': 'unit/engine/delivery/test_announce.c',

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A client that falls silent: its machine lost power or its cable, so that nothing comes from it any
-// more, not even the end of the connection. The server and the client have a network of their own
-// here (a namespace), which is cut. Where namespaces may not be made, the test is skipped.
+// A silent client: its machine lost power or its cable, so the server receives nothing more, not even the end of the
+// connection. The server and the client share a private network (a namespace), which the test cuts. Without
+// permission for namespaces the test is skipped.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -13,13 +13,13 @@ import { meta, modernHeaders } from './lib/rpc.mjs';
 import { BIN, Program } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** How to make a namespace here: as root, else with a user namespace; null: not at all. */
+/** The command for a namespace: as root, or with a user namespace; null if neither works. */
 const UNSHARE = [['-n'], ['-r', '-n']].find(
     (flags) => spawnSync('unshare', [...flags, 'sh', '-c', 'ip link set lo up']).status === 0,
 );
 const ENTER = UNSHARE?.includes('-r') ? ['-U', '-n', '--preserve-credentials'] : ['-n'];
 
-/** A client in a few lines: it sends what it is given and prints what it gets. */
+/** A client in a few lines: it sends its input and prints its output. */
 const CLIENT = `
     const socket = require('node:net').connect(Number(process.argv[1]), '127.0.0.1');
     socket.on('error', (error) => console.log('error ' + error.code));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Agent Skills (SEP-2640) as the server has them: entries with digests of what is read, front matter as
-// other parsers read it, changes told like those of any resource, and files that somebody else wrote.
+// Agent Skills (SEP-2640) in the server: entries with digests of the content, front matter parsed like other parsers,
+// changes delivered like those of any resource, and files written by others.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -33,7 +33,7 @@ const serveSkills = (t, files, args = []) => {
 const uris = async (server, params) => (await call(server, 'skills/list', params)).skills.map(({ uri }) => uri);
 const get = async (server, uri) => (await call(server, 'skills/get', { uri })).skill;
 
-/** What cannot be had is an error of parameters, whose sentence is given. */
+/** Unavailable resources return a parameter error with a message. */
 async function refused(server, method, params) {
     const { json } = await modern(server, method, params);
     assert.equal(json.error?.code, -32602, JSON.stringify(json));
@@ -96,7 +96,7 @@ test('nested skill is a skill, and its files belong to the outer skill, in any r
     for (const order of orders) {
         const server = await serveSkills(t, tree, ['--workers', '1']);
         const settled = async (path) => (await call(server, 'resources/metadata', { uri: `skill://${path}` })).resource;
-        for (const path of ['a/SKILL.md', 'a/b/SKILL.md', 'a/odd/SKILL.md']) { // what is as young as the clock is coarse is read each time
+        for (const path of ['a/SKILL.md', 'a/b/SKILL.md', 'a/odd/SKILL.md']) { // files younger than the clock resolution are read each time
             await eventually(async () => !/"W\//.test(JSON.stringify(await settled(path))), `${path} to be old enough`);
         }
         for (const skill of [...order, ...order]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Doors beside HTTP: what is particular to line-framed sockets and to having several of them. What
-// they share with every transport is in tests/contract/transport.
+// Listeners besides HTTP: the specifics of line-framed sockets and of several listeners. tests/contract/transport
+// covers the common behaviour of all transports.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -115,7 +115,7 @@ test('silent subscriber is not closed', async (t) => {
     const peer = await connect(t, server.doors[0]);
     await peer.listen({ resourceSubscriptions: [server.uri('a.txt')] });
     await idle.ask('modern', 'resources/list');
-    await idle.ended; // one that has asked something, and nothing since
+    await idle.ended; // a client that sent one request and nothing since
     server.tree.replace('a.txt', 'b');
     await peer.message(updates(server.uri('a.txt')), 'an update');
 });

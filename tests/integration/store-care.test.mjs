@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings store check`, `backup` and `compact`: a backup that is made while a server writes has
-// everything that was acknowledged before it began. Databases of other programs, stores in use and
-// restored dumps.
+// `tidings store check`, `backup` and `compact`: a backup during writes contains all earlier acknowledged changes.
+// Also databases of other programs, stores in use and restored dumps.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -42,7 +41,7 @@ async function get(server, name) {
 
 const start = (t, store) => serve(t, { args: ['--store', store, '--allow-write'] });
 
-/** Writers that overwrite, each its own resource; `acknowledged`: what the server answered for. */
+/** Writers that overwrite, each its own resource; `acknowledged` holds the acknowledged values. */
 class Load {
     acknowledged = new Map();
     #goesOn = true;
@@ -66,7 +65,7 @@ test('backup during writes contains all earlier acknowledged changes', async (t)
     const dir = folder(t);
     const store = join(dir, 'store.db');
     const server = await start(t, store);
-    for (let i = 0; i < 100; i += 1) { // so that copying takes a while
+    for (let i = 0; i < 100; i += 1) { // so that the copy lasts longer
         await put(server, `still-${i}`, `${i}`.padEnd(200_000, 'y'));
     }
     const names = ['a', 'b', 'c', 'd'];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A store whose disk fails: what goes on, and what is said of the rest.
+// A store with a failing disk: the operations that still work, and the errors of the others.
 
 import assert from 'node:assert/strict';
 import {
@@ -38,7 +38,7 @@ class Store {
         this.server = await serve(this.t, { args, env: this.faults.env, tree: this.server?.tree });
     }
 
-    /** A tool's result; its object, whether it is an error or not. */
+    /** A tool's result object, with or without an error. */
     async tool(name, args) {
         const result = await call(this.server, 'tools/call', { name, arguments: args });
         return result.isError ? JSON.parse(result.content[0].text) : result.structuredContent;
@@ -48,7 +48,7 @@ class Store {
         return this.tool('upsert-entity', { uri: noteUri(id), value: { n } });
     }
 
-    /** { status, n }: what plain HTTP says of an entity. */
+    /** { status, n }: the HTTP answer for an entity. */
     async read(id) {
         const { status, text } = await request(this.server, { method: 'GET', path: `/entity/Note@1/${id}` });
         return status === 200 ? { status, n: JSON.parse(text).value.n } : { status };
@@ -85,7 +85,7 @@ test('full disk rejects writes but serves lists and initial states', { skip }, a
 test('write rejected because of a failed sync is absent after a crash', { skip }, async (t) => {
     const store = await Store.open(t);
     assert.equal((await store.put('a', 1)).success, true);
-    // The commit of the write, and nothing that makes certain of it afterwards.
+    // Fails the commit of the write, without a later verification.
     store.faults.on({ sync: { rate: 1, limit: 1 } });
     assert.equal((await store.put('a', 2)).reason, 'storage');
     assert.equal(store.faults.failed('sync'), 1);
@@ -104,7 +104,7 @@ test('outcome is unknown while sync fails, and writes wait until it succeeds', {
     store.faults.on({ sync: 1 });
     assert.equal((await store.put('a', 2)).reason, 'outcomeUnknown');
     assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
-    // Nothing more is attempted: this has certainly not happened.
+    // No further attempt follows, so the write certainly did not happen.
     assert.equal((await store.put('b', 1)).reason, 'storage');
     const refused = await request(store.server, text);
     assert.deepEqual([refused.status, refused.json.reason], [500, 'storage']);
@@ -150,7 +150,7 @@ test('store is writable again after its file returns', { skip }, async (t) => {
     await store.server.lines.next((line) => /info store: store can be written again/.test(line), 'the line in the log');
 });
 
-/** Change every place of `from` in a file to `to`, which is as long. */
+/** Replace every occurrence of `from` in a file with `to`, which has the same length. */
 function damage(file, from, to) {
     const bytes = readFileSync(file);
     let found = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A store file that lost acknowledged writes is refused, whatever was lost: a byte of FILE-wal, its end, all of it, FILE
-// itself. A crash at any moment loses nothing and is never refused, nor is a backup or a copy that was put in its place.
+// A store file that lost acknowledged writes is rejected: a byte of FILE-wal, its end, all of it, or FILE itself. A
+// crash at any moment loses nothing and is never rejected, nor is a backup or a copy in its place.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -39,7 +39,7 @@ async function put(server, i, body = `${i}`) {
 
 const start = (t, file, args = [], options = {}) => serve(t, { args: ['--store', file, '--allow-write', ...args], ...options });
 
-/** The files of a store, to be put back or given other names. */
+/** The files of a store, to restore or rename. */
 const take = (file) => suffixes.map((suffix) => {
     const path = file + suffix;
     return fs.existsSync(path) ? fs.readFileSync(path) : null;
@@ -51,7 +51,7 @@ const place = (file, contents) => contents.forEach((bytes, i) => {
     }
 });
 
-/** A store whose server was killed after `count` writes that it had acknowledged. */
+/** A store whose server was killed after `count` acknowledged writes. */
 async function killed(t, count) {
     const file = join(folder(t), 'store.db');
     const server = await start(t, file);
@@ -60,7 +60,7 @@ async function killed(t, count) {
     }
     await server.kill();
     const files = take(file);
-    const frames = Number(files[2].readBigUInt64LE(24)); // by the mark; leftovers of an earlier log may follow
+    const frames = Number(files[2].readBigUInt64LE(24)); // from the mark; leftovers of an earlier log may follow
     return { file, files, frames, end: HEADER + frames * FRAME };
 }
 
@@ -72,7 +72,7 @@ async function isRefused(t, file, what) {
     assert.deepEqual(take(file), before, `${what}: nothing is written`);
 }
 
-/** Every so manieth byte of the log, so that header, frame headers and pages are among them. */
+/** Sampled byte offsets of the log, which include header, frame headers and pages. */
 const offsets = (size, count) => [3, 13, 17, 25, HEADER, HEADER + 5, HEADER + 9, HEADER + 17, HEADER + FRAME - 1,
     ...Array.from({ length: count }, (_, i) => Math.floor((i * (size - 1)) / count) + (i * 7) % 24)].filter((at) => at < size);
 
@@ -90,13 +90,13 @@ test('store loss: changed byte anywhere in the log of a killed server is rejecte
 test('store loss: damage before the last write is rejected after a power cut without a mark', async (t) => {
     const { file, files: [db, log], frames, end } = await killed(t, 12);
     const commits = Array.from({ length: frames }, (_, i) => i).filter((i) => log.readUInt32BE(HEADER + i * FRAME + 4) !== 0);
-    const safe = HEADER + (commits.at(-2) + 1) * FRAME; // the last transaction begins here
+    const safe = HEADER + (commits.at(-2) + 1) * FRAME; // start of the last transaction
     for (const at of offsets(safe, long ? 200 : 12)) {
         const changed = Buffer.from(log);
         changed[at] ^= 0x10;
         place(file, [db, changed, null]);
         const inLast = at >= HEADER + commits.at(-2) * FRAME && at < HEADER + commits.at(-2) * FRAME + 24;
-        if (!inLast) { // what says that it was a commit may itself be changed
+        if (!inLast) { // the commit flag itself may be the changed byte
             await isRefused(t, file, `byte ${at} of ${log.length}`);
         }
     }
@@ -196,7 +196,7 @@ test('store loss: backup or copy in place of a killed store is accepted', async 
     place(file, files);
     await good(t, ['store', 'backup', file, quiet]);
     for (const one of [live, quiet, copy]) {
-        place(file, [fs.readFileSync(one), null, files[2]]); // the mark of the store that it replaces
+        place(file, [fs.readFileSync(one), null, files[2]]); // the mark of the replaced store
         await good(t, ['store', 'check', file]);
         place(file, [fs.readFileSync(one), null, files[2]]);
         const restored = await start(t, file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Subscriptions to absent resources: the creation of a file below a mount is the first update, and a subscription
-// that can never fire is refused or carries a warning; in both eras, over HTTP and stdio.
+// Subscriptions to absent resources, in both eras, over HTTP and stdio. The creation of a file below a mount is the
+// first update. A subscription that can never match is rejected or gets a warning.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -18,7 +18,7 @@ const NO_WINDOW = ['--window', '0'];
 for (const mode of MODES) {
     describe(mode.name, () => {
         const open = (t, args = NO_WINDOW) => Subscriber.open(t, mode, { files, args });
-        /** Subscribe to an absent name, and get the first update. */
+        /** Subscribe to an absent name, and await the first update. */
         const first = async (s, name, make) => {
             const uri = s.uri(name);
             const { refused, warned } = await s.ask([uri]);
@@ -27,7 +27,7 @@ for (const mode of MODES) {
             return s.update(uri);
         };
 
-        /** The next update for which `is` holds: one write can give two updates. */
+        /** The next update for which `is` holds: one write can cause two updates. */
         const next = async (s, name, is) => {
             for (;;) {
                 const told = await s.update(s.uri(name));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Many subscribers: each is told, in order, of what concerns it and of nothing else, whatever the
-// others do; and the server's own account of them.
+// Many subscribers. Each receives exactly its own changes in order, regardless of the others. Also the server's own
+// counters of them.
 
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -35,7 +35,7 @@ export function listenRequest(port, uri, options) {
     });
 }
 
-/** A listen that counts what it is told instead of keeping it. */
+/** A listen that counts its updates instead of storing them. */
 class Counter {
     told = 0;
     text = '';
@@ -102,7 +102,7 @@ for (const era of ERAS) {
             await two.ask([a]);
             server.tree.replace('a.txt', '3');
             await two.update(a);
-            /* A mark on the same stream: what was to come before it has come. */
+            /* A mark on the same stream: all earlier updates have arrived. */
             await one.ask([b]);
             server.tree.replace('b.txt', '3');
             await one.update(b);
@@ -187,7 +187,7 @@ test('1,000 subscribers of one URI all receive a change, and a stalled one delay
     const server = await serve(t, { files, args });
     const uri = server.uri('a.txt');
     const all = await each(1000, () => new Counter(t, server, uri));
-    /* This one wants much and reads nothing. */
+    /* This client requests much and reads nothing. */
     const stalled = new Counter(t, server, uri, { include: 'value' });
     await within(Promise.all([...all, stalled].map((s) => s.acknowledged)), 'acknowledgements');
     stalled.socket.pause();
@@ -197,9 +197,9 @@ test('1,000 subscribers of one URI all receive a change, and a stalled one delay
         await eventually(() => all.every((s) => s.told === i), `round ${i}: all are told`);
         assert.ok(Date.now() - begun < DEADLINE / 2, `round ${i} took ${Date.now() - begun} ms`);
     }
-    const [subscriptions, subscribers] = await totals(server, 'subscriptions', 'subscribers'); // of one moment
+    const [subscriptions, subscribers] = await totals(server, 'subscriptions', 'subscribers'); // from one snapshot
     assert.equal(subscriptions, subscribers);
-    /* It is cut off, so that it comes back; and is gone from the account. */
+    /* The server disconnects it, so it can reconnect, and removes it from the counters. */
     await eventually(async () => (await total(server, 'subscribers')) === 1000, 'the stalled one is cut');
     server.tree.replace('a.txt', 'small again');
     await eventually(() => all.every((s) => s.told === 21), 'the others are told');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings sync` and what is larger than a message: in parts, of one state, without holding it in memory.
+// `tidings sync` with resources larger than a message: in parts of one version, without holding them in memory.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -14,12 +14,12 @@ import { DEADLINE, slow } from './lib/wait.mjs';
 
 const MIB = 1024 * 1024;
 
-/** What was changed less than two seconds ago may change again unseen; these files are old. */
+/** A file changed less than two seconds ago may change again unnoticed; these files are old. */
 function age(tree, ...names) {
     names.forEach((name) => fs.utimesSync(tree.at(name), 1_000_000_000, 1_000_000_000));
 }
 
-/** The most memory it ever had, in KiB, once it is in step. */
+/** The peak memory in KiB after the first complete copy. */
 async function peak(t, server, dir) {
     const sync = new Program(t, BIN, ['sync', server.url, server.uri(''), dir], { mayFail: true });
     await sync.lines.next((line) => /in step/.test(line), 'the mirror', 3 * DEADLINE);
@@ -37,7 +37,7 @@ test('40 MiB file arrives complete without being held in memory', async (t) => {
     const before = await peak(t, small, mirror.at('small'));
     const after = await peak(t, large, mirror.at('large'));
     assert.ok(fs.readFileSync(mirror.at('large/one')).equals(fs.readFileSync(large.tree.at('one'))));
-    if (slow === 1) { // sanitizers keep what was freed
+    if (slow === 1) { // sanitizers retain freed memory
         assert.ok(after - before < 10 * 1024, `${before} KiB for 2 MiB, ${after} KiB for 40 MiB`);
     }
     assert.deepEqual((await once(t, large, mirror.at('large'))).did, []);
@@ -61,7 +61,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-/** A server that gives parts of `versions[i]`, where `i` is what `which(read)` says for the number of the read. */
+/** A server that returns parts of `versions[i]`, where `i` is `which(read)` for the number of the read. */
 function serveVersions(t, versions, which) {
     let reads = 0;
     return serveAnswers(t, {

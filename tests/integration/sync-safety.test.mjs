@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings sync` with data that matters: what a server cannot tell is not taken for gone, what somebody does here meanwhile is
-// not overwritten, and what fails here is told.
+// `tidings sync` with valuable data. Unlisted resources do not count as deleted, concurrent local edits are not
+// overwritten, and local failures are reported.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,8 +16,8 @@ const told = (did) => did.map(({ action, uri }) => `${action} ${uri}`).sort();
 const missing = (uri) => ({ code: -32602, message: 'no', data: { uri, reason: 'not_found' } });
 
 /**
- * A server with these resources, name → text, which lists what is below a directory. `broken(method, uri)` may throw what
- * it answers instead.
+ * A server with these resources, name -> text, and directory listings. `broken(method, uri)` may throw an answer
+ * instead.
  */
 function serveTree(t, texts, broken = () => {}) {
     const below = (uri) => {
@@ -78,7 +78,7 @@ test('unreadable but existing resource is kept', async (t) => {
     let isBroken = false;
     const server = await serveTree(t, texts, (method, uri) => {
         if (isBroken && method === 'resources/read') {
-            delete texts.b; // between the listing and now
+            delete texts.b; // between the listing and this point
             throw missing(uri);
         }
     });
@@ -110,7 +110,7 @@ for (const status of [404, 403]) {
     });
 }
 
-/** How to run a program that file modes bind, root or not. */
+/** The command that runs a program under file modes, as root or not. */
 const bound = process.getuid() === 0
     ? (file, args) => ['/usr/bin/setpriv', ['--bounding-set=-dac_override,-dac_read_search', file, ...args]]
     : (file, args) => [file, args];
@@ -150,7 +150,7 @@ test('ls -R and tree report unlisted directories', async (t) => {
     assert.deepEqual(json.stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line).error), ['not for you (-32602)', undefined, undefined]);
 });
 
-/** A mirror of `a/b` and `c`, then a run of which the read of `a/b` waits until `meanwhile(mirror)` is done. */
+/** A mirror of `a/b` and `c`, then a run in which the read of `a/b` waits until `meanwhile(mirror)` is done. */
 async function disturb(t, texts, meanwhile, ...args) {
     let disturbance;
     const mirror = new Tree(t);
@@ -303,7 +303,7 @@ test('followed: failed files are retried automatically', async (t) => {
     await eventually(() => same(mirror.at('m'), server.tree.path), 'it was tried again', 2 * DEADLINE);
 });
 
-/** `sync --once` that may write no file larger than so many KiB: as on a disk that is full. */
+/** `sync --once` with a file size limit in KiB, like a full disk. */
 const cramped = (t, server, dir, kib) => run(t, [
     '-c', `trap '' XFSZ; ulimit -f ${kib}; exec "$@"`, 'sh', BIN, 'sync', '--once', '--json', server.url, server.uri(''), dir,
 ], { file: '/bin/bash' });

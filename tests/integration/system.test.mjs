@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The machine as resources: system://metrics, read and watched in both eras, from a /proc of our own.
+// The machine as resources: system://metrics, read and watched in both eras, from a fake /proc.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Under a service manager: sockets that it made, and what it wants to hear. A small program of the
-// test stands in for it, since the variables name the process that is to read them.
+// Under a service manager: passed sockets and notifications to the manager. A small test program replaces it, because
+// the variables name the process that reads them.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -19,8 +19,8 @@ import { Inbox } from './lib/wait.mjs';
 const files = { 'a.txt': 'a' };
 const PERL = '/usr/bin/perl';
 
-// Makes the sockets, which become descriptors 3 and up, sets the variables, becomes the server. (Perl
-// is on every Debian; Node can neither keep such sockets to itself nor hear datagrams.)
+// Creates the sockets, which become descriptors 3 and up, sets the variables, becomes the server. (Perl is on every
+// Debian; Node can neither keep such sockets private nor receive datagrams.)
 const MANAGER = String.raw`
 use Socket; $^F = 255;
 my ($kinds, $names, @args) = @ARGV;
@@ -50,7 +50,7 @@ async function doorsOf(program) {
     return line.split('serving on ')[1].split(', ');
 }
 
-/** What is sent to a datagram socket, a line each. */
+/** The datagrams of a socket, one per line. */
 async function hearNotices(t, path) {
     const code = String.raw`
 use Socket; $| = 1;

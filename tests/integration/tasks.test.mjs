@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tasks in a running server: who may see one, by its id and as a resource that can be subscribed to
-// in both eras, from any worker; and what is left of them when the server is killed and starts again.
+// Tasks in a running server: access to a task by its id and as a subscribable resource in both eras, from any worker;
+// and the remaining tasks after a kill and a restart.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { Inbox } from './lib/wait.mjs';
 
-/** Alice and Bob with tokens, and somebody who shows none is not let in at all. */
+/** Alice and Bob have tokens; a client without a token is rejected. */
 async function start(t, args = []) {
     const tokens = new TokenFile(t);
     const given = [tokens.give('alice'), tokens.give('bob')];
@@ -24,7 +24,7 @@ async function start(t, args = []) {
     return { server, alice: as(server, given[0]), bob: as(server, given[1]) };
 }
 
-/** Wait for an update of the task, then what it says by then; until it has that status. */
+/** Await an update of the task and return its current state, until it has that status. */
 async function until(events, who, id, status) {
     for (;;) {
         const { result } = await task(who, 'get', id);
@@ -123,10 +123,10 @@ test('listen with tasks receives notifications/tasks with all members of tasks/g
     await task(alice, 'update', id, { inputResponses: { [question]: { action: 'accept', content: { confirm: true } } } });
     const done = (await events.message(isTask(id, 'completed'), 'the result')).params;
     assert.match(done.result.content[0].text, /"confirm":true/);
-    // Who comes later is told how it is.
+    // A later subscriber receives the current state.
     const late = await follow(alice, [id]);
     assert.deepEqual((await late.events.message(isTask(id, 'completed'), 'how it is')).params.result, done.result);
-    // Where it is not known what changed, it is told how it is, not to look again.
+    // If the change is unknown, the subscriber receives the current state instead of a truncated update.
     const said = await say(alice, 'tools/call', { name: 'notify', arguments: { changes: [{ uri: '**' }] } });
     assert.equal(said.result.structuredContent.told, 1, JSON.stringify(said));
     await late.events.message(isTask(id, 'completed'), 'how it is, again');

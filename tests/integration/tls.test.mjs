@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// TLS: the official clients over https, names, client certificates, reload under open streams, and
-// what clients do that know no better.
+// TLS: the official clients over https, server names, client certificates, reload under open streams, and misbehaving
+// clients.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -32,7 +32,7 @@ async function start(t, { certs = new Certificates(t).make('server'), args = [],
     return { server, certs, tree: server.tree, uri: server.uri };
 }
 
-/** A client of TLS alone. */
+/** A TLS-only client. */
 function connect(t, server, options = {}) {
     const socket = tls.connect({ host: '127.0.0.1', port: server.port, ...server.secure, ...options });
     defer(t, () => socket.destroy());
@@ -47,7 +47,7 @@ function connect(t, server, options = {}) {
 const fingerprint = async (t, server, options) =>
     (await connect(t, server, options)).getPeerCertificate().fingerprint256;
 
-/** Trusted by everything in this process from now on, as NODE_EXTRA_CA_CERTS would have it. */
+/** Trusted by this process from this point, as with NODE_EXTRA_CA_CERTS. */
 function trust(certs) {
     tls.setDefaultCACertificates([...tls.getCACertificates('default'), certs.text('ca.pem')]);
 }
@@ -87,7 +87,7 @@ test('connection carries many requests and complete large answers', async (t) =>
     connection.close();
 });
 
-/** A way to the server on which what the client sends goes through `pass(from, to)`. */
+/** A proxy to the server that passes client data through `pass(from, to)`. */
 async function relayed(t, server, pass) {
     const relay = net.createServer({ allowHalfOpen: true }, (from) => {
         const to = net.connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tools that want arguments as header fields too (x-mcp-header, 2026-07-28): a server that refuses calls without them, and
-// whose list has a tool that declares them wrongly.
+// Tools that require arguments as header fields too (x-mcp-header, 2026-07-28): a server that rejects calls without
+// them, and a list with an invalid tool.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -17,7 +17,7 @@ const TOOLS = [
     { name: 'wrong\u001b[31m', inputSchema: { type: 'object', properties: { a: property('Evil\r\nX: y') } } },
 ];
 
-/** `stale`: what the first list says of `right`. */
+/** `stale`: the version of `right` in the first list. */
 async function serveTools(t, stale) {
     const heard = [];
     const server = http.createServer(async (request, response) => {

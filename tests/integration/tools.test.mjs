@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// examples/tools, called by both official clients over both transports, and by hand where a client
-// would not do what is tested.
+// examples/tools, called by both official clients over both transports, and with handwritten requests for behaviour
+// that the clients do not support.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -19,7 +19,7 @@ const isProgress = (m) => m.method === 'notifications/progress';
 const isLog = (m) => m.method === 'notifications/message';
 const level = 'io.modelcontextprotocol/logLevel';
 
-/** A call by hand: the HTTP response. */
+/** A handwritten call. Returns the HTTP response. */
 const callTool = (server, name, args = {}, { extra = {}, ...options } = {}) =>
     modern(
         server,
@@ -115,7 +115,7 @@ for (const transport of TRANSPORTS) {
             const options = {
                 signal: giveUp.signal,
                 timeout: DEADLINE,
-                onprogress: () => giveUp.abort(new Error('enough')), // it runs
+                onprogress: () => giveUp.abort(new Error('enough')), // the call is running
             };
             await assert.rejects(
                 client.callTool(
@@ -151,7 +151,7 @@ for (const transport of TRANSPORTS) {
     });
 }
 
-// ---- by hand ------------------------------------------------------------------------------------
+// ---- handwritten requests ------------------------------------------------------------------------
 
 test('list_changed reaches listens that request it, and legacy streams', async (t) => {
     const server = await serveExample(t, 'tools');
@@ -274,7 +274,7 @@ test('legacy client that loses its connection cancels nothing', async (t) => {
     );
     await events.message(isProgress, 'it to run');
     events.close();
-    await session.call('ping'); // the server has seen more since
+    await session.call('ping'); // the server has received more since
     assert.equal(/cancelled/.test(server.stderr), false);
     const cancelled = { method: 'notifications/cancelled', params: { requestId: 5 } };
     await session.post({ jsonrpc: '2.0', ...cancelled });

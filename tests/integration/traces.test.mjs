@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Traces (W3C Trace Context, SEP-414): what a request says of its trace goes into the notifications of the changes it
-// causes, to those who may hear of them, and from our client into its requests.
+// Traces (W3C Trace Context, SEP-414). The server copies the trace of a request into the notifications of its
+// changes, for permitted subscribers. Our client sends its trace with each request.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How many bytes an update is, for every shape it can have, in both eras and on every kind of
-// stream: counted on the sockets of real connections and held against the table of
-// docs/reference/subscriptions.md, so that the table stays true.
+// The bytes of an update, for every shape, in both eras and on every kind of stream. The test counts them on real
+// sockets and compares the table of docs/reference/subscriptions.md.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -18,7 +17,7 @@ const PAGE = new URL('../../docs/reference/subscriptions.md', import.meta.url);
 const ARGS = ['--allow-write', '--publish', 'app:///', '--window', '0', '--keepalive', '1h', '--no-list-changed'];
 const state = (n) => JSON.stringify({ temperature: 20.5 + n, humidity: 40 });
 
-/** Rows of the table: what is written there, and the options that make it. */
+/** Rows of the table: the label and its options. */
 const SHAPES = [
     ['default', {}],
     ['`include: "metadata"`', { include: 'metadata' }],
@@ -54,7 +53,7 @@ const subscribeAll = async (ask) => {
     }
 };
 
-/** A stream: `next(match)` gives { text, id } of the next message, `read()` how many bytes came so far. */
+/** A stream: `next(match)` returns { text, id } of the next message, `read()` the received bytes. */
 const ofEvents = (events) => ({
     next: async (match) => {
         const { data, id } = await events.next((e) => e.json && match(e.json), 'an update');
@@ -113,7 +112,7 @@ async function openAll(t) {
     return { servers: [legacyPipe, modernPipe], columns };
 }
 
-/** As it would be with an epoch of 16 digits and numbers of four; a random epoch may begin with zeros. */
+/** The size with an epoch of 16 digits and numbers of four; a random epoch may start with zeros. */
 const usual = (text) => text.replace(/\b[0-9a-f]{12,16}\.\d+/g, `${'e'.repeat(16)}.1234`);
 const usualId = (id) => id?.replace(/^(\w+)\.\d+\.\d+$/, '1.1234.1234');
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A server is replaced under load, three times, by a service manager that keeps its listening socket (as systemd does with
-// tidings.socket): no connection is refused, no acknowledged write is lost, and every subscriber of both eras hears of every change.
-// And a store that an earlier program wrote is brought up to date.
+// A service manager replaces a server under load three times and keeps its listening socket (as systemd does with
+// tidings.socket). No connection is rejected, no acknowledged write is lost, and every subscriber of both eras
+// receives every change. Another test upgrades a store of an earlier version.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -22,7 +22,7 @@ const RESTARTS = 3;
 const STREAMS = 8; // of each era
 const PREFIX = 'app:///n/';
 
-// Keeps the socket; on SIGUSR1 it ends the server in order and starts the next one with the same socket.
+// Keeps the socket; on SIGUSR1 it stops the server cleanly and starts the next one with the same socket.
 const MANAGER = String.raw`
 use Socket; use POSIX ":sys_wait_h"; $^F = 255; $| = 1;
 my $s;
@@ -66,7 +66,7 @@ async function manage(t, args) {
     return { port, url: `http://127.0.0.1:${port}/mcp`, lines, replace };
 }
 
-/** Follows PREFIX in one era until it is told to stop: what it heard. Comes back with its cursor, or its session. */
+/** Follows PREFIX in one era until stopped and records the updates. Resumes with its cursor or its session. */
 class Follower {
     heard = new Set();
     truncated = 0;
@@ -86,7 +86,7 @@ class Follower {
             const options = { windowMs: 0, ...(cursor && { since: cursor }) };
             const got = await listen(server, { resourceSubscriptions: [PREFIX] }, { params: { _meta: meta({ [OPTIONS]: options }) } }).catch(() => undefined);
             if (!got) {
-                continue; // it drains: the next one takes it
+                continue; // a draining server: the next one answers
             }
             cursor ??= got.ack._meta[CURSOR];
             begun();
@@ -103,7 +103,7 @@ class Follower {
     }
 
     async legacy(server, begun) {
-        while (!this.stopped) { // its session ends with the server: another one, from the cursor it had
+        while (!this.stopped) { // its session ends with the server: open another one from the last cursor
             const session = await Session.open(server).catch(() => undefined);
             const options = { windowMs: 0, ...(this.cursor && { since: this.cursor }) };
             const answer = session && await session.call('resources/subscribe', { uri: PREFIX, _meta: { [OPTIONS]: options } }).catch(() => undefined);
@@ -143,7 +143,7 @@ test('server replaced under load rejects no client and loses no change', async (
 
     const counts = { connections: 0, refused: 0, ended: 0 };
     let busy = true;
-    /** A connection for each request, as a crowd of clients makes them; undefined: it ended without an answer. */
+    /** A connection for each request, like a crowd of clients; undefined if it ended without an answer. */
     const once = async (options) => {
         counts.connections += 1;
         try {
@@ -204,7 +204,7 @@ test('store of an earlier version keeps its entities, history, publications and 
         return value;
     };
     assert.equal(number('PRAGMA user_version'), 1);
-    // The store ages; its history must not.
+    // The store grows old; its history must not expire.
     const args = ['--entities', file, '--publish', 'app:///', '--allow-write', '--window', '0', '--log-age', '0'];
     const server = await serve(t, { args });
     const value = async (uri) => (await call(server, 'resources/read', { uri })).contents[0].text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Files as live resources, end to end, in both eras: whatever happens to a file, those who asked
-// hear of it. No test assumes how many notifications a change makes, only that it is told.
+// Files as live resources, end to end, in both eras: subscribers receive every kind of file change. No test assumes
+// the number of notifications per change, only that at least one arrives.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,7 +16,7 @@ import { ERAS, Watcher } from './lib/watcher.mjs';
 
 const files = { 'a.txt': '1', 'b.txt': '1', 'dir/c.txt': '1', 'dir/sub/d.txt': '1' };
 
-/** One test per era: `body` gets the server's tree and a function that starts a watcher. */
+/** One test per era: `body` receives the server's tree and a function that starts a watcher. */
 function both(name, body, options = {}) {
     for (const era of ERAS) {
         test(`${era}: ${name}`, options, async (t) => {
@@ -250,7 +250,7 @@ both('a busy file keeps being told and the last state is', async ({ server, tree
 both('a burst of creations is told file by file', async ({ server, tree, uri, watch }) => {
     const watcher = await watch('dir/');
     const names = Array.from({ length: 500 }, (_, i) => `dir/burst-${i}.txt`);
-    server.child.kill('SIGSTOP'); // so that all come at once: more than is written in one turn
+    server.child.kill('SIGSTOP'); // so that all changes arrive at once: more than one turn writes
     names.forEach((name) => tree.write(name, 'x'));
     server.child.kill('SIGCONT');
     const missing = () => {
@@ -261,7 +261,7 @@ both('a burst of creations is told file by file', async ({ server, tree, uri, wa
     await watcher.listChanged();
 });
 
-/** Is this the notice that says "look again, some updates may be missing"? */
+/** Returns true for the truncated notice. */
 const truncated = (m) => JSON.stringify(m).includes('truncated');
 
 both(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Frames of a WebSocket, right and wrong, byte by byte: what is put together, what ends the
-// connection and with which code. However it ends, the server goes on for others.
+// Valid and invalid WebSocket frames, byte by byte: joined fragments, protocol errors and their close codes. After
+// every end the server continues for other clients.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -17,7 +17,7 @@ const discover = (id) =>
 const text = (id) => encodeFrame(FIN | OP.text, discover(id));
 const answers = (id) => (m) => m.id === id && m.result;
 
-/** One server for all: it must survive everything here. */
+/** One server for all tests: it must survive every input. */
 let server;
 const ends = [];
 before(async () => {
@@ -30,7 +30,7 @@ after(async () => {
     }
 });
 
-/** What ends a connection: the bytes, the code, words of the reason. */
+/** Connection-ending input: the bytes, the code, words of the reason. */
 const WRONG = [
     ['a binary frame', encodeFrame(FIN | OP.binary, 'x'), 1003, /text/],
     ['the first piece of a binary message', encodeFrame(OP.binary, 'x'), 1003, /text/],
@@ -88,7 +88,7 @@ for (const [what, bytes, code, reason] of WRONG) {
     test(`${what} ends the connection with ${code}`, async () => {
         const ws = await WebSocketRaw.open(server);
         await ws.listen([server.uri('a.txt')]);
-        // What was asked before is answered; what comes after is not looked at.
+        // Earlier requests are answered; later bytes are ignored.
         await ws.send(Buffer.concat([text('before'), bytes, text('after')]));
         const goodbye = await ws.goodbye();
         assert.equal(goodbye.code, code);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// WebSocket at the endpoint, as clients use it: the upgrade, both eras, notifications, deadlines,
-// the end. What frames may look like is in websocket-frames.test.mjs.
+// WebSocket at the endpoint, as clients use it: the upgrade, both eras, notifications, deadlines and close.
+// websocket-frames.test.mjs tests frames.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -292,9 +292,9 @@ test('envelope without a profile is rejected', async (t) => {
     ws.close();
 });
 
-// ---- other people's clients -----------------------------------------------------------------------
+// ---- third-party clients --------------------------------------------------------------------------
 
-/** The SDK client subscribes over its WebSocket transport and hears of a change. */
+/** The SDK client subscribes over its WebSocket transport and receives a change. */
 async function sdkSubscribes(t, server) {
     const client = new Client({ name: 'integration-test', version: '1' });
     const told = new Inbox('the SDK client');
@@ -341,7 +341,7 @@ test("Node client connects, receives and closes cleanly", async (t) => {
     assert.equal(event.code, 3001);
 });
 
-// ---- deadlines and ends ---------------------------------------------------------------------------
+// ---- deadlines and close --------------------------------------------------------------------------
 
 const hasty = ['--keepalive', '1s', '--stall-timeout', '5s', '--self'];
 
