@@ -243,7 +243,7 @@ test('sizes: oversized frame is rejected at its header', async (t) => {
 
 const MIB = 2 ** 20;
 
-/** A client that sent this part of a message, and the time of its rejection. */
+/** Clients that send this part of a message. Each returns a function that awaits its rejection. */
 const HOLDERS = {
     'bodies': async (t, server, bytes) => {
         const connection = await from(t, server, '127.0.0.1');

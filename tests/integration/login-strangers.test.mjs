@@ -380,7 +380,7 @@ describe('untrusted servers', { concurrency: 4 }, () => {
         await logIn(t, home, world.mcp, { args: ['--issuer', second.issuer.url] });
         assert.equal(home.tokens()[0].issuer, second.issuer.url);
         assert.equal(world.issuer.asked.length, 0);
-        // The same server needs no name in the next login.
+        // The next login needs no name of the authorization server.
         await logIn(t, home, world.mcp);
         assert.equal(home.tokens().length, 1);
         assert.equal(world.issuer.asked.length, 0);

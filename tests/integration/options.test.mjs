@@ -313,7 +313,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(refused, {});
         for (const [type, level] of [['info', 3], ['error', 1], ['error', 3], ['info', 1]]) {
             await s.server.publish({ type, level });
-            await s.update(RESOURCE); /* else two that meet in one turn are told as one */
+            await s.update(RESOURCE); /* otherwise two updates in one turn merge */
         }
         const metadata = (uri) => s.messages.filter(updatesFor(uri)).map((m) => extras(m).metadata);
         assert.deepEqual(metadata(errors).map((m) => m.level), [1, 3]);

@@ -96,7 +96,7 @@ const formats = (at) => {
 test('content unmodified since a date is not sent again; etags precede dates', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
-    const then = 1e12 + 86400e3 * 8; /* a day of one digit */
+    const then = 1e12 + 86400e3 * 8; /* a date with a one-digit day */
     utimesSync(`${server.tree.path}/a.txt`, then / 1000 + 0.5, then / 1000 + 0.5);
     const etag = await awaitStrongEtag(server, 'a.txt');
     const status = async (fields, init) => (await get(server, uri, fields, init)).status;

@@ -20,7 +20,7 @@ const EVIL =
     '\u202eevil\u2066\u200f\u2028\r\n2026-01-01T00:00:00.000Z deleted file:///all\b\u007f';
 const WATCHED = 'app:///a';
 
-/** Control characters except line feeds; our own code must have written every line of the output. */
+/** Control and formatting characters except line feeds; our own code must have written every line of the output. */
 const FORBIDDEN = /[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028-\u202e\u2066-\u2069\ufeff]/;
 
 /**

@@ -349,7 +349,7 @@ rows['max-input'] = async (t) => {
     };
     const held = [];
     if (places.far) {
-        // Its share is four of them. An excess subscriber gets an error; the others stay.
+        // Its share is four of them. The client that exceeds it gets an error; the others stay.
         let refused = 0;
         while (refused === 0) {
             assert.ok(held.length < 5, 'its share is not the limit');

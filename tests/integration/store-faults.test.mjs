@@ -85,7 +85,7 @@ test('full disk rejects writes but serves lists and initial states', { skip }, a
 test('write rejected because of a failed sync is absent after a crash', { skip }, async (t) => {
     const store = await Store.open(t);
     assert.equal((await store.put('a', 1)).success, true);
-    // Fails the commit of the write, without a later verification.
+    // Fails only the sync of the commit, not the sync that verifies it later.
     store.faults.on({ sync: { rate: 1, limit: 1 } });
     assert.equal((await store.put('a', 2)).reason, 'storage');
     assert.equal(store.faults.failed('sync'), 1);

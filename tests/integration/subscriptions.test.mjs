@@ -124,7 +124,7 @@ for (const era of ERAS) {
         const heard = new Set();
         for (let told = 0; told < 70; ) {
             const { merged = 1, metadata } = extras(await s.update(RESOURCE));
-            told += merged; /* what comes in one turn of the server is one */
+            told += merged; /* changes in one server turn merge */
             assert.ok(told <= 70);
             heard.add(metadata.i);
         }

@@ -65,7 +65,7 @@ test('official legacy client subscribes to a task', async (t) => {
 });
 
 test('task is hidden from others by id, as a resource and in patterns', async (t) => {
-    const { alice, bob } = await start(t, ['--workers', '1']); /* all that is told is written in one turn */
+    const { alice, bob } = await start(t, ['--workers', '1']); /* all updates are written in one turn */
     const unknown = '0123456789abcdef'.repeat(3);
     const id = await begin(alice, 'slow_compute', { seconds: 60 });
     const same = async (ask) => {
@@ -87,7 +87,7 @@ test('task is hidden from others by id, as a resource and in patterns', async (t
         heard.push(events);
     }
     const own = await listen(alice, { resourceSubscriptions: ['tidings://tasks/**', '**'] });
-    heard.push(own.events); /* nor does its owner by a pattern: whoever hears of one has named it */
+    heard.push(own.events); /* the owner neither by a pattern: task updates require the id */
     const named = await listen(alice, { resourceSubscriptions: [uriOf(id)] });
     const isUpdate = ({ data }) => /resources.updated/.test(data);
     await task(alice, 'cancel', id);
@@ -161,7 +161,7 @@ test('invalid or too many taskIds are rejected', async (t) => {
 });
 
 test('task ids are absent from the list of all subscriptions', async (t) => {
-    const server = await serveExample(t, 'conformance', ['--self']); /* where whoever has the id may */
+    const server = await serveExample(t, 'conformance', ['--self']); /* without tokens the id grants access */
     const id = await begin(server, 'slow_compute', { seconds: 60 });
     const { ack } = await listen(server, { resourceSubscriptions: [uriOf(id)] });
     assert.deepEqual(ack.notifications.resourceSubscriptions, [uriOf(id)]);

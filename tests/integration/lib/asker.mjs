@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // A server that asks its client: SDK=1 on the official TypeScript SDK 1.x (legacy era: requests), SDK=FastMCP on
-// FastMCP (launched only; its lists and subscriptions ask nothing), else on 2.x (modern:
-// `input_required`; legacy clients are sent requests). On standard input and output, or over HTTP when PORT is set.
-// Tools: form, visit, roots, and evil, whose form is full of what a terminal obeys. The resource ask://NAME asks as the
-// tool does and holds the answer. Legacy: lists (of resources, with the answer as the name of one), completions and
-// subscriptions ask for roots, and what is watched changes when they were told. EAGER (SDK=1): roots are asked for at the
-// beginning, and the tool known tells them.
+// FastMCP (launched only; its lists and subscriptions ask nothing), otherwise on 2.x (modern: `input_required`;
+// legacy clients receive requests). On standard input and output, or over HTTP when PORT is set. Tools: form, visit,
+// roots, and evil, whose form is full of terminal control sequences. The resource ask://NAME asks like the tool and
+// contains the answer. Legacy: lists (of resources, with the answer as the name of one), completions and
+// subscriptions ask for roots, and the watched resource changes after the answer. EAGER (SDK=1): the server asks for
+// roots at the start, and the tool known returns them.
 
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -41,7 +41,7 @@ function build1() {
     const server = new Server({ name: 'asker', version: '1' }, { capabilities });
     const on = (name, handler) => server.setRequestHandler(types[`${name}RequestSchema`], handler);
     const ask = (name, extra) => {
-        // FAR: on the session's own stream, not on that of the call.
+        // FAR: on the stream of the session, not of the call.
         const send = process.env.FAR ? (...words) => server.request(...words) : (...words) => extra.sendRequest(...words);
         const asked = name === 'roots' ? { method: 'roots/list' }
             : { method: 'elicitation/create', params: QUESTIONS[name] ?? { mode: 'url', elicitationId: 'e1', ...VISIT } };
@@ -98,7 +98,7 @@ async function startFastMcp() {
         server.addTool({ name, execute: (_, context) => ask(name, context) });
         server.addResource({ uri: `ask://${name}`, name, load: async (_, context) => ({ text: await ask(name, context) }) });
     }
-    // It asks for them by itself, once it is connected.
+    // It asks for roots automatically after the connection.
     const roots = new Promise((resolve) => server.on('connect', ({ session }) => resolve(session)));
     server.addResource({ uri: 'ask://roots', name: 'roots', load: async () => ({ text: await ask('roots', { session: await roots }) }) });
     await server.start({ transportType: 'stdio' });

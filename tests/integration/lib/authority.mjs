@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A real authorization server (oidc-provider) in which everybody is alice, who agrees to everything; and our server,
-// which wants tokens of it.
+// A real authorization server (oidc-provider) in which every user is alice, who agrees to everything; and our server,
+// which requires its tokens.
 
 import http from 'node:http';
 
@@ -15,14 +15,14 @@ import { Inbox } from './wait.mjs';
 
 const SCOPES = 'files:read files:write';
 
-/** An authorization server in which everybody is alice, who agrees to everything. */
+/** An authorization server in which every user is alice, who agrees to everything. */
 export class Authority {
-    seconds = 3600; // access tokens are good for
-    grants = []; // of the token endpoint, by their type
+    seconds = 3600; // lifetime of access tokens
+    grants = []; // requests to the token endpoint, by grant type
     revoked = 0;
-    given = SCOPES; // what a token may have
+    given = SCOPES; // the scopes that a token may have
     format = 'jwt'; // of access tokens
-    held = null; // a promise: the token endpoint answers when it is fulfilled
+    held = null; // a promise: the token endpoint waits for it
     holding = new Inbox('requests that are held');
 
     static async start(t) {
@@ -84,7 +84,7 @@ export class Authority {
         };
     }
 
-    /** The pages on which alice logs in and agrees send her on at once. */
+    /** The login and consent pages redirect alice at once. */
     async handle(request, response) {
         this.revoked += request.url === '/token/revocation' ? 1 : 0;
         if (request.url === '/token' && this.held) {
@@ -111,7 +111,7 @@ export class Authority {
     }
 }
 
-/** Our server, which wants tokens of the authority. */
+/** Our server, which requires tokens of the authority. */
 export async function start(t, { args = ['--auth-scope', 'files:read'], tree, format = 'jwt' } = {}) {
     const authority = await Authority.start(t);
     authority.format = format;

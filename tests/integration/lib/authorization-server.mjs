@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// An authorization server for tests: metadata (RFC 8414), keys that rotate, registration of clients
-// (RFC 7591), the authorization code with PKCE and an owner who always agrees, refresh tokens that
-// are used once, introspection (RFC 7662). It signs with `jose`, and counts what it is asked, by path.
+// An authorization server for tests: metadata (RFC 8414), rotating keys, client registration (RFC 7591), the
+// authorization code with PKCE and an owner who always agrees, one-time refresh tokens, introspection (RFC 7662). It
+// signs with `jose`, and counts its requests by path.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -51,11 +51,11 @@ export class AuthorizationServer {
     clients = new Map();
     codes = new Map();
     refreshes = new Map();
-    opaque = new Map(); // token → what introspection says of it
-    seconds = 3600; // access tokens are good for
-    credentials = { id: 'tidings', secret: 's3cret:/ä' }; // of the resource server, to introspect
+    opaque = new Map(); // token -> its introspection result
+    seconds = 3600; // lifetime of access tokens
+    credentials = { id: 'tidings', secret: 's3cret:/ä' }; // of the resource server, for introspection
     broken = false; // answers everything with 500
-    held = null; // a promise: the keys come when it is fulfilled
+    held = null; // a promise: the key request waits for it
 
     static async start(t, { alg = 'RS256' } = {}) {
         const as = new AuthorizationServer();
@@ -70,7 +70,7 @@ export class AuthorizationServer {
         return as;
     }
 
-    /** A new key signs from now on; `keep` of the old ones are still published. */
+    /** A new key signs from now on; `keep` of the old ones remain published. */
     async rotate(alg = 'RS256', { keep = 1 } = {}) {
         const pair = await generateKeyPair(alg, { extractable: true });
         this.keys = [{ kid: random(), alg, ...pair }, ...this.keys.slice(0, keep)];
@@ -88,8 +88,8 @@ export class AuthorizationServer {
     }
 
     /**
-     * An access token for `audience`. `claims` replace those of a proper one (undefined: left out),
-     * `header` likewise, `key` signs instead of the newest.
+     * An access token for `audience`. `claims` override those of a valid one (undefined: omitted), `header` likewise,
+     * `key` signs instead of the newest.
      */
     token(audience, { sub = 'alice', scope, claims = {}, header = {}, key = this.keys[0] } = {}) {
         const now = seconds();
@@ -103,12 +103,12 @@ export class AuthorizationServer {
             .sign(key.privateKey);
     }
 
-    /** The public key as text, for those who would use it as a secret. */
+    /** The public key as text, for attacks that use it as a secret. */
     pem(key = this.keys[0]) {
         return exportSPKI(key.publicKey);
     }
 
-    /** An opaque token, of which introspection will say `claims`. */
+    /** An opaque token whose introspection returns `claims`. */
     issueOpaque(audience, claims = {}) {
         const token = random();
         const now = seconds();
@@ -241,13 +241,13 @@ export class AuthorizationServer {
         return this.opaque.get(token) ?? { active: false };
     }
 
-    /** How often `path` was asked for. */
+    /** The number of requests to `path`. */
     asked(path) {
         return this.counts[path] ?? 0;
     }
 }
 
-/** What the official clients ask of a program that holds their tokens; the owner clicks at once. */
+/** The members that the official clients require of a token store; the owner agrees at once. */
 export class Owner {
     redirectUrl = 'http://127.0.0.1:1/callback';
     clientMetadata = {
@@ -302,8 +302,8 @@ export class Owner {
 }
 
 /**
- * A server that accepts the tokens of `issuer`; `show(options)` is it for whoever has such a token. It has the
- * keys from a file, or, `fetched`, finds them by the metadata of the issuer.
+ * A server that accepts the tokens of `issuer`; `show(options)` is the server for a holder of such a token. It reads
+ * the keys from a file, or, `fetched`, finds them by the metadata of the issuer.
  */
 export async function start(t, { issuer, fetched = false, args = [] } = {}) {
     const authority = issuer ?? (await AuthorizationServer.start(t));
@@ -318,11 +318,13 @@ export async function start(t, { issuer, fetched = false, args = [] } = {}) {
     return { server, authority, show, file, uri: server.uri('a.txt') };
 }
 
-/** Seconds for which a token is good that is to expire in a test, and ms to wait until it has: both are long, for
- * everything before its end has to happen in time on a busy machine. */
+/**
+ * The lifetime in seconds of a token that expires during a test, and the ms until it has expired. Both are long,
+ * because a busy machine must finish all earlier steps in time.
+ */
 export const BRIEF = slow > 1 ? 30 : 10;
 export const EXPIRY = (BRIEF + 60) * 1000;
 
-/** What reading `uri` is answered with. */
+/** The response to a read of `uri`. */
 export const statusOf = async (server, uri) =>
     (await modern(server, 'resources/read', { uri })).status;

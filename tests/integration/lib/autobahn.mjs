@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The table of Autobahn's cases (tests/data/autobahn.tsv, which says what its columns mean), as writes to a socket.
+// The table of Autobahn's cases (tests/data/autobahn.tsv, which explains its columns), as writes to a socket.
 
 import { readFileSync } from 'node:fs';
 
@@ -16,7 +16,7 @@ const payloadOf = (text) => {
 const chopped = (bytes, size) =>
     Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
 
-/** The writes of one frame; where the outcome is due before its end, those until then. */
+/** The writes of one frame; if the outcome is due before its end, only those until then. */
 function writesOf(frame, chop, masked) {
     const [, first, text, times = '1'] = /^(..):([^^]*)(?:\^(\d+))?$/.exec(frame);
     const [before, after] = text.split('!');
@@ -35,7 +35,7 @@ function writesOf(frame, chop, masked) {
     return Array.from({ length: Number(times) }, () => whole).flat().filter(({ length }) => length > 0);
 }
 
-/** The writes of frames that are not waited between. */
+/** The writes of frames without waits between them. */
 function writesOfAll(frames, chop, masked) {
     const writes = frames.trim().split(' ').flatMap((frame) => writesOf(frame, Number(chop), masked));
     return chop === '-' && !frames.includes('|') ? [Buffer.concat(writes)] : writes;
@@ -46,8 +46,10 @@ const wordsOf = (outcome) => outcome.trim().split(' ').filter((word) => word !==
     return Array.from({ length: Number(times) }, () => what);
 });
 
-/** { number, outcome: ['T', 'F1007', …], pongs: [payload, …], parts(masked): [{ writes, outcome }, …] } for each: it waits
- * between two parts. What comes after it must have failed is left out. */
+/**
+ * { number, outcome: ['T', 'F1007', ...], pongs: [payload, ...], parts(masked): [{ writes, outcome }, ...] } for each
+ * case: it waits between two parts. Omits everything after the expected failure.
+ */
 export const cases = table.split('\n').filter((line) => line !== '' && !line.startsWith('#')).map((line) => {
     const [number, chop, outcome, frames] = line.split('\t');
     const outcomes = outcome.split('~').map(wordsOf);
@@ -63,7 +65,7 @@ export const cases = table.split('\n').filter((line) => line !== '' && !line.sta
 
 const DEFLATE = 'permessage-deflate; client_no_context_takeover; client_max_window_bits';
 
-/** What it offers for those that are about compression: 12 the first, 13 each of them, in 18 sizes of messages. */
+/** Its compression offers: group 12 uses the first, group 13 each of them, in 18 message sizes. */
 export const offers = [
     '',
     '; server_no_context_takeover',

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Debian's HAProxy, nginx and Caddy with the recipes of contrib/, in front of the nodes of a test: the addresses in the recipe
-// (10.0.0.N:7777, port 8080) are replaced, nothing else is.
+// Debian's HAProxy, nginx and Caddy with the recipes of contrib/, in front of the nodes of a test. Only the addresses
+// of the recipe (10.0.0.N:7777, port 8080) are replaced.
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,13 +17,13 @@ const contrib = new URL('../../../contrib/', import.meta.url);
 
 export const RECIPES = ['haproxy/tidings.cfg', 'haproxy/sticky.cfg', 'nginx/tidings.conf', 'nginx/sticky.conf', 'caddy/Caddyfile'];
 
-/** Why a recipe cannot be run here; false: it can. */
+/** The reason why a recipe cannot run here, or false. */
 export function skipOf(recipe) {
     const [kind] = recipe.split('/');
     return existsSync(PROGRAMS[kind]) ? false : `no ${kind} (Debian: ${kind})`;
 }
 
-/** Start one: { port, url } of what clients reach. */
+/** Start one: { port, url } for clients. */
 export async function balance(t, recipe, nodes) {
     const [kind] = recipe.split('/');
     const folder = mkdtempSync(join(tmpdir(), 'tidings-balancer-'));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on standard input and output that does what it must not: once somebody has subscribed to something, it
-// tells of that and of something else, and goes on after unsubscribing. Legacy; with MODERN=1 modern.
-// With PING=1 it tells nothing, but asks now and then whether the client is there. Its tool gives something else than
-// it promises, under a name that is meant for a terminal.
+// A misbehaving server on standard input and output. After a subscribe it sends updates of the requested URI and
+// another one, and continues after unsubscribe. Legacy; with MODERN=1 modern. With PING=1 it sends no updates but
+// pings the client occasionally. Its tool returns a result that violates its schema, with terminal control sequences
+// in a member name.
 
 import readline from 'node:readline';
 
@@ -11,7 +11,7 @@ const URI = 'careless://it';
 const resources = { subscribe: true };
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 
-/** Tell everything from now on; `_meta` is the modern way to say to whom. */
+/** Send updates from now on; `_meta` is the modern way to name the subscription. */
 function tellAll(_meta) {
     const tell = (what, params) => say({ method: `notifications/resources/${what}`, params: { ...params, _meta } });
     setInterval(() => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Certificates made by openssl(1) for one test: nothing that is kept could expire.
+// Certificates made by openssl(1) for one test, because saved certificates expire.
 
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ export class Certificates {
         this.#openssl('ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', `${name}.key`);
     }
 
-    /** One that signs others: NAME.pem, NAME.key. */
+    /** A CA: NAME.pem, NAME.key. */
     authority(name) {
         this.#key(name);
         this.#openssl(
@@ -55,7 +55,7 @@ export class Certificates {
         return this;
     }
 
-    /** The same, as one that has `seconds` left. */
+    /** The same, with `seconds` of remaining validity. */
     brief(name, seconds, { ca = 'ca', subject = `/CN=${name}` } = {}) {
         const stamp = (ms) => new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, '');
         const config = '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nnew_certs_dir=.\ndefault_md=sha256\nserial=serial\nrand_serial=yes\npolicy=p\n[p]\ncommonName=supplied\n';
@@ -72,7 +72,7 @@ export class Certificates {
         return this;
     }
 
-    /** The files of one take the place of another's. */
+    /** Replace the files of one certificate with those of another. */
     replace(name, by) {
         copyFileSync(this.file(`${by}.pem`), this.file(`${name}.pem`));
         copyFileSync(this.file(`${by}.key`), this.file(`${name}.key`));
@@ -85,7 +85,7 @@ export class Certificates {
         ]);
     }
 
-    /** What a client of ours trusts and, when named, shows. */
+    /** The trusted CA of our client and, if named, its certificate. */
     client(name, options = {}) {
         const own = name ? { cert: this.text(`${name}.pem`), key: this.text(`${name}.key`) } : {};
         return { ca: this.text('ca.pem'), servername: 'localhost', ...own, ...options };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Undo what a test did, last thing first (node:test itself runs its hooks first thing first), and
-// all of it even when one step fails.
+// Undo the steps of a test in reverse order (node:test runs its hooks in forward order), and run all of them even if
+// one fails.
 
 const stacks = new WeakMap();
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Commands that are run to their end, and must succeed or fail as they say.
+// Run commands to their end; each must succeed or fail as requested.
 
 import assert from 'node:assert/strict';
 
 import { run } from './server.mjs';
 
-/** Run to success; what it printed. */
+/** Run to success. Returns the output. */
 export async function good(t, args, options) {
     const end = await run(t, args, options);
     assert.equal(end.code, 0, `${args.join(' ')}: ${end.stderr}`);

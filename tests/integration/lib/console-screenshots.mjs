@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Pictures of the console for the documentation: `node console-screenshots.mjs FOLDER` (by
-// tools/console-screenshots). A server of its own, some readers and a writer, and Chromium.
+// Screenshots of the console for the documentation: `node console-screenshots.mjs FOLDER` (by
+// tools/console-screenshots). Uses its own server, some readers, a writer and Chromium.
 
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

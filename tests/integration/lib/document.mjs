@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Documents that tidings follows to the letter when asked to (docs/reference/profiles.md): their examples are
-// replayed against examples/documents, which serves what they name.
+// Documents that tidings follows exactly on request (docs/reference/profiles.md): the tests replay their examples
+// against examples/documents, which serves the named resources.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -23,17 +23,17 @@ export async function serveDocuments(t, profile, args = []) {
     return server;
 }
 
-/** A printed example: JSON with `//` comments at the ends of lines, as documents have them. */
+/** A printed example: JSON with `//` comments at line ends. */
 export const printed = (text) => JSON.parse(text.replace(/ +\/\/ .*$/gm, ''));
 
-/** POST a printed request in a session: the answer, which must come with status 200. */
+/** POST a printed request in a session. Returns the answer, which must have status 200. */
 export async function ask(server, text, headers = {}) {
     const response = await post(server, printed(text), headers);
     assert.equal(response.status, 200, response.text);
     return response.json ?? response.events.message();
 }
 
-/** Run a printed command, with the address of the server in place of http://localhost:5000. */
+/** Run a printed command, with the address of the server instead of http://localhost:5000. */
 export function shell(t, server, command) {
     const text = command.replaceAll('http://localhost:5000', `http://localhost:${server.port}`);
     const child = spawn('sh', ['-c', `exec ${text}`], { stdio: ['ignore', 'pipe', 'pipe'] });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The client library, driven by the example `explore`, against whatever server.
+// The client library, driven by the example `explore`, against any server.
 
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -8,7 +8,7 @@ import path from 'node:path';
 import { EXAMPLES, Program } from './server.mjs';
 import { DEADLINE, slow, within } from './wait.mjs';
 
-/** Other people's servers take their time to start on a busy machine. */
+/** Third-party servers start slowly on a busy machine. */
 export const PATIENCE = 6 * DEADLINE;
 
 /** `target` is an address, or the command of a server to launch. */
@@ -22,7 +22,7 @@ export function explorer(t, target, args, options = {}) {
     return program;
 }
 
-/** Run it to its end: the lines it printed. */
+/** Run it to its end. Returns its output lines. */
 export async function explore(t, target, ...args) {
     const options = typeof args.at(-1) === 'object' ? args.pop() : {};
     const program = explorer(t, target, args, { ...options, mayFail: true });
@@ -31,7 +31,7 @@ export async function explore(t, target, ...args) {
     return { lines: program.stdout.seen, stderr: program.stderr };
 }
 
-/** Watch until `count` updates came; `poke` makes one, and is repeated until all did. */
+/** Watch until `count` updates arrive; `poke` causes one, and is repeated until all arrive. */
 export async function watched(t, target, uri, count, poke, options = {}) {
     const program = explorer(t, target, ['watch', uri, `${count}`], options);
     await program.lines.next((line) => line.startsWith(`watching ${uri}`), 'the acknowledgement', PATIENCE);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Contests in the world of lib/fault-world.mjs: several clients write the same thing at once, each with a condition,
-// while commits fail. Every answer must be explainable by a committed state, refusals too. The states that may have
-// been committed are those before the contest, and what its acknowledged and unanswered writes leave; a write that
-// failed with `storage` explains nothing.
+// while commits fail. A committed state must explain every answer, including rejections. The possible committed
+// states are those before the contest and the results of its acknowledged and unanswered writes; a write that failed
+// with `storage` explains nothing.
 
 import assert from 'node:assert/strict';
 
@@ -13,11 +13,11 @@ import { Connection } from './http.mjs';
 import { freshId, meta, modernHeaders } from './rpc.mjs';
 
 const WRITERS = 6;
-// Four that the world has, two of the three that contests make, and one that is the reserve of operators.
+// Four of the world, two of the three made by contests, and one in the reserve of operators.
 export const PUBLISHED_MAX = 7;
 const PUBLISHED_RESERVE = 1;
 
-/** Failures that make commits fail: drawn for each stage. */
+/** Failures that make commits fail, drawn for each stage. */
 const DISKS = [
     { write: { rate: 1, error: errno.ENOSPC } },
     { write: { rate: 1, error: errno.ENOSPC } },
@@ -31,7 +31,7 @@ const DISKS = [
     {},
 ];
 
-/** Reasons that say nothing of what is stored. */
+/** Reasons without information about the stored state. */
 const OF_THE_SERVER = new Set(['storage', 'busy', 'unavailable', 'memory']);
 
 const bare = (etag) => etag?.replaceAll('"', '');
@@ -56,13 +56,14 @@ function parsed(text) {
     try {
         return JSON.parse(text);
     } catch {
-        return {}; // no memory for more than a sentence
+        return {}; // no memory for more than the message
     }
 }
 
 /**
- * What an answer says: { is: acknowledged | unknown | failed | refused, reason, body, etag }. Without memory for a
- * reason an answer leaves open what happened (docs/reference/entities.md); published resources are refused by status alone.
+ * The content of an answer: { is: acknowledged | unknown | failed | refused, reason, body, etag }. Without memory for
+ * a reason an answer leaves the outcome open (docs/reference/entities.md); published resources are rejected by status
+ * only.
  */
 function verdict({ status, json, text, headers }, { of: { kind }, options }) {
     const result = json?.result;
@@ -80,9 +81,9 @@ function verdict({ status, json, text, headers }, { of: { kind }, options }) {
 export class Contests {
     #connections = [];
     #count = 0;
-    #versions = new Map(); // validFrom of acknowledged versions, by entity: what they hold
+    #versions = new Map(); // values of acknowledged versions by entity and validFrom
     #etags = new Map(); // of published contents
-    #fresh = []; // of the stage: what contests made
+    #fresh = []; // things made by contests in this stage
     counts = { contests: 0, acknowledged: 0, unknown: 0, failed: 0, refused: 0 };
 
     constructor(world, random, make) {
@@ -99,9 +100,9 @@ export class Contests {
         return this.world.resources.filter(({ kind }) => kind !== 'file');
     }
 
-    // ---- asking -----------------------------------------------------------------------------------------------
+    // ---- requests ---------------------------------------------------------------------------------------------
 
-    /** One answer on a connection that stays; undefined: none came, or only a part. */
+    /** One answer on a persistent connection; undefined if it is missing or incomplete. */
     async #ask(at, options, ms = HURRIED) {
         let timer;
         const late = new Promise((_, reject) => {
@@ -130,7 +131,7 @@ export class Contests {
         this.#connections = [];
     }
 
-    /** What is there now: { value, etag }; null is absent; undefined: no answer. */
+    /** The current state: { value, etag }; null is absent; undefined: no answer. */
     async #look(what) {
         const options = what.kind === 'entity'
             ? { method: 'GET', path: `/entity/${what.name}` } : resource(what.uri, 'GET', {}, null);
@@ -155,9 +156,9 @@ export class Contests {
         }
     }
 
-    // ---- what refusals claim ------------------------------------------------------------------------------------
+    // ---- the claims of rejections --------------------------------------------------------------------------------
 
-    /** May an entity be what this answer claims? `states`: what may have been committed. */
+    /** Checks the claim of an answer about an entity against `states`, the possible committed states. */
     #entityMayBe(attempt, states) {
         const { reason, body } = attempt;
         const isThere = [...states].some((state) => state !== null);
@@ -186,7 +187,7 @@ export class Contests {
             && (states.has(value) || (patchFromBaseline?.n === undefined && states.has(null)));
     }
 
-    /** The same of something published. `isOpen`: contents are possible whose etag nobody was told. */
+    /** The same for a published resource. `isOpen`: contents with an unknown etag are possible. */
     #publishedMayBe({ body, status, before }, states, isOpen) {
         const said = /\betag '([^']+)'|, '([^']+)'$/.exec(`${body.error}`.replace(/\)$/, ''));
         const etag = said?.[1] ?? said?.[2];
@@ -200,7 +201,7 @@ export class Contests {
         return /published-max/.test(body.error) && this.#mayBeFull();
     }
 
-    /** May as many be published as may be, at some moment of the contest? */
+    /** Returns true if the published resources can reach the limit at some moment of the contest. */
     #mayBeFull() {
         const there = [...this.#pool, ...this.extra].filter(({ kind, states, possible }) =>
             kind === 'published' && [...states ?? possible].some((state) => state !== null));
@@ -209,7 +210,7 @@ export class Contests {
 
     // ---- a contest --------------------------------------------------------------------------------------------
 
-    /** Ask everything at once; what became of each. */
+    /** Send all requests at once. Returns the outcome of each. */
     async #attempt(attempts) {
         await Promise.all(attempts.map(async (attempt, at) => {
             const answer = await this.#ask(at, attempt.options);
@@ -223,7 +224,7 @@ export class Contests {
         this.counts.contests += 1;
     }
 
-    /** What each thing may have been at some moment, and what it may be now. */
+    /** The possible states of each thing during the contest, and its possible current states. */
     #weigh(attempts) {
         const all = [...new Set(attempts.map(({ of }) => of))];
         for (const of of all) {
@@ -273,7 +274,7 @@ export class Contests {
 
     // ---- contests ---------------------------------------------------------------------------------------------
 
-    /** A new id, whoever is first. */
+    /** Concurrent writes of a new id. */
     #creating() {
         const of = this.#make('entity', `x${this.#next()}`);
         const how = this.random.pick(['new', 'key', 'plain', 'types']);
@@ -303,7 +304,7 @@ export class Contests {
         return made;
     }
 
-    /** Over the version that all of them know. */
+    /** Concurrent writes over the version that all of them know. */
     async #overVersion() {
         const of = this.random.pick(this.#pool.filter(({ kind }) => kind === 'entity'));
         const before = await this.#look({ kind: 'entity', name: `Note@1/${of.name}`, uri: of.uri });
@@ -341,7 +342,7 @@ export class Contests {
         await this.#contest('over an etag', attempts, true);
     }
 
-    /** Removed by several, and published again meanwhile. */
+    /** Several clients remove a resource, and another republishes it. */
     #removing() {
         const of = this.random.pick([...this.#pool.filter(({ kind }) => kind === 'published'), ...this.extra]);
         const attempts = this.#several(() => {
@@ -351,7 +352,7 @@ export class Contests {
         return this.#contest('removing', attempts, false);
     }
 
-    /** More new URIs than there is room for. */
+    /** More new URIs than the limit permits. */
     #tooMany() {
         const attempts = this.extra.map((of) => {
             const value = this.#next();
@@ -360,7 +361,7 @@ export class Contests {
         return this.#contest('too many', attempts, false);
     }
 
-    /** Several contests on a disk that fails; then everything that they made is compared with what is there. */
+    /** Several contests on a failing disk, then a comparison of everything they made with the stored state. */
     async run(steps) {
         const { world, random } = this;
         const kinds = random.pick(DISKS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who watches a server whose system calls fail (lib/fault-world.mjs): clients of both eras that subscribe, read what
-// they are told of, and come back when they are cut, with a cursor or anew; and how they ask.
+// Watchers of a server whose system calls fail (lib/fault-world.mjs): clients of both eras that subscribe, read
+// changed resources, and reconnect after a cut with or without a cursor; and their requests.
 
 import { Connection } from './http.mjs';
 import { freshId, initialize, LATEST_LEGACY, meta, modernHeaders } from './rpc.mjs';
@@ -13,13 +13,13 @@ const JSON_HEADERS = { 'Content-Type': 'application/json', Accept: 'application/
 export const TYPE = 'entity:///Note@1/';
 export const PUBLISHED = 'published:///';
 
-/** How long anything may take when nothing fails any more, and while something does. */
+/** The timeouts without failures and during failures. */
 export const SETTLED = 15_000 * slow;
 export const HURRIED = 1_500 * slow;
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** One exchange on a connection of its own, which is closed unless it became a stream. */
+/** One exchange on its own connection, which is closed unless it becomes a stream. */
 export async function exchange(server, options, ms) {
     let connection;
     let timer;
@@ -54,19 +54,19 @@ export function modern(server, method, params, ms) {
     return post(server, message, modernHeaders(method, params), ms);
 }
 
-/** A client that keeps what it believes of everything its subscriptions cover. */
+/** A client that records its belief about everything its subscriptions cover. */
 export class Watcher {
-    believed = new Map(); // of a URI: what was read after it was last told
-    doubts = new Set(); // URIs to be read
+    believed = new Map(); // by URI: the value read after the last update
+    doubts = new Set(); // URIs to read
     state = 'away';
-    history = []; // what it heard last
+    history = []; // the last received messages
 
     constructor(world, number) {
         const { random } = world;
         this.world = world;
         this.name = `watcher ${number}`;
         this.era = random.pick(['legacy', 'modern']);
-        this.returns = random.pick(['since', 'since', 'anew']); // how it comes back
+        this.returns = random.pick(['since', 'since', 'anew']); // how it reconnects
         this.include = random.pick(['none', 'none', 'value']);
         const wishes = [
             () => [TYPE, PUBLISHED, world.tree.uri('')],
@@ -74,7 +74,7 @@ export class Watcher {
             () => [TYPE, `${PUBLISHED}**`, `${world.tree.uri('')}**`],
         ];
         this.uris = random.pick(wishes)();
-        this.held = []; // those it has a subscription for: what is absent is refused, so it knows
+        this.held = []; // subscribed URIs: absent ones are rejected, so the client knows them
     }
 
     covers(resource) {
@@ -119,18 +119,18 @@ export class Watcher {
         };
     }
 
-    /** For whoever looks for the reason of a failure. */
+    /** For the diagnosis of a failure. */
     #note(what) {
         this.history.push(what);
         this.history.splice(0, this.history.length - 60);
     }
 
-    /** Subscribed: from here on everything that changes is told. */
+    /** Subscribed: from here on the server delivers every change. */
     #subscribed(cursor, held) {
         this.#note(`subscribed since ${this.cursor} at ${cursor}`);
         const before = new Set(this.cursor ? this.covered : []);
         this.held = held;
-        // What it did not watch until now it has to read.
+        // The client must read everything that it did not watch before.
         this.covered.filter((r) => !before.has(r)).forEach((r) => this.doubts.add(r.uri));
         this.cursor ??= cursor;
         this.state = 'here';
@@ -177,8 +177,8 @@ export class Watcher {
                 cursor ??= json.result._meta[CURSOR];
             }
         }
-        // A stream that is there before the last of them has been subscribed to would tell of the first in
-        // messages whose cursors say nothing of the others.
+        // A stream that exists before the last subscribe would deliver changes of the first subscription in messages
+        // whose cursors do not cover the others.
         const get = { method: 'GET', headers: { Accept: 'text/event-stream', ...headers } };
         this.events = (await exchange(server, get, HURRIED)).events;
         if (!this.events) {
@@ -188,7 +188,7 @@ export class Watcher {
         await this.#hear();
     }
 
-    /** The next message; one that should have come long ago is a failure, whatever else fails. */
+    /** The next message; a message far too late is a failure despite other failures. */
     async #next(ms, what) {
         const { events } = this;
         const next = events.message(() => true, what, 2 ** 31 - 1);
@@ -218,7 +218,7 @@ export class Watcher {
         }
     }
 
-    /** Read what is in doubt. What is told meanwhile is in doubt again. */
+    /** Read all doubtful URIs. URIs with updates during the read become doubtful again. */
     async #keepReading() {
         while (!this.world.isOver) {
             for (const uri of [...this.doubts]) {
@@ -235,7 +235,7 @@ export class Watcher {
         }
     }
 
-    /** What it believes wrongly without knowing; undefined: nothing. */
+    /** Its first open doubt or wrong belief; undefined if none. */
     async mistake(truth) {
         if (this.state !== 'here') {
             return `is not there (${this.why})`;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// A server whose system calls fail, somebody who writes (entities, published resources, files), and several
-// who watch; with what each of them may believe. Invariants, whatever fails:
+// A server whose system calls fail, a writer (of entities, published resources, files) and several
+// watchers, with the states that each of them may believe. Invariants during all failures:
 //
-//   - what was acknowledged is there, what was refused is not, of the rest either is possible;
-//   - a committed state explains every refusal (lib/fault-contest.mjs);
-//   - who watches knows what is there, or was told that it does not know (`truncated`, an end of its stream);
-//   - the server goes on: it answers when nothing fails any more, ends in order, and starts again.
+//   - acknowledged writes are stored, rejected writes are not, and other writes may be either;
+//   - a committed state explains every rejection (lib/fault-contest.mjs);
+//   - each watcher knows the current state, or knows that it missed changes (`truncated`, an end of its stream);
+//   - the server recovers: it answers after the failures end, stops cleanly, and starts again.
 //
-// Everything that is decided here follows from the seed: which calls fail how often, what is written, who watches
-// what and how it comes back. The order in which threads of the server meet a fault does not.
+// All decisions here follow from the seed: the failing calls and their rates, the writes, the watchers, their
+// subscriptions and reconnects. The order in which server threads meet a fault does not.
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
@@ -24,13 +24,13 @@ import { BIN, Program, serve } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { within } from './wait.mjs';
 
-/** Of all calls of a kind, when it is drawn: what hurts without stopping everything. */
+/** Failure rates per call of a kind, chosen to hurt without stopping everything. */
 const USUAL = {
     open: 0.1, read: 0.1, write: 0.1, sync: 0.3, name: 0.2, stat: 0.1, mmap: 0.3, inotify: 0.3, accept: 0.3,
     epoll: 0.1, receive: 0.03, send: 0.03, descriptor: 0.3, thread: 0.5, memory: 0.02, add: 0.3,
 };
 
-/** Numbers that follow from a seed (mulberry32). */
+/** Numbers from a seed (mulberry32). */
 export function randomOf(seed) {
     let state = seed >>> 0;
     const next = () => {
@@ -47,21 +47,21 @@ export function randomOf(seed) {
     };
 }
 
-// ---- what there is ----------------------------------------------------------------------------------------
+// ---- written things ---------------------------------------------------------------------------------------
 
-/** One thing that is written. `possible`: what it may be; null is absent. */
+/** One written thing. `possible`: its possible values; null is absent. */
 class Resource {
     possible = new Set([null]);
-    history = []; // what was written, and what became of it
+    history = []; // the writes and their outcomes
     deleted = [];
-    unanswered = new Set(); // of writes that nobody knows the outcome of: they may still arrive
+    unanswered = new Set(); // of writes with an unknown outcome: they may still arrive
 
     constructor(world, kind, name, uri) {
         Object.assign(this, { world, kind, name, uri });
     }
 
     acknowledged(value) {
-        if (value === null) { // what may come back with an undeletion; twice deleted is deleted
+        if (value === null) { // values that an undeletion may restore; twice deleted is deleted
             const before = [...this.possible, ...this.unanswered].filter((one) => one !== null);
             this.deleted = before.length > 0 ? before : this.deleted;
         }
@@ -76,13 +76,13 @@ class Resource {
         this.possible.add(value);
     }
 
-    /** The server says that there is nothing. */
+    /** The server reports an absent thing. */
     absent() {
         this.world.check(this.possible.has(null), `${this.uri} is said to be absent, but must be one of `
             + `${[...this.possible]}`);
     }
 
-    /** What is there: a string, null, or undefined when the server cannot say. */
+    /** The current value: a string, null, or undefined if the server cannot answer. */
     async read(ms = HURRIED) {
         if (this.kind === 'file') {
             return this.truth();
@@ -102,7 +102,7 @@ export class World {
     resources = [];
     watchers = [];
     isOver = false;
-    failed = {}; // calls, by kind
+    failed = {}; // failed calls, by kind
     counts = { acknowledged: 0, refused: 0, unknown: 0 };
     #value = 0;
     #failure;
@@ -134,7 +134,7 @@ export class World {
         this.resources.push(new Resource(this, kind, name, uri));
     }
 
-    /** Remember the first thing that is wrong, with what failed before it. */
+    /** Record the first error with the failures before it. */
     check(is, what) {
         if (!is && !this.#failure) {
             this.#failure = `seed ${this.seed}, ${this.phase}: ${what}\nlast faults:\n${this.faults.log(30)}`;
@@ -144,7 +144,7 @@ export class World {
         }
     }
 
-    /** Fail with the first thing that was wrong. */
+    /** Fail with the first recorded error. */
     assertNoFailure() {
         assert.ok(!this.#failure, this.#failure);
     }
@@ -162,7 +162,7 @@ export class World {
         this.server = await serve(this.t, { args: this.#args, env: this.#env, tree: this.tree });
     }
 
-    /** A world with something in it, and those who watch it. */
+    /** A world with initial contents and its watchers. */
     async begin() {
         this.phase = 'beginning';
         await this.start();
@@ -203,7 +203,7 @@ export class World {
 
     // ---- writing --------------------------------------------------------------------------------------------
 
-    /** Write a value (null: remove) and learn what became of it. */
+    /** Write a value (null: remove) and record the outcome. */
     async write(resource, value, ms = HURRIED) {
         if (resource.kind === 'file') {
             this.#writeFile(resource, value);
@@ -228,8 +228,8 @@ export class World {
     }
 
     /**
-     * May these files be removed? Only what was there when it began, and once: what comes and goes while the server
-     * waits for quiet is told to nobody, and who happened to read it meanwhile would be wrong without a fault.
+     * Returns true if these files may be removed: only initial files, and once each. The server reports no file that
+     * appears and disappears within its quiet time, so a client that read it would be wrong without a fault.
      */
     #mayRemove(files) {
         const there = files.filter((file) => file.truth() !== null);
@@ -251,7 +251,7 @@ export class World {
         }
     }
 
-    /** Directories come and go, those who watch break off, somebody lists. */
+    /** Create and remove directories, disconnect watchers, read lists. */
     async #stir() {
         const { random } = this;
         const folder = random.pick(['d', 'n', 'n/m']);
@@ -270,7 +270,7 @@ export class World {
         }
     }
 
-    /** What is given as a list has everything that is certainly there. */
+    /** A returned list contains everything that certainly exists. */
     async #list() {
         const certain = this.resources.filter(({ kind, possible }) =>
             kind !== 'file' && possible.size === 1 && !possible.has(null));
@@ -300,7 +300,7 @@ export class World {
             resource.deleted.forEach((one) => resource.unknown(one));
             const back = await this.#tool('undelete-entity', { uri: resource.uri }, ms);
             if (!back || back.isError) {
-                return 'refused'; // what may have come back is possible already
+                return 'refused'; // a restored value is possible already
             }
             return this.#writeEntity(resource, value, ms);
         }
@@ -319,7 +319,7 @@ export class World {
 
     // ---- faults ---------------------------------------------------------------------------------------------
 
-    /** Kinds of calls and how many of a million fail. */
+    /** Kinds of calls and their failures per million. */
     draw() {
         const { random } = this;
         const kinds = {};
@@ -335,7 +335,7 @@ export class World {
         return kinds;
     }
 
-    /** Write at random while calls fail; then nothing fails any more. */
+    /** Write at random during failures, then end all failures. */
     async disturb(steps) {
         const kinds = this.draw();
         this.phase = JSON.stringify(kinds);
@@ -355,7 +355,7 @@ export class World {
         this.phase = `after ${this.phase}`;
     }
 
-    /** Everything is written once more, when nothing fails: nobody may have become deaf. */
+    /** Write everything once more without failures, to prove that all watchers still receive changes. */
     async renew() {
         for (const resource of this.resources) {
             await this.write(resource, this.#next(), SETTLED);
@@ -367,7 +367,7 @@ export class World {
 
     // ---- comparing ------------------------------------------------------------------------------------------
 
-    /** What is there, which must be possible. From here on it is certain. */
+    /** Read the current state, which must be possible. From here on it is certain. */
     async #truth() {
         const truth = new Map();
         for (const resource of this.resources) {
@@ -382,7 +382,7 @@ export class World {
         return truth;
     }
 
-    /** Everybody knows what is there. */
+    /** All watchers know the current state. */
     async compare() {
         this.check(this.server.running, 'the server is gone');
         const end = Date.now() + SETTLED;
@@ -406,7 +406,7 @@ export class World {
         }
     }
 
-    /** End the server, in order or not, and start it again. */
+    /** Stop the server, cleanly or not, and start it again. */
     async restart() {
         this.phase = `restart after ${this.phase}`;
         if (this.random.chance(0.5)) {
@@ -420,7 +420,7 @@ export class World {
         await this.start();
     }
 
-    /** A server that cannot start says so and ends by itself; one that can is ended. */
+    /** A server that cannot start reports it and exits; another server is stopped. */
     async #startInTrouble() {
         const kinds = this.draw();
         this.phase += `, starting with ${JSON.stringify(kinds)}`;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server whose system calls fail on demand: `tests/support/fault_shim.c`, compiled when it is first needed,
-// in LD_PRELOAD, and the memory it shares with the test. What fails follows from the seed and from how
-// many calls of a kind there were.
+// A server whose system calls fail on demand: `tests/support/fault_shim.c`, compiled on first use, in LD_PRELOAD, and
+// the memory that it shares with the test. The failures follow from the seed and the number of calls of each kind.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -36,12 +35,12 @@ export const errno = constants.errno;
 const errorName = new Map(Object.entries(errno).map(([name, number]) => [number, name]));
 errorName.set(0xffff, 'in part');
 
-/** The thread sanitizer has interceptors of its own for what is made to fail. Given to test() as an option. */
+/** The thread sanitizer has its own interceptors for the failing calls. An option for test(). */
 export const skip = process.env.TIDINGS_TSAN ? 'not under the thread sanitizer' : false;
 
 let compiled;
 
-/** The shim, for programs built with or without a sanitizer (which has an allocator of its own). */
+/** The shim, for programs with or without a sanitizer (which has its own allocator). */
 function shim() {
     if (!compiled) {
         const folder = mkdtempSync(join(tmpdir(), 'tidings-faults-'));
@@ -64,7 +63,7 @@ export class Faults {
         bytes.writeBigUInt64LE(BigInt(seed));
         writeSync(this.fd, bytes, 0, 8, 8);
         execFileSync('mkfifo', [`${this.file}.gate`]);
-        this.gate = openSync(`${this.file}.gate`, 'r+'); // the program may go first
+        this.gate = openSync(`${this.file}.gate`, 'r+'); // keeps the FIFO usable if the program exits first
         defer(t, () => {
             closeSync(this.gate);
             closeSync(this.fd);
@@ -72,7 +71,7 @@ export class Faults {
         });
     }
 
-    /** Given to serve(). Links in another order than a sanitizer expects. */
+    /** Options for serve(). They load libraries in another order than a sanitizer expects. */
     get env() {
         return {
             LD_PRELOAD: shim(),
@@ -97,7 +96,10 @@ export class Faults {
         return FIRST_KIND + at * KIND_BYTES;
     }
 
-    /** Which fail: `{sync: 1}` is every one, `{write: {rate: 0.01, error: errno.ENOSPC, limit: 3}}`. Others do not. */
+    /**
+     * Selects the failing calls: `{sync: 1}` fails every sync, `{write: {rate: 0.01, error: errno.ENOSPC, limit: 3}}`
+     * some writes. Other calls succeed.
+     */
     set(kinds) {
         for (const name of KINDS) {
             const { rate = kinds[name] ?? 0, error = 0, limit = 0 } = kinds[name] ?? {};
@@ -108,7 +110,7 @@ export class Faults {
         }
     }
 
-    /** The same, and begin. */
+    /** Selects the failing calls and starts failures. */
     on(kinds) {
         this.set(kinds);
         this.#put(1, 0);
@@ -118,40 +120,40 @@ export class Faults {
         this.#put(0, 0);
     }
 
-    /** Reads of this file hang from now on, as on a file system that does not answer. */
+    /** Reads of this file hang from now on, as on a stalled file system. */
     stall(file) {
         const bytes = Buffer.alloc(8);
         bytes.writeBigUInt64LE(statSync(file, { bigint: true }).ino);
         writeSync(this.fd, bytes, 0, 8, STALL);
     }
 
-    /** How many reads hang. */
+    /** The number of hanging reads. */
     get stalled() {
         return this.#get(STALL + 8);
     }
 
-    /** They go on, and others do not hang. */
+    /** Hanging reads continue, and later reads do not hang. */
     release() {
         writeSync(this.fd, Buffer.alloc(8), 0, 8, STALL);
         writeSync(this.gate, Buffer.alloc(this.stalled));
     }
 
-    /** Reads that asked for what is in the page cache, and how many of them the sandbox refused. */
+    /** Reads of page cache contents, and the number rejected by the sandbox. */
     get cached() {
         return { asked: this.#get(STALL + 12), refused: this.#get(STALL + 16) };
     }
 
-    /** The program's clock on the wall is so many seconds ahead of the machine's, from now on. */
+    /** From now on the program's wall clock is this many seconds ahead of the machine's. */
     clock(seconds) {
         this.#put(seconds >>> 0, 4);
     }
 
-    /** How many calls of a kind have failed since on(). */
+    /** The number of failed calls of a kind since on(). */
     failed(name) {
         return this.#get(this.#kind(name) + 16);
     }
 
-    /** What failed last: one line each, with return addresses in the program. */
+    /** The last failures: one line each, with return addresses in the program. */
     log(count = 50) {
         const bytes = readFileSync(this.file);
         const all = bytes.readUInt32LE(LOG);

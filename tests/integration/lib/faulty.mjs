@@ -2,20 +2,20 @@
 //
 // A modern server over HTTP with one resource, a tool that changes it and one that changes the list, and one fault:
 //
-//     none        everything is right
-//     unfiltered  everybody is told of everything
-//     early       an update comes before the acknowledgement
+//     none        no fault
+//     unfiltered  all clients receive all updates
+//     early       an update precedes the acknowledgement
 //     misnamed    the acknowledgement names another subscription
 //     astray      updates name another subscription …
 //     anonymous   … or none
-//     silent      nothing is ever told
-//     cutting     streams are cut in the middle after a while, as by a proxy …
+//     silent      no updates are sent
+//     cutting     streams are cut before their end, as by a proxy …
 //     resetting   … or reset
-//     ending      … or ended in order
+//     ending      … or ended cleanly
 //     gateway     streams are answered with 504, as by a proxy
-//     undeclared  resources.subscribe is not declared, and nothing can be listened to (no fault)
-//     unserved    … it is declared all the same
-//     sloppy      errors are HTTP 200 with a code of its own
+//     undeclared  resources.subscribe is not declared, and listens are not supported (no fault)
+//     unserved    … it is declared but not supported
+//     sloppy      errors are HTTP 200 with a nonstandard code
 
 import http from 'node:http';
 
@@ -26,7 +26,7 @@ const VERSION = '2026-07-28';
 const URI = 'faulty://it';
 const OTHER = 'faulty://other';
 const MINE = 'io.modelcontextprotocol/subscriptionId';
-const LIFE = 700; // ms, of a stream that is cut
+const LIFE = 700; // lifetime in ms of a cut stream
 
 class Fault extends Error {
     constructor(status, code) {
@@ -35,7 +35,7 @@ class Fault extends Error {
     }
 }
 
-/** The address of such a server, until the test ends. */
+/** The address of such a server, which runs until the test ends. */
 export async function faulty(t, fault) {
     const streams = new Set();
     const added = [];

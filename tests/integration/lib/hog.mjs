@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One principal that sends cheap requests at random and never cleans up: half requests, calls that wait, streams,
-// sessions, subscriptions, answers that nobody reads. What it does follows from its seed.
+// One principal that sends random cheap requests and never cleans up: half requests, waiting calls, streams,
+// sessions, subscriptions, unread answers. Its actions follow from its seed.
 
 import net from 'node:net';
 
@@ -21,7 +21,10 @@ export class Hog {
     counts = {};
     isGone = false;
 
-    /** `who` is the server for the principal, `random` is what randomOf gives (lib/fault-world.mjs), `uris` what it may ask for. */
+    /**
+     * `who` is the server for the principal, `random` a result of randomOf (lib/fault-world.mjs), `uris` the URIs for
+     * its requests.
+     */
     constructor(who, random, uris) {
         Object.assign(this, { who, random, uris });
     }
@@ -34,7 +37,7 @@ export class Hog {
         return this.random.pick(list);
     }
 
-    /** A connection that is read, or not (`deaf`); what comes first may be the id of a session. */
+    /** A connection, read or not (`deaf`); its first result may be the id of a session. */
     #open(bytes, { deaf = false, onHead } = {}) {
         if (this.sockets.size >= MOST_CONNECTIONS) {
             this.#leave();
@@ -111,7 +114,7 @@ export class Hog {
             this.#open(this.#modern('subscriptions/listen', { notifications: { resourceSubscriptions: this.#patterns() } }), {
                 deaf: this.below(3) === 0,
             }),
-        wait: () => this.#wait({ uris: [this.who.uri('*.none')] }), // which nobody writes: until somebody ends it
+        wait: () => this.#wait({ uris: [this.who.uri('*.none')] }), // never written: the call waits until cancelled
         waitForAny: () => this.#wait(),
         read: () => this.#open(this.#modern('resources/read', { uri: this.pick(this.uris) }), { deaf: this.below(2) === 0 }),
         list: () => this.#open(this.#modern(this.pick(['resources/list', 'tools/list', 'resources/templates/list']))),
@@ -125,7 +128,7 @@ export class Hog {
         end: () => this.below(4) === 0 && this.#inSession(undefined, 'DELETE'),
     };
 
-    /** One thing, or whatever it is. */
+    /** One named action, or a random one. */
     act(name = this.pick(Object.keys(this.actions))) {
         if (this.isGone) {
             throw new Error('the hog has gone away');
@@ -134,7 +137,7 @@ export class Hog {
         this.actions[name]();
     }
 
-    /** Its connections are gone, for good; its sessions stay. */
+    /** Closes all its connections; its sessions stay. */
     async goAway() {
         this.isGone = true;
         const gone = [...this.sockets].map((socket) => new Promise((resolve) => socket.on('close', resolve)));

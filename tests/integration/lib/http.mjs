@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// HTTP/1.1 over a bare socket, so that a test can say exactly which bytes are sent and see exactly
-// which came back: odd headers, pipelining, half-open connections, event streams.
-// A target whose `secure` holds options of tls.connect is spoken to through TLS; its `headers` go with
-// every request() that does not say otherwise.
-// It deliberately does not follow redirects, pool connections or correct mistakes.
+// HTTP/1.1 over a raw socket, so that a test controls each sent byte and sees each received byte: odd headers,
+// pipelining, half-open connections, event streams. A target with options of tls.connect in `secure` uses TLS; its
+// `headers` are added to every request() without its own. The client never follows redirects, pools connections or
+// corrects errors.
 
 import net from 'node:net';
 import tls from 'node:tls';
@@ -13,7 +12,8 @@ import { reset } from './reset.mjs';
 import { Inbox, within } from './wait.mjs';
 
 export class Connection {
-    // What came and was not read: #room from #start to #end. Bytes never move within #room, since slices of it were given away.
+    // Received unread bytes: #room from #start to #end. Bytes never move within #room, because callers hold slices of
+    // it.
     #room = Buffer.alloc(0);
     #start = 0;
     #end = 0;
@@ -71,7 +71,7 @@ export class Connection {
         return new Promise((resolve) => this.socket.write(data, resolve));
     }
 
-    /** FIN: nothing more will be sent, answers are still read. */
+    /** FIN: the client sends nothing more but still reads answers. */
     finish() {
         this.socket.end();
     }
@@ -85,7 +85,7 @@ export class Connection {
         reset(this.wire);
     }
 
-    /** Wait until `take(buffer)` gives something else than undefined: [value, bytes used]. */
+    /** Wait until `take(buffer)` returns a defined value: [value, bytes used]. */
     async #read(take, what, ms) {
         for (;;) {
             const unread = this.#room.subarray(this.#start, this.#end);
@@ -232,7 +232,7 @@ function withHeaders(target, options) {
     return { ...options, headers: [...others, ...given] };
 }
 
-/** One request on a connection of its own. An event stream keeps it open; see `events.close()`. */
+/** One request on its own connection. An event stream keeps it open; see `events.close()`. */
 export async function request(target, options = {}) {
     const connection = await Connection.open(target);
     const response = await connection.request(withHeaders(target, options));
@@ -265,7 +265,7 @@ export class EventStream extends Inbox {
         }
     }
 
-    /** As proxies send it; its end is not that of the connection. */
+    /** Reads chunks, as sent by proxies. Their end is not the end of the connection. */
     async #readChunks() {
         let text = '';
         const decoder = new TextDecoder();
@@ -303,13 +303,13 @@ export class EventStream extends Inbox {
         }
     }
 
-    /** The next JSON-RPC message that matches; comments and priming events are passed over. */
+    /** The next JSON-RPC message that matches; skips comments and priming events. */
     async message(match = () => true, what = 'a message', ms = undefined) {
         const event = await this.next((item) => item.json && match(item.json), what, ms);
         return event.json;
     }
 
-    /** All messages so far, in order, taken or not. */
+    /** All messages so far, in order, including taken ones. */
     get messages() {
         return this.seen.filter((item) => item.json).map((item) => item.json);
     }

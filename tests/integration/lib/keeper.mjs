@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// An official client of either era at a server with entities, and the calls that tests make.
+// An official client of either era on a server with entities, and the calls of the tests.
 
 import assert from 'node:assert/strict';
 
@@ -16,7 +16,7 @@ export const jsonSchema = {
 
 export const isAcknowledgement = (m) => m.method === 'notifications/subscriptions/acknowledged';
 
-/** A client with the calls that the tests make. */
+/** A client with the calls of the tests. */
 export class Keeper {
     static async open(t, era, ...args) {
         const keeper = new Keeper();
@@ -29,7 +29,7 @@ export class Keeper {
         return this.client.callTool({ name, arguments: args });
     }
 
-    /** The result of a call that works. */
+    /** The result of a successful call. */
     async done(name, args) {
         const result = await this.call(name, args);
         assert.ok(!result.isError, JSON.stringify(result));
@@ -37,7 +37,7 @@ export class Keeper {
         return result.structuredContent;
     }
 
-    /** The reason of one that does not. */
+    /** The reason of a failed call. */
     async refused(name, args) {
         const result = await this.call(name, args);
         assert.equal(result.isError, true, JSON.stringify(result));
@@ -55,8 +55,8 @@ export class Keeper {
     }
 
     /**
-     * Subscribe with options, each URI with its own baseline (`uris`: from one to the other). What
-     * the client has no parameter for is added on the wire.
+     * Subscribe with options, each URI with its own baseline (`uris`: from URI to baseline). Options without a client
+     * parameter are added on the wire.
      */
     async subscribeWith(options, uris) {
         const refused = {};
@@ -88,7 +88,7 @@ export class Keeper {
         return refused;
     }
 
-    /** Subscribe; resolves when the server has said yes. */
+    /** Subscribe; resolves when the server accepts. */
     async subscribe(...uris) {
         if (this.era === 'modern') {
             return this.client.listen({ resourceSubscriptions: uris });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Clients from several addresses (all of 127.0.0.0/8 is this machine), and the limits table of a
-// server with --self, which is read from an address of its own so that reading it counts for nobody else.
+// Clients from several addresses (all of 127.0.0.0/8 is local), and the limits table of a server with --self, read
+// from a separate address so that the reads do not count for other clients.
 
 import assert from 'node:assert/strict';
 
@@ -33,7 +33,7 @@ export async function limitsOf(t, server, address = '127.0.0.99') {
     return limits;
 }
 
-/** The same on a connection that stays, so that asking changes nothing. */
+/** The rows on a persistent connection, so that the query changes no count. */
 export async function limitsOn(connection) {
     const uri = 'tidings://self/limits';
     const response = await connection.request(modernRequest('resources/read', { uri }));
@@ -42,10 +42,10 @@ export async function limitsOn(connection) {
     return Object.fromEntries(rows.map((row) => [row.limit, row]));
 }
 
-/** How often that limit was reached. */
+/** The number of times that clients reached the limit. */
 export const reached = async (t, server, name) => (await limitsOf(t, server))[name].reached;
 
-/** The members of error data that every refusal by a limit has. */
+/** The members of error data in every rejection by a limit. */
 export function refused(error, limit, value, { retries = true } = {}) {
     assert.equal(error.data.limit, limit, JSON.stringify(error));
     assert.equal(error.data.value, value);
@@ -54,7 +54,7 @@ export function refused(error, limit, value, { retries = true } = {}) {
     assert.equal(error.data.retryAfterMs > 0, retries);
 }
 
-/** An HTTP response that says so too. */
+/** An HTTP response with the same error data. */
 export function refusedWith(response, status, limit, value) {
     assert.equal(response.status, status, response.text);
     refused(response.json.error, limit, value);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Text that comes in pieces, given out in whole lines. Each piece is looked at once, so a line of many megabytes costs no more than its length.
+// Splits chunks of text into complete lines. It scans each chunk once, so the cost of a line of many megabytes is
+// proportional to its length.
 
 export class LineSplitter {
     #pieces = [];
 
-    /** The lines that this piece completes, without their newlines. */
+    /** The lines that this chunk completes, without their newlines. */
     take(text) {
         const [end, ...lines] = text.split('\n');
         this.#pieces.push(end);
@@ -17,7 +18,7 @@ export class LineSplitter {
         return lines;
     }
 
-    /** What came after the last newline. */
+    /** The rest after the last newline. */
     get rest() {
         return this.#pieces.join('');
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings login` with a person who agrees: a home of its own for the tokens, and a browser that follows
-// redirects, with cookies.
+// `tidings login` with a user who agrees: a separate home for the tokens, and a browser that follows redirects with
+// cookies.
 
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { BIN, Program, run } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { DEADLINE, within } from './wait.mjs';
 
-/** Where tokens are kept. */
+/** The token file. */
 export class Home {
     constructor(t) {
         this.tree = new Tree(t);
@@ -26,7 +26,7 @@ export class Home {
         return statSync(this.file).mode & 0o777;
     }
 
-    /** Every secret that is kept. */
+    /** Every saved secret. */
     secrets() {
         return this.tokens().flatMap((t) => [t.access_token, t.refresh_token].filter(Boolean));
     }
@@ -36,7 +36,7 @@ export class Home {
     }
 }
 
-/** GET an address and follow where it leads, as a browser with its cookies does; the last answer. */
+/** GET an address and follow redirects like a browser with cookies. Returns the last answer. */
 export async function browse(address) {
     const cookies = new Map();
     let url = address;
@@ -57,8 +57,8 @@ export async function browse(address) {
 }
 
 /**
- * `tidings login URL`, in which `person` (the browser by default) is given the address; how it ended: { code,
- * stderr, address }. Without an address, in `address` there is none.
+ * `tidings login URL`, where `person` (the browser by default) receives the address. Returns { code, stderr, address
+ * }; `address` is undefined if login prints none.
  */
 export async function login(t, home, url, { args = [], env = {}, person = browse } = {}) {
     const program = new Program(t, BIN, ['login', url, ...args], { mayFail: true, env: { ...home.env, ...env } });
@@ -70,7 +70,7 @@ export async function login(t, home, url, { args = [], env = {}, person = browse
     return { code, stderr: program.stderr, address, answer };
 }
 
-/** The same, which must go well. */
+/** The same login, which must succeed. */
 export async function logIn(t, home, url, options) {
     const end = await login(t, home, url, options);
     assert.equal(end.code, 0, end.stderr);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// A bad network: an HTTP proxy that lets whole messages of an event stream vanish, holds them back,
-// and breaks connections. What it does is decided by `fate(message)`, called once for each JSON-RPC
-// message of a stream: 'pass', 'drop', 'cut' (the connection breaks instead), or a number of ms to
-// hold this and everything behind it. Its target may change: a server that dies and comes back.
+// A bad network: an HTTP proxy that drops or delays complete messages of an event stream and breaks connections.
+// `fate(message)`, called once for each JSON-RPC message of a stream, decides: 'pass', 'drop', 'cut' (the connection
+// breaks instead), or the ms to delay this and all later messages. Its target may change, for a server that crashes
+// and restarts.
 
 import http from 'node:http';
 
@@ -13,7 +13,7 @@ import { DEADLINE } from './wait.mjs';
 export class Lossy {
     fate = () => 'pass';
     counts = { pass: 0, drop: 0, cut: 0, hold: 0 };
-    requests = []; // bodies that came, parsed
+    requests = []; // received bodies, parsed
     #open = new Set();
 
     static async open(t, target, { era = 'modern' } = {}) {
@@ -32,7 +32,7 @@ export class Lossy {
         return proxy;
     }
 
-    /** Break every stream and every request that is under way. */
+    /** Break every stream and every pending request. */
     cut() {
         [...this.#open].forEach((end) => end());
     }

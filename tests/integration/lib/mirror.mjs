@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings sync` and what it made; servers that answer it as a test likes.
+// `tidings sync` and its output directory, and servers with custom answers.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -10,7 +10,7 @@ import { defer } from './cleanup.mjs';
 import { MODERN } from './rpc.mjs';
 import { run } from './server.mjs';
 
-/** Everything in a directory but the mirror's own: path → bytes, directories with null. */
+/** Everything in a directory except the mirror's own files: path -> bytes, directories with null. */
 export function contents(path, below = '') {
     const all = {};
     for (const entry of fs.readdirSync(`${path}/${below}`, { withFileTypes: true })) {
@@ -24,7 +24,7 @@ export function contents(path, below = '') {
     return all;
 }
 
-/** Whether two directories hold the same; one that changes while it is read does not. */
+/** Returns true if two directories are equal and do not change during the read. */
 export function same(one, other) {
     try {
         assert.deepEqual(contents(one), contents(other));
@@ -39,16 +39,16 @@ export function same(one, other) {
 
 const actions = (stdout) => stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
 
-/** `sync --once`; what it did, and its status. */
+/** `sync --once`. Returns its actions and its status. */
 export async function once(t, server, dir, ...args) {
     const end = await run(t, ['sync', '--once', '--json', ...args, server.url, server.uri(''), dir]);
     return { ...end, did: actions(end.stdout) };
 }
 
 /**
- * A modern server over HTTP that answers with these functions: method → (params) => result, which may be a promise. What
- * they throw is the answer: an error object, or for a number nothing but that HTTP status. With `children` it lists what is
- * below a resource.
+ * A modern server over HTTP that answers with these functions: method -> (params) => result, which may be a promise.
+ * A thrown object is the error of the answer, and a thrown number its HTTP status without a body. With `children` it
+ * lists the children of a resource.
  */
 export async function serveAnswers(t, answers, { children = false } = {}) {
     const list = children ? { extensions: { 'dev.tidings/resource-metadata': {} } } : {};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Several tidings nodes on one store, as a test needs them: each on a port that stays its own, each with a relay of its own
-// between it and every database server, so that one of them can be cut off while the others are not. They are
-// killed, stopped, drained and started again one by one.
+// Several tidings nodes on one store. Each has a fixed port and its own relay to every database server, so that a
+// test can isolate a single node. Tests kill, stop, drain and restart nodes one by one.
 
 import { freePort } from './port.mjs';
 import { relay } from './proxy.mjs';
@@ -10,8 +9,10 @@ import { serve, serveExample } from './server.mjs';
 import { within } from './wait.mjs';
 
 export class Node {
-    /** `databases`: servers whose `port` may be another one later; `args` as for serve(); `isDirect`: no relays; `example`: that
-     *  example program, not ours. */
+    /**
+     * `databases`: servers whose `port` may change later; `args` as for serve(); `isDirect`: no relays; `example`: an
+     * example program instead of ours.
+     */
     static async make(t, name, { databases, args = [], schema, extra = '', isDirect = false, example }) {
         const node = new Node();
         Object.assign(node, { t, name, args, example });
@@ -28,7 +29,7 @@ export class Node {
         return this.program?.running ?? false;
     }
 
-    /** Start it, again or for the first time: it serves when this is over. */
+    /** Start it, again or for the first time, and wait until it serves. */
     async start() {
         const args = ['--entities', this.store, ...this.args];
         this.program = this.example
@@ -42,7 +43,7 @@ export class Node {
         await this.program.kill();
     }
 
-    /** It does nothing until `go`, and does not know. */
+    /** Suspend it until `go`, without its knowledge. */
     pause() {
         this.program.child.kill('SIGSTOP');
     }
@@ -51,13 +52,13 @@ export class Node {
         this.program.child.kill('SIGCONT');
     }
 
-    /** SIGTERM: it ends in order, which may take until `ms`. */
+    /** SIGTERM: it stops cleanly within `ms`. */
     async drain(ms = 30_000) {
         this.program.child.kill('SIGTERM');
         this.program.check(await within(this.program.exited, `${this.name} to end`, ms));
     }
 
-    /** From its databases: connections break and new ones are refused, or (`quietly`) nothing comes through. */
+    /** Isolate it from its databases: connections break and new ones are rejected, or (`quietly`) no data passes. */
     cut({ quietly = false } = {}) {
         this.relays.forEach((one) => (quietly ? one.stall() : one.refuse()));
     }
@@ -70,11 +71,11 @@ export class Node {
     }
 }
 
-/** `count` nodes that serve, named a, b, c, … */
+/** `count` serving nodes, named a, b, c, ... */
 export async function startNodes(t, count, options) {
     const names = [...Array(count).keys()].map((n) => String.fromCharCode(97 + n));
     const nodes = await Promise.all(names.map((name) => Node.make(t, name, options)));
-    for (const node of nodes) { // the first of them makes what there is to make
+    for (const node of nodes) { // the first node creates the tables
         await node.start();
     }
     return nodes;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on the official TypeScript SDK, version 1, or 2 with SDK=2, or on FastMCP with SDK=FastMCP, whose JSON is valid and odd: halves of
-// surrogate pairs and integers beyond 64 bits as Node writes them, nesting of any depth, and keys twice, as whoever
-// puts texts together writes them. Its tools are named after what they answer with. The resource odd://it changes
-// every 20 ms, its text has half of a pair; of the first updates every other one is nested too deeply to be read.
-// On standard input and output, or over HTTP when PORT is set.
+// A server on the official TypeScript SDK, version 1, or 2 with SDK=2, or on FastMCP with SDK=FastMCP, with valid but
+// odd JSON: lone surrogates and integers beyond 64 bits as written by Node, nesting of any depth, and duplicate keys
+// as written by string concatenation. Each tool is named after its answer. The resource odd://it changes every 20 ms,
+// and its text has a lone surrogate; among its first updates every other one is nested too deeply for the client. On
+// standard input and output, or over HTTP when PORT is set.
 
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -14,7 +14,7 @@ const nested = (levels) => `${'['.repeat(levels)}1${']'.repeat(levels)}`;
 const plain = JSON.stringify;
 let updates = 0;
 
-/** What JSON.stringify would not write is written here, where the SDK writes. */
+/** Replaces JSON.stringify in the SDK, to write JSON that it cannot produce. */
 JSON.stringify = (...args) => {
     let text = plain(...args);
     if (typeof text !== 'string') {
@@ -101,7 +101,7 @@ async function version2() {
     return toNodeHandler(handler);
 }
 
-/** It has a listener of its own, on a port that must be known before. */
+/** It has its own listener, on a port chosen in advance. */
 async function fastMcp() {
     const { FastMCP } = await import('fastmcp');
     const quiet = () => {};

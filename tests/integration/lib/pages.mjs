@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// The pages of the documentation as stories that can be run.
+// The documentation pages as runnable scripts.
 //
-// A page is a sequence of fenced blocks. Comments right above a block say what to do with it:
+// A page is a sequence of fenced blocks. A comment directly above a block selects its action:
 //
-//     <!-- terminal NAME -->   console, sh: typed there (default: 1); each terminal is a shell
-//     <!-- file NAME -->       also put into this file, beneath the page's directory
-//     <!-- configuration -->   json: a configuration of the server, must be accepted
-//     <!-- not run: WHY -->    left out; WHY is a key of the list of exceptions
-//     <!-- before              typed elsewhere first without being shown, up to a line -->
-//     <!-- end terminal NAME -->   what runs there is interrupted, as by ^C
+//     <!-- terminal NAME -->   console, sh: typed in this terminal (default: 1); each terminal is a shell
+//     <!-- file NAME -->       also written to this file, below the page's directory
+//     <!-- configuration -->   json: a server configuration, which must be valid
+//     <!-- not run: WHY -->    skipped; WHY is a key of the list of exceptions
+//     <!-- before              hidden input, typed first, up to a line -->
+//     <!-- end terminal NAME -->   the command in this terminal is interrupted, as by ^C
 //
-// In a `console` block lines with `$ ` are typed (`\` at the end continues), the others must come
-// back: `…` inside a line stands for anything, a line `…` for any lines, an instant for any instant.
-// A command that shows output must show all of it; one without may print what it likes, and must
-// succeed. A command still running is left so; `^C` interrupts it.
+// In a `console` block the lines with `$ ` are typed (a final `\` continues the line), the others are
+// expected output: `…` inside a line matches any text, a line `…` any lines, a time any time.
+// A command with shown output must print exactly that output; a command without may print anything, but must
+// succeed. A running command continues; `^C` interrupts it.
 
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -66,7 +66,7 @@ export function blocks(text) {
     return found;
 }
 
-/** The last line above `i` that is not empty; "  " stands for one that belongs to a list. */
+/** The last non-empty line above `i`; "  " means a line of a list item. */
 function before(lines, i) {
     for (let at = i - 1; at >= 0; at--) {
         if (/^([-*]|\d+\.) /.test(lines[at])) {
@@ -79,7 +79,7 @@ function before(lines, i) {
     return '';
 }
 
-/** What is typed and what must come back: [{ typed, shown: [line…], line }]; typed null: only more output. */
+/** Input and expected output: [{ typed, shown: [line...], line }]; typed null: only more output. */
 export function steps(block) {
     const result = [];
     let current = { typed: null, shown: [], line: block.line };
@@ -124,7 +124,7 @@ function lineMatches(shown, came) {
     return new RegExp(`^${pattern.join('')}\\s*$`).test(came.trimEnd()) || shown.trimEnd() === came.trimEnd();
 }
 
-/** How many of `came` the shown lines take up, or -1: not there (yet). */
+/** The number of items in `came` that the shown lines match, or -1 if not (yet) complete. */
 export function taken(shown, came, at = 0, from = 0) {
     if (at === shown.length) {
         return from;
@@ -143,14 +143,14 @@ export function taken(shown, came, at = 0, from = 0) {
 
 // ---- running --------------------------------------------------------------------------------------
 
-/** A shell that is typed into. What it prints, on both outputs, is kept until it is looked at. */
+/** A shell with typed input. Its output on both streams is kept until it is checked. */
 export class Terminal {
     #came = [];
     #rest = '';
     #wake = () => {};
     #running = null;
     #status = 0;
-    #shown = null; // of the last command, when that was to be all
+    #shown = null; // of the last command, if its complete output is shown
 
     constructor(t, name, cwd, env) {
         this.name = name;
@@ -167,7 +167,7 @@ export class Terminal {
             try {
                 process.kill(-this.child.pid, 'SIGKILL');
             } catch {
-                // all of it has ended
+                // all commands have ended
             }
         });
     }
@@ -197,14 +197,14 @@ export class Terminal {
         return children.length > 0;
     }
 
-    /** Between two commands of a line there is nobody to interrupt. */
+    /** Between two commands of a line the shell has no process to interrupt. */
     async #interrupt() {
         while (this.#running !== null && !this.#signal('SIGINT')) {
             await new Promise((resolve) => { setTimeout(resolve, 10); });
         }
     }
 
-    /** Until `done()`; what came so far is in the message when it never is. */
+    /** Wait until `done()`; the error message of a timeout contains the output so far. */
     async #until(done, what) {
         const arrival = (async () => {
             while (!done()) {
@@ -212,7 +212,7 @@ export class Terminal {
             }
         })();
         const said = () => `${what}; terminal ${this.name} said:\n    ${[...this.#came, this.#rest].join('\n    ')}`;
-        const own = /--wait (\d+)s/.exec(this.#running ?? '')?.[1] ?? 0; // what a command may wait for by itself
+        const own = /--wait (\d+)s/.exec(this.#running ?? '')?.[1] ?? 0; // the timeout of the command itself
         await within(arrival, said, 2 * DEADLINE + 2000 * own);
     }
 
@@ -248,7 +248,7 @@ export class Terminal {
         this.#came.splice(0, end);
     }
 
-    /** The page is over: what has ended, or is about to, must not have said more than the page shows. */
+    /** End of the page: commands that have ended, or end now, must have printed only the output on the page. */
     async finish() {
         if (this.#running !== null && this.#shown) {
             const ended = this.#until(() => this.#running === null, 'the end').catch(() => {});
@@ -271,7 +271,7 @@ export class Terminal {
     }
 }
 
-/** The pages of the documentation, those in folders of docs included. */
+/** The pages of the documentation, including subfolders of docs. */
 export function pages(root) {
     const docs = fs.readdirSync(path.join(root, 'docs'), { recursive: true }).filter((name) => name.endsWith('.md'));
     return ['README.md', ...docs.sort().map((name) => `docs/${name}`)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on standard input and output of the legacy era that knows nothing of ours: it accepts whatever is
-// subscribed to, reads as TEXT (or all of CONTENTS, a JSON array), and tells of one update of URIS (a JSON array; default: the subscribed one).
+// A legacy server on standard input and output without our extensions. It accepts every subscription, reads as TEXT
+// (or all of CONTENTS, a JSON array), and sends one update of URIS (a JSON array; default: the subscribed URI).
 
 import readline from 'node:readline';
 

@@ -2,7 +2,7 @@
 
 import net from 'node:net';
 
-// Below those that systems give to whoever connects or asks for any: else somebody else may have it before it is used.
+// Below the ephemeral range: otherwise another program may take the port before its use.
 const LOWEST = 10_000;
 const HIGHEST = 32_000;
 
@@ -15,7 +15,7 @@ const isFree = (port) =>
         listener.listen(port, '127.0.0.1', () => listener.close(() => resolve(true)));
     });
 
-/** A port nobody listens on, for programs that cannot choose one themselves; another one each time. */
+/** An unused port, for programs that cannot choose one themselves; another port each time. */
 export async function freePort() {
     for (let i = 0; i < 1000; i += 1) {
         const port = LOWEST + Math.floor(Math.random() * (HIGHEST - LOWEST));
@@ -27,7 +27,7 @@ export async function freePort() {
     throw new Error(`no port between ${LOWEST} and ${HIGHEST} is free`);
 }
 
-/** Does anybody listen there? For programs that do not say when. */
+/** Returns true if the port has a listener. For programs without a ready message. */
 export const isOpen = (port) =>
     new Promise((resolve) => {
         const socket = net.connect(port, '127.0.0.1', () => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// PostgreSQL servers of a test's own: Debian's 15, each in a directory of its own below the temporary one, as an
-// unprivileged user, on a free port and a Unix socket beside its data, with fsync. The system's cluster is
-// never touched. A server can be stopped, killed and started again, and have a standby that takes over.
-// Invariant: what a test started is gone when the test ends, its directories too.
+// Private PostgreSQL servers of a test: Debian's 15, each in its own temporary directory, as an unprivileged user, on
+// a free port and a Unix socket next to its data, with fsync. The tests never touch the system's cluster. A test can
+// stop, kill and restart a server, and promote its standby. Invariant: all servers and directories of a test are
+// removed when it ends.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -19,12 +19,12 @@ import { DEADLINE, eventually, slow, within } from './wait.mjs';
 const PROGRAMS = '/usr/lib/postgresql/15/bin';
 const ROLE = 'tidings';
 
-/** Why tests that need it are left out; false: they are not. */
+/** The reason to skip tests that need it, or false. */
 export const skip = existsSync(`${PROGRAMS}/postgres`) ? false : 'no PostgreSQL 15 (Debian: postgresql-15)';
 
 const run = promisify(execFile);
 
-/** postgres refuses to run as root: who it runs as then. */
+/** The unprivileged user for tests run as root, because postgres rejects root. */
 function unprivileged() {
     if (process.getuid() !== 0) {
         return undefined;
@@ -58,9 +58,9 @@ function family(pid) {
 
 export class Postgres {
     log = '';
-    settings = {}; // beside those every server has
+    settings = {}; // in addition to the common settings
 
-    /** A new server that runs. */
+    /** A new running server. */
     static async start(t, settings = {}) {
         const server = await Postgres.#make(t);
         server.settings = settings;
@@ -85,13 +85,13 @@ export class Postgres {
         return server;
     }
 
-    /** Where it is for clients, by TCP. `port`: of a relay in front of it. */
+    /** Its TCP address for clients. `port`: of a relay in front of it. */
     url({ port = this.port, schema, database = 'postgres', extra = '' } = {}) {
         const path = schema ? `&options=-csearch_path%3D${schema}` : '';
         return `postgres://${ROLE}@127.0.0.1:${port}/${database}?sslmode=disable${path}${extra}`;
     }
 
-    /** The same by its Unix socket. */
+    /** Its address by the Unix socket. */
     get socketUrl() {
         return `postgres://${ROLE}@/postgres?host=${encodeURIComponent(this.folder)}&port=${this.port}`;
     }
@@ -100,7 +100,7 @@ export class Postgres {
         return this.child !== undefined && this.child.exitCode === null && this.child.signalCode === null;
     }
 
-    /** Start it, again or for the first time: it answers when this is over. */
+    /** Start it, again or for the first time, and wait until it answers. */
     async begin() {
         const settings = {
             listen_addresses: '127.0.0.1', port: this.port, unix_socket_directories: this.folder, fsync: 'on',
@@ -109,7 +109,7 @@ export class Postgres {
         };
         const words = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
         const [file, ...rest] = asUser('postgres', ['-D', this.data, ...words]);
-        // After a kill its last children may still be about to end: it then refuses to start.
+        // After a kill its last children may still be exiting: it then refuses to start.
         for (const end = Date.now() + DEADLINE; ; ) {
             let said = '';
             const child = spawn(file, rest, { env, cwd: '/', stdio: ['ignore', 'ignore', 'pipe'] });
@@ -144,7 +144,7 @@ export class Postgres {
         }
     }
 
-    /** Stop it in order: clients are cut, everything is written. */
+    /** Stop it cleanly: it disconnects clients and writes everything. */
     stop() {
         return this.#signal('SIGINT', 3 * DEADLINE);
     }
@@ -163,13 +163,13 @@ export class Postgres {
             try {
                 process.kill(pid, 'SIGKILL');
             } catch {
-                // It went by itself.
+                // It exited first.
             }
         }
         await within(this.exited, 'PostgreSQL to be gone');
     }
 
-    /** Run statements; the rows as lists of texts. */
+    /** Run statements. Returns the rows as lists of strings. */
     async sql(text) {
         const args = ['-h', this.folder, '-p', `${this.port}`, '-U', ROLE, '-d', 'postgres', '-X', '-q', '-A', '-t', '-F', '\t',
             '-v', 'ON_ERROR_STOP=1', '-c', text];
@@ -177,7 +177,7 @@ export class Postgres {
         return out.split('\n').filter(Boolean).map((line) => line.split('\t'));
     }
 
-    /** psql that reads what it is to do, until its standard input ends. */
+    /** psql that reads statements until its standard input ends. */
     session() {
         const [file, ...rest] = asUser('psql', ['-h', this.folder, '-p', `${this.port}`, '-U', ROLE, '-d', 'postgres', '-X', '-q', '-A', '-t', '-F', '\t']);
         const child = spawn(file, rest, { env, cwd: '/', stdio: ['pipe', 'pipe', 'pipe'] });
@@ -186,8 +186,8 @@ export class Postgres {
     }
 
     /**
-     * A copy of it that follows it. `name`: the one it says it has; what is committed waits for it when
-     * `isSynchronous`. `through`: where it reaches this one, a relay perhaps.
+     * A standby of this server. `name`: its application name; commits wait for it when `isSynchronous`. `through`:
+     * the route to this server, for example a relay.
      */
     async standby({ name = 'standby', isSynchronous = true, through = this.port } = {}) {
         const standby = await Postgres.#make(this.t);
@@ -208,7 +208,7 @@ export class Postgres {
         await eventually(async () => (await this.sql(asked)).length > 0, `${name} follows`, 3 * DEADLINE);
     }
 
-    /** Which standby commits wait for; '': none. */
+    /** Select the standby that commits wait for; '': none. */
     async synchronous(name) {
         await this.sql(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`);
         await this.sql('SELECT pg_reload_conf()');
@@ -218,7 +218,7 @@ export class Postgres {
         }
     }
 
-    /** A standby becomes the one that is written to, and waits for nobody. */
+    /** Promote a standby; its commits then wait for no other server. */
     async promote() {
         const [[done]] = await this.sql(`SELECT pg_promote(true, ${60 * slow})`);
         assert.equal(done, 't', this.log);

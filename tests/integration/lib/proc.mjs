@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What the kernel says of a running server.
+// Kernel data about a running server.
 
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** The texts of `folder`/…`rest` in /proc of a server; what goes meanwhile is left out. */
+/** The contents of `folder`/.../`rest` in /proc of a server; skips entries that vanish. */
 function texts({ child }, folder, rest = '') {
     const path = `/proc/${child.pid}/${folder}`;
     return readdirSync(path).flatMap((name) => {
@@ -18,10 +18,10 @@ function texts({ child }, folder, rest = '') {
 
 const sum = (numbers) => numbers.reduce((all, n) => all + n, 0);
 
-/** How many directories it watches. */
+/** The number of watched directories. */
 export const watched = (server) =>
     sum(texts(server, 'fdinfo').map((text) => text.match(/^inotify wd:/gm)?.length ?? 0));
 
-/** How often its threads went to sleep so far. */
+/** The number of voluntary context switches of its threads so far. */
 export const sleeps = (server) =>
     sum(texts(server, 'task', '/status').map((text) => Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(text)[1])));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A TCP relay in front of a server that can break every connection at once, as a network does, refuse new ones, carry
-// nothing for a while (what is sent then arrives later, as after lost packets), and on demand break
-// those that are silent for `idle` ms, as proxies do.
+// A TCP relay in front of a server. It can break every connection at once, like a network, reject new ones, delay all
+// data for a while (like lost packets), and break connections that are silent for `idle` ms, like proxies.
 
 import net from 'node:net';
 
@@ -49,12 +48,12 @@ export async function relay(t, target, { idle = 0 } = {}) {
     });
     await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
     const cut = () => [...pairs].flat().forEach((socket) => socket.destroy());
-    /** Carry nothing, both ways, until told otherwise. */
+    /** Delay data in both directions until the next command. */
     const stall = (isStalled = true) => {
         state.stalled = isStalled;
         [...pairs].flat().forEach((socket) => (isStalled ? socket.pause() : socket.resume()));
     };
-    /** Break what is there and everything that comes, until told otherwise. */
+    /** Break all connections and all new ones until the next command. */
     const refuse = (isRefusing = true) => {
         state.refusing = isRefusing;
         if (isRefusing) {

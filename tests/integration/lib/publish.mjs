@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// examples/publish: one resource that changes whenever a test says so.
+// examples/publish: one resource that changes on demand.
 
 import assert from 'node:assert/strict';
 
@@ -10,7 +10,7 @@ import { serveExample } from './server.mjs';
 
 export const RESOURCE = 'bench://r/1';
 
-/** Start it; `publish(metadata)` announces one change and resolves when it is accepted. */
+/** Start it; `publish(metadata)` announces one change and resolves when the server accepts it. */
 export async function servePublish(t, args = []) {
     const server = await serveExample(t, 'publish', args);
     const connection = await Connection.open(server);

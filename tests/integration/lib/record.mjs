@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Records of changes in the tables of a cluster (src/cluster/log_record.h): reads them in JavaScript, and makes them in SQL of any values, also of
-// values that no node writes.
+// Records of changes in the tables of a cluster (src/cluster/log_record.h). Reads them in JavaScript, and makes them
+// in SQL from any values, including values that no node writes.
 
 export const KIND = { entity: 0, moved: 1, types: 2, published: 3, announced: 5, session: 6, run: 7, broken: 8, mounted: 9 };
 
@@ -9,7 +9,7 @@ const VERSION = { numbers: ['from', 'since', 'sum'], texts: ['id', 'type', 'type
 const RESOURCE = { numbers: ['modified', 'size'], texts: ['uri', 'etag', 'from', 'target', 'metadata', 'checksum', 'origin'] };
 const fieldsOf = (kind) => kind <= KIND.moved ? VERSION : RESOURCE;
 
-/** Of a column of psql: '\x…'. */
+/** Decodes a column of psql: '\x...'. */
 export function readRecord(column) {
     const bytes = Buffer.from(column.slice(2), 'hex');
     let at = 1;
@@ -35,7 +35,7 @@ export function readRecord(column) {
     return record;
 }
 
-/** What `recordSql` needs in the database. */
+/** The database functions that `recordSql` needs. */
 export const RECORD_FUNCTIONS = `
     CREATE FUNCTION record_number(n int8) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
     DECLARE u numeric := CASE WHEN n >= 0 THEN n::numeric * 2 ELSE -n::numeric * 2 - 1 END; made bytea := '';

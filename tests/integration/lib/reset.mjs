@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 /**
- * RST instead of FIN. A socket whose FIN is on its way cannot be reset: Node.js then says EINVAL, forgets the handle
- * without closing it, and waits for it at its exit for ever. Such a socket is destroyed.
+ * RST instead of FIN. Node.js cannot reset a socket with a pending FIN: it returns EINVAL, forgets the handle without
+ * closing it, and waits for it forever at exit. Such a socket is destroyed.
  */
 export function reset(socket) {
     if (socket.writableEnded && !socket.writableFinished) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// JSON-RPC by hand, in both eras: what a careful client sends, with every part replaceable so
-// that a test can get one thing wrong.
+// Handwritten JSON-RPC in both eras: correct requests with replaceable parts, so that a test can make one error.
 
 import assert from 'node:assert/strict';
 
@@ -31,13 +30,13 @@ export const meta = (extra = {}) => ({
 
 const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
 
-/** POST anything: an object is encoded, a string is sent as it is. */
+/** POST anything: an object is encoded, a string is sent unchanged. */
 export function post(server, message, headers = {}) {
     const body = typeof message === 'string' ? message : JSON.stringify(message);
     return request(server, { method: 'POST', headers: { ...json, ...headers }, body });
 }
 
-/** The headers that go with a modern request. */
+/** The headers of a modern request. */
 export function modernHeaders(method, params = {}) {
     const named = method.startsWith('tasks/')
         ? 'taskId'
@@ -52,13 +51,13 @@ export function modernHeaders(method, params = {}) {
 let lastId = 0;
 export const freshId = () => (lastId += 1);
 
-/** A correct modern request; `headers` and `id` may be replaced. Gives the HTTP response. */
+/** A correct modern request; `headers` and `id` may be replaced. Returns the HTTP response. */
 export function modern(server, method, params = {}, { id = freshId(), headers = {} } = {}) {
     const message = { jsonrpc: '2.0', id, method, params: { _meta: meta(), ...params } };
     return post(server, message, { ...modernHeaders(method, params), ...headers });
 }
 
-/** A modern request that must succeed: its result. */
+/** A modern request that must succeed. Returns its result. */
 export async function call(server, method, params) {
     const response = await modern(server, method, params);
     assert.equal(response.status, 200, `${method}: ${response.text}`);
@@ -66,7 +65,7 @@ export async function call(server, method, params) {
     return response.json.result;
 }
 
-/** What a server with --self counts (subscriptions, sessions, …), over all its workers. */
+/** The counters of a server with --self (subscriptions, sessions, ...), over all its workers. */
 export async function totals(server) {
     const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/stats' });
     const sum = {};
@@ -76,7 +75,7 @@ export async function totals(server) {
     return sum;
 }
 
-/** Open `subscriptions/listen` and take the acknowledgement: { id, ack, events, response }. */
+/** Open `subscriptions/listen` and await the acknowledgement: { id, ack, events, response }. */
 export async function listen(server, notifications, { id = freshId(), params = {} } = {}) {
     const response = await modern(
         server,
@@ -118,12 +117,12 @@ export class Session {
         return post(this.server, message, { ...this.headers, ...headers });
     }
 
-    /** A request: its whole HTTP response. */
+    /** A request. Returns its complete HTTP response. */
     send(method, params, { id = freshId(), headers = {} } = {}) {
         return this.post({ jsonrpc: '2.0', id, method, ...(params && { params }) }, headers);
     }
 
-    /** A request that must succeed: its result. */
+    /** A request that must succeed. Returns its result. */
     async call(method, params) {
         const response = await this.send(method, params);
         assert.equal(response.status, 200, `${method}: ${response.text}`);
@@ -136,7 +135,7 @@ export class Session {
         return this.call('resources/subscribe', { uri });
     }
 
-    /** The GET request of this session: its whole response. */
+    /** The GET request of this session. Returns its complete response. */
     get(headers = {}) {
         const all = { Accept: 'text/event-stream', ...this.headers, ...headers };
         return request(this.server, { method: 'GET', headers: all });
@@ -165,7 +164,7 @@ export const initialize = (
     params: { protocolVersion: version, capabilities, clientInfo: { name: 'test', version: '1' } },
 });
 
-/** `Base` with what both eras ask, where it has write(message) and message(match, what). */
+/** `Base` with the requests of both eras. `Base` has write(message) and message(match, what). */
 export const asking = (Base) =>
     class extends Base {
         /** Send a request without a claim and await its answer. */
@@ -188,14 +187,14 @@ export const asking = (Base) =>
         }
     };
 
-/** Is this message an update of `uri`? */
+/** Returns true if this message is an update of `uri`. */
 export const updates = (uri) => (message) => {
     return message.method === 'notifications/resources/updated' && message.params.uri === uri;
 };
 
 export const listChanged = (message) => message.method === 'notifications/resources/list_changed';
 
-/** The source text of the top-level id of a JSON-RPC message, exactly as written. */
+/** The source text of the top-level id of a JSON-RPC message, unchanged. */
 export function idText(text) {
     let found;
     JSON.parse(text, function visit(name, value, context) {

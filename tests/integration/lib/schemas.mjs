@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Hold messages against the schemas of docs/schema. They are open, as the protocol's own are; here
-// a message may besides not carry a key of ours that no schema names. (The validator is the one the
-// official SDK brings along.)
+// Validates messages against the schemas of docs/schema. The schemas are open, like those of the protocol; here a
+// message must also contain no dev.tidings key without a schema. (The validator is a dependency of the official SDK.)
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -16,7 +15,7 @@ const documents = names.map((name) => JSON.parse(readFileSync(new URL(name, fold
 const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false, allErrors: true, allowUnionTypes: true });
 documents.forEach((document) => ajv.addSchema(document));
 
-/** One of them, by the last part of its $id. */
+/** A schema by the last part of its $id. */
 export const document = (id) => documents.find(({ $id }) => $id === `urn:tidings:schema:${id}`);
 
 /** Every key "dev.tidings/…" anywhere in a value. */
@@ -33,7 +32,7 @@ export function* ownKeys(value) {
 
 const named = new Set(documents.flatMap((document) => [...ownKeys(document)]));
 
-/** `schema` is the last part of an $id, and the name of a definition if need be: "resource#metadata". */
+/** `schema` is the last part of an $id, and optionally the name of a definition: "resource#metadata". */
 export function problems(schema, value) {
     const [document, definition] = schema.split('#');
     const pointer = definition ? `#/$defs/${definition}` : '';

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The official clients, connected over either transport: SDK 1.x for the legacy era, client 2.x
-// pinned to 2026-07-28. Each keeps the raw messages it received, because its own types drop
-// members that they do not know.
+// The official clients, connected over either transport: SDK 1.x for the legacy era, client 2.x pinned to 2026-07-28.
+// Each keeps the raw received messages, because its own types drop unknown members.
 
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport as LegacySse } from '@modelcontextprotocol/sdk/client/sse.js';
@@ -21,10 +20,10 @@ import { Tree } from './tree.mjs';
 import { Inbox, within } from './wait.mjs';
 
 export const TRANSPORTS = ['http', 'stdio', 'unix'];
-/** Also HTTP+SSE of 2024-11-05, which SDK 1.x still has. */
+/** Also HTTP+SSE of 2024-11-05, which SDK 1.x still supports. */
 export const LEGACY_TRANSPORTS = [...TRANSPORTS, 'sse'];
 
-/** The clients' own idea of a transport, over a line-framed socket. */
+/** A transport for the official clients over a line-framed socket. */
 class SocketWire {
     constructor(t, path) {
         this.open = () => SocketPeer.connect(t, { path });
@@ -63,9 +62,8 @@ async function serveUnix(t, tree, example, args) {
 }
 
 /**
- * Start a server for `transport` and connect `client` to it; `http` and `stdio` make its end of
- * the wire. `example` names a program to start instead of ours; `through` (a relay) may stand
- * between the two.
+ * Start a server for `transport` and connect `client` to it; `http` and `stdio` make the client transport. `example`
+ * names an example program to start instead of ours; `through` (a relay) may connect the two.
  */
 async function connect(t, { transport, example, files, args = [], through, client, http, stdio }) {
     const tree = new Tree(t, files);
@@ -117,7 +115,7 @@ export function legacyClient(t, transport, options = {}) {
     });
 }
 
-/** Client 2.x: nothing but 2026-07-28 will do. */
+/** Client 2.x: only 2026-07-28. */
 export function modernClient(t, transport, options = {}) {
     const negotiation = { versionNegotiation: { mode: options.mode ?? { pin: '2026-07-28' } } };
     return connect(t, {

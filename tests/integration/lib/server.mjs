@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Start the real program and see it end properly.
-// Invariant: every server a test starts is stopped when the test ends, and unless the test says
-// otherwise it must then exit with status 0, so a crash or a sanitizer report fails the test.
-// Its standard error is kept and shown when the test fails.
+// Start the real program and check its exit. Invariant: every server of a test is stopped when the test ends, and
+// must then exit with status 0 unless the test permits otherwise, so a crash or a sanitizer report fails the test. A
+// failed test prints the server's standard error.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -17,8 +16,8 @@ import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
 /**
- * Our own variables must not configure the program, which reads TIDINGS_* itself; but TIDINGS_IO_URING
- * goes through, so that the same tests run with and without gathered writes.
+ * The environment must not configure the program, which reads TIDINGS_* itself. TIDINGS_IO_URING is kept, so that the
+ * same tests run with and without gathered writes.
  */
 export const cleanEnv = (extra = {}) => {
     const ours = Object.entries(process.env).filter(
@@ -35,12 +34,12 @@ export const EXAMPLES = path.resolve(
 );
 
 /**
- * The thread sanitizer puts signals off until the program does something it knows, now and then for ever: told
- * again after this many ms, longer than a server takes to end in order.
+ * The thread sanitizer delays signals until the program calls one of its interceptors, sometimes forever. The test
+ * repeats the signal after this many ms, longer than a clean stop takes.
  */
 const PUT_OFF = 4000;
 
-/** A child process whose output is collected and which never outlives the test. */
+/** A child process with collected output, which never outlives the test. */
 export class Program {
     stderr = '';
     lines = new Inbox('standard error');
@@ -76,7 +75,7 @@ export class Program {
         return this.stdout;
     }
 
-    /** Send a signal, and wait for what it brings about, which may be brought about twice. */
+    /** Send a signal and wait for its effect, which must tolerate a repeated signal. */
     signal(signal, outcome) {
         this.child.kill(signal);
         const again = process.env.TIDINGS_TSAN && setTimeout(() => this.child.kill(signal), PUT_OFF);
@@ -118,7 +117,7 @@ export class Program {
     }
 }
 
-/** Wait for the one line with the URL, which is not one of the log. */
+/** Wait for the single line with the URL, which is not a log line. */
 async function ready(program) {
     const isUrl = (line) => /https?:\/\/\S+\/mcp/.test(line) && !/^\d{4}-\d{2}-/.test(line);
     const line = await program.lines.next(isUrl, 'the line with the URL').catch((error) => {
@@ -130,8 +129,9 @@ async function ready(program) {
 }
 
 /**
- * `tidings serve --http 127.0.0.1:0 [args] DIR`. Options: `files` (name → content) or `tree`,
- * `args`, `env`, `mayFail` (how it ends is not judged), `mounts` (replaces DIR), `program` (another one than BIN), `under` (a program and its arguments that executes it), `secure` (what requests to it need, see http.mjs). The result also has `tree` and `uri(name)`.
+ * `tidings serve --http 127.0.0.1:0 [args] DIR`. Options: `files` (name → content) or `tree`, `args`, `env`, `mayFail`
+ * (accept any exit), `mounts` (replaces DIR), `program` (instead of BIN), `under` (a program with arguments that executes
+ * it), `secure` (TLS options of requests, see http.mjs). The result also has `tree` and `uri(name)`.
  */
 export async function serve(t, options = {}) {
     const tree = options.tree ?? new Tree(t, options.files);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Clients that read their answers slowly or not at all, on every transport, and the memory of the server meanwhile.
+// Clients that read their answers slowly or not at all, on every transport, and the memory of the server during these
+// reads.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -19,13 +20,13 @@ import { encodeFrame, FIN, OP, upgradeRequest } from './websocket.mjs';
 
 export const MIB = 2 ** 20;
 export const isLong = Boolean(process.env.TIDINGS_LONG) && stretch === 1; // a sanitizer would take minutes
-/** JSON escapes make this text longer: every other byte becomes six. */
+/** JSON escapes make this string longer: every other byte becomes six. */
 export const SIZE = (isLong ? 15 : 3) * MIB;
 export const COUNT = 40;
 export const content = Buffer.alloc(16 * MIB, 'a\x01');
 export const digest = (bytes) => createHash('sha256').update(bytes).digest('hex');
-/** Memory that an idle server may gain: pieces, buffers, and memory that libc keeps. */
-export const MARGIN = stretch === 1 ? 32 * MIB : 512 * MIB; // sanitizers keep what was freed
+/** Permitted memory growth of an idle server: chunks, buffers, and memory that libc keeps. */
+export const MARGIN = stretch === 1 ? 32 * MIB : 512 * MIB; // sanitizers retain freed memory
 
 export const peak = (server) =>
     1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]);
@@ -49,7 +50,7 @@ export const read = (server, id, name = 'long.txt') => ({
     params: { _meta: meta(), uri: server.uri(name) },
 });
 
-/** A socket that is read only when something is wanted of it. */
+/** A socket that is read only on demand. */
 export class Slow {
     #parts = [];
     #length = 0;
@@ -88,7 +89,7 @@ export class Slow {
         await within(new Promise((resolve) => (this.#wake = resolve)), what);
     }
 
-    /** The next bytes: so many. */
+    /** The next `count` bytes. */
     async bytes(count, what) {
         while (this.#length < count) {
             await this.#more(what);
@@ -99,7 +100,7 @@ export class Slow {
         return all.subarray(0, count);
     }
 
-    /** The next bytes, up to and with `end`. */
+    /** The next bytes up to and including `end`. */
     async until(end, what) {
         for (let seen = 0; ; ) {
             const found = this.#parts[seen]?.indexOf(end) ?? -1;
@@ -142,7 +143,7 @@ export const http = {
     take: async (slow) => JSON.parse((await httpAnswer(slow)).bytes),
 };
 
-/** Ways to ask for much at once, and to take the answers one by one. */
+/** Transports with concurrent large requests and answers read one by one. */
 export const WAYS = {
     'a WebSocket': {
         async open(t, server) {

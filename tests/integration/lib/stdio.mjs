@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The program on a pipe, spoken to line by line.
+// The program on a pipe, with line-based messages.
 
 import assert from 'node:assert/strict';
 
@@ -29,12 +29,12 @@ export class Pipe extends asking(Program) {
         return new Promise((resolve) => this.child.stdin.write(text, resolve));
     }
 
-    /** The next line of output as JSON; anything else on standard output is a failure. */
+    /** The next line of output as JSON; any other standard output is a failure. */
     async message(match = () => true, what = 'a message', ms = DEADLINE) {
         return JSON.parse(await this.stdout.next((line) => match(JSON.parse(line)), what, ms));
     }
 
-    /** End of input: the program must end by itself, status 0. */
+    /** End of input: the program must exit with status 0. */
     async eof() {
         this.child.stdin.end();
         const end = await within(this.exited, `${this.name} to end at end of input`);

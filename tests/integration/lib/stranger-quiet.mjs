@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on the official TypeScript SDK, version 2, whose resource changes when somebody POSTs a new text to
-// /change, and whose streams can be told of nothing that happened while nobody listened.
+// A server on the official TypeScript SDK, version 2. Its resource changes when a client POSTs a new text to /change,
+// and its streams never replay changes from before the listen.
 
 import http from 'node:http';
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on the official TypeScript SDK, version 1 (legacy era): one resource that can be
-// subscribed to, and then changes every 20 ms. A POST to /add adds another.
-// On standard input and output, or over HTTP when PORT is set (JSON=1: answers in JSON alone).
+// A server on the official TypeScript SDK, version 1 (legacy era): one resource that accepts subscriptions and then
+// changes every 20 ms. A POST to /add adds another. On standard input and output, or over HTTP when PORT is set
+// (JSON=1: JSON answers only).
 
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -84,7 +84,7 @@ if (process.env.PORT === undefined) {
     listener.listen(Number(process.env.PORT), '127.0.0.1', () => {
         console.error(`at http://127.0.0.1:${listener.address().port}/mcp`);
     });
-    /* A way to forget all sessions, as a restart would. */
+    /* Forgets all sessions, like a restart. */
     process.on('SIGUSR2', () => {
         for (const transport of sessions.values()) {
             transport.close();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on the official TypeScript SDK, version 2, which speaks the modern era too: a resource
-// that counts, and says so every 20 ms; a POST to /add adds another. On standard input and output, or over HTTP when PORT is set.
+// A server on the official TypeScript SDK, version 2, which supports the modern era too: a resource that counts and
+// notifies every 20 ms; a POST to /add adds another. On standard input and output, or over HTTP when PORT is set.
 
 import http from 'node:http';
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One way to subscribe with options in either era and over either transport, so that a test of
-// what they mean can run in all four.
+// One interface to subscribe with options in either era and over either transport, so that a test of their meaning
+// runs in all four combinations.
 
 import { key, listen, meta, Session } from './rpc.mjs';
 import { serve } from './server.mjs';
@@ -49,7 +49,7 @@ export class Subscriber {
         return subscriber;
     }
 
-    /** Another client of an HTTP server that runs. */
+    /** Another client of a running HTTP server. */
     static async join(server, era) {
         const subscriber = new Subscriber();
         subscriber.mode = { era, transport: 'http' };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Tasks (the extension io.modelcontextprotocol/tasks) as a client that can answer what they ask has them.
+// Tasks (the extension io.modelcontextprotocol/tasks) for a client that can answer their questions.
 
 import assert from 'node:assert/strict';
 
@@ -13,7 +13,7 @@ export const say = async (who, method, params = {}) => (await modern(who, method
 export const task = (who, verb, taskId, more = {}) => say(who, `tasks/${verb}`, { taskId, ...more });
 export const read = (who, id) => say(who, 'resources/read', { uri: uriOf(id) });
 
-/** Call a tool that becomes a task; its id. */
+/** Call a tool that becomes a task. Returns its id. */
 export async function begin(who, name, args = {}) {
     const { result, error } = await say(who, 'tools/call', { name, arguments: args });
     assert.equal(result?.resultType, 'task', JSON.stringify(error ?? result));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A program on a real terminal (a pty of script(1)): keys are typed, what is shown is awaited.
-// Invariant: whatever was awaited is awaited behind what was awaited before, so an old screen never answers for a new one.
+// A program on a real terminal (a pty of script(1)): the test types keys and awaits output. Invariant: each match
+// starts after the previous match, so an old screen never satisfies a new wait.
 
 import fs from 'node:fs';
 
@@ -10,13 +10,13 @@ import { within } from './wait.mjs';
 
 const SCRIPT = '/usr/bin/script';
 
-/** Why there are no terminals here, or false: for `skip`. */
+/** The reason if terminals are unavailable, or false: for `skip`. */
 export const noTerminal = !fs.existsSync(SCRIPT) && 'script(1) is not installed';
 
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
 
 export class Terminal {
-    /** All that was shown. */
+    /** All output so far. */
     screen = '';
     #read = 0;
     #wake = () => {};
@@ -37,7 +37,7 @@ export class Terminal {
         this.program.child.stdin.write(keys);
     }
 
-    /** Wait until `pattern` (a text or an expression) is shown behind what was awaited before. */
+    /** Wait for `pattern` (a string or an expression) after the previous match. */
     async shows(pattern) {
         const look = () => {
             const rest = this.screen.slice(this.#read);
@@ -51,7 +51,7 @@ export class Terminal {
         const seen = new Promise((resolve, reject) => {
             this.#wake = () => {
                 if (look()) {
-                    this.#wake = () => {}; // what is shown later is for who waits then
+                    this.#wake = () => {}; // later output belongs to later waits
                     resolve();
                 } else if (!this.program.running) {
                     reject(new Error(`the program ended and never showed ${pattern}:\n${this.screen}`));
@@ -62,7 +62,7 @@ export class Terminal {
         await within(seen, () => `${pattern} on the terminal; shown: ${JSON.stringify(this.screen)}`);
     }
 
-    /** Its end: { code, signal }. */
+    /** The exit: { code, signal }. */
     async ended() {
         return within(this.program.closed, () => `the program to end; shown: ${JSON.stringify(this.screen)}`);
     }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// Tokens in a file (--auth-tokens), and a server as it is for whoever shows one of them.
+// Tokens in a file (--auth-tokens), and a server as seen by each token holder.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 
 import { Tree } from './tree.mjs';
 
-/** The same server for somebody who shows `token`; null: for nobody. */
+/** The same server for a client with `token`; null: without a token. */
 export const as = (server, token) => {
     const other = Object.create(server);
     other.headers = token === null ? {} : { Authorization: `Bearer ${token}` };
     return other;
 };
 
-/** A file of tokens: `give(name, ...scopes)` writes a line and gives the token. */
+/** A file of tokens: `give(name, ...scopes)` writes a line and returns the token. */
 export class TokenFile {
     lines = new Map();
 
@@ -45,7 +45,7 @@ export class TokenFile {
     }
 }
 
-/** What a challenge says: { scheme, error, scope, … }. */
+/** The parts of a challenge: { scheme, error, scope, ... }. */
 export function challenge(response) {
     const field = response.headers.get('www-authenticate') ?? '';
     const [, scheme, rest] = /^(\S+) ?(.*)$/.exec(field) ?? [];
@@ -56,7 +56,7 @@ export function challenge(response) {
     return said;
 }
 
-/** SIGHUP, and the line that says what came of it. */
+/** SIGHUP, and the log line with its result. */
 export async function reloaded(server, expected = /reloaded.*tokens/) {
     await server.signal('SIGHUP', server.lines.next((line) => expected.test(line), `a line like ${expected}`));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A temporary directory that a test serves, and the URIs of what is in it.
-// Invariant: removed when the test ends; the path has no symbolic links.
+// A temporary directory that a test serves, and the URIs of its files. Invariant: the directory is removed when the
+// test ends; its path has no symbolic links.
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -36,7 +36,7 @@ export class Tree {
         return this.uri(name);
     }
 
-    /** What editors do: write beside, then rename over. One event for watchers of the name. */
+    /** Save like an editor: write a temporary file, then rename it. One event for watchers of the name. */
     replace(name, content, aside = this.aside()) {
         fs.writeFileSync(aside, content);
         fs.renameSync(aside, this.at(name));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Run a program under the system call filter of a systemd unit, without systemd: the groups are those of systemd 252
-// (syscalls-systemd-252.txt), the numbers those of this machine's headers, and Perl installs the filter.
-// Like systemd 252, it ignores a group or a call that it does not know.
+// Run a program under the system call filter of a systemd unit, without systemd: the groups come from systemd 252
+// (syscalls-systemd-252.txt), the numbers from this machine's headers, and Perl installs the filter. Like systemd
+// 252, it ignores an unknown group or call.
 
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 
 const here = new URL('.', import.meta.url);
 
-/** Group → its calls and groups, from the output of systemd-analyze or from our copy of it. */
+/** Group -> its calls and groups, from the output of systemd-analyze or from our copy of it. */
 export function parseGroups(text) {
     const groups = new Map();
     let group = [];
@@ -28,7 +28,7 @@ export const groups252 = parseGroups(fs.readFileSync(new URL('syscalls-systemd-2
 
 const expand = (word) => (word.startsWith('@') ? (groups252.get(word) ?? []).flatMap(expand) : [word]);
 
-/** The names that the lines `SystemCallFilter=` of a unit allow; those that begin with ~ take some away. */
+/** The names that the `SystemCallFilter=` lines of a unit permit; lines that start with ~ remove names. */
 export function allowedCalls(unit) {
     const allowed = new Set(expand('@default'));
     for (const [, minus, words] of unit.matchAll(/^SystemCallFilter=(~?)(.*)$/gm)) {
@@ -39,7 +39,7 @@ export function allowedCalls(unit) {
     return allowed;
 }
 
-/** Name → number, from the headers of the C library. */
+/** Name -> number, from the headers of the C library. */
 function callNumbers() {
     const text = execFileSync('cc', ['-E', '-dM', '-include', 'sys/syscall.h', '-x', 'c', '/dev/null'], { encoding: 'utf8' });
     return new Map([...text.matchAll(/^#define __NR_(\w+) (\d+)$/gm)].map(([, name, number]) => [name, Number(number)]));
@@ -61,7 +61,7 @@ syscall($seccomp + 0, 1, 0, $list) == 0 or die "seccomp: $!";
 exec @program or die "$program[0]: $!";
 `;
 
-/** The command line before a program that runs it under the filter, and with the capabilities, of this unit. */
+/** The command prefix that runs a program under the filter and the capabilities of this unit. */
 export function underFilterOf(unit) {
     const numbers = callNumbers();
     const list = [...allowedCalls(unit)].map((name) => numbers.get(name)).filter((n) => n !== undefined);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Waiting without sleeping: every wait has a deadline and a sentence that says what was awaited.
-// Invariant: nothing in the tests waits for time to pass when there is an event to wait for.
+// Waits without sleep: every wait has a deadline and a description of its event. Invariant: no test waits for time to
+// pass if it can await an event.
 
 /** TIDINGS_SLOW=1 (sanitizer builds, loaded machines) stretches every deadline. */
 export const slow = process.env.TIDINGS_SLOW && process.env.TIDINGS_SLOW !== '0' ? 6 : 1;
 
-/** The deadline for anything that should happen at once, in ms. */
+/** The deadline in ms for anything that should happen at once. */
 export const DEADLINE = 10_000 * slow;
 
 /** Resolve with `promise`, or fail with "timed out waiting for `what`". */
@@ -25,7 +25,7 @@ export async function within(promise, what, ms = DEADLINE) {
     }
 }
 
-/** For states that announce themselves to nobody (an expiry): ask again until `probe` is truthy. */
+/** For states without an event (an expiry): poll until `probe` is truthy. */
 export async function eventually(probe, what, ms = DEADLINE) {
     const end = Date.now() + ms;
     for (;;) {
@@ -41,8 +41,8 @@ export async function eventually(probe, what, ms = DEADLINE) {
 }
 
 /**
- * A queue with waiting readers. `next(match)` takes the first item that matches, now or later;
- * what does not match stays for others. `end()` makes every later wait fail with its reason.
+ * A queue with waiting readers. `next(match)` takes the first matching item, now or later; other items remain.
+ * `end()` makes every later wait fail with its reason.
  */
 export class Inbox {
     items = [];
@@ -52,7 +52,7 @@ export class Inbox {
 
     #over;
 
-    /** Resolves when nothing more will come. */
+    /** Resolves at the end of the queue. */
     over = new Promise((resolve) => {
         this.#over = resolve;
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One way to watch resources in either era, so that a test of what the files do can run in both.
+// One interface to watch resources in either era, so that a test of file changes runs in both.
 
 import assert from 'node:assert/strict';
 
@@ -9,7 +9,7 @@ import { key, listChanged, listen, Session, updates } from './rpc.mjs';
 export const ERAS = ['legacy', 'modern'];
 
 export class Watcher {
-    /** Subscribe to `uris` and to list changes. In the legacy era list changes come unasked. */
+    /** Subscribe to `uris` and to list changes. In the legacy era list changes arrive without a request. */
     static async open(era, server, uris) {
         const watcher = new Watcher();
         watcher.era = era;
@@ -55,7 +55,7 @@ export class Watcher {
             .map((m) => m.params.uri);
     }
 
-    /** What every push must carry. */
+    /** The required members of every notification. */
     #check(message) {
         if (this.era === 'modern') {
             assert.equal(message.params._meta[key.subscription], this.id, JSON.stringify(message));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// WebSocket over a bare socket, so that a test can say exactly which frames are sent, however wrong,
-// and see exactly which came back. It answers no pings and no goodbyes by itself.
+// WebSocket over a raw socket, so that a test controls each sent frame, valid or not, and sees each received frame.
+// It never answers pings or close frames automatically.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -48,7 +48,7 @@ export const closeFrame = (code, reason = '') => {
     return encodeFrame(FIN | OP.close, payload);
 };
 
-/** GET with the headers of an upgrade, those given replacing them; null leaves one out. */
+/** GET with the headers of an upgrade; the given headers override them, and null omits one. */
 export function upgradeRequest(port, headers = {}, options = {}) {
     return encodeRequest(port, { method: 'GET', headers: { ...upgrade, ...headers }, ...options });
 }
@@ -117,12 +117,12 @@ export class WebSocketRaw extends asking(Object) {
         return this.frames.next((f) => f.opcode === opcode, what, ms);
     }
 
-    /** All messages so far, in order, taken or not. */
+    /** All messages so far, in order, including taken ones. */
     get messages() {
         return this.frames.seen.filter((f) => f.json).map((f) => f.json);
     }
 
-    /** Open `subscriptions/listen` and take the acknowledgement. */
+    /** Open `subscriptions/listen` and await the acknowledgement. */
     async listen(uris, params = {}) {
         const id = freshId();
         const notifications = { resourceSubscriptions: uris };
@@ -135,7 +135,7 @@ export class WebSocketRaw extends asking(Object) {
         return { id, ack };
     }
 
-    /** The server's goodbye: { code, reason }. */
+    /** The server's close frame: { code, reason }. */
     goodbye(what = 'a close frame', ms = DEADLINE) {
         return this.frame(OP.close, what, ms);
     }
