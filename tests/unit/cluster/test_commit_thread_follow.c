@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commit thread of a store that others write to. What it watches to be woken by them: when a
- * connection is lost and made again, nothing of the old one stays in its loop, whoever else still
- * holds that open. Which writes share a commit; and that those of a batch that somebody else
- * overtook run again.
- */
+ * The commit thread of a shared store. The thread watches descriptors that report other writers.
+ * After a reconnect, its loop keeps no descriptor of the old connection, even if other code still
+ * holds it open. The tests also cover which writes share a commit, and the second run of a batch
+ * that another writer overtook. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,12 +25,12 @@
 
 struct looking {
     struct store_job job;
-    struct store *rows; /* is to be connected anew */
+    struct store *rows; /* must reconnect */
     int held;
     unsigned watched;
 };
 
-/* Descriptors that are in an epoll instance of this process. */
+/* Count this process's descriptors that are in an epoll instance. */
 static unsigned count_watched(void)
 {
     unsigned count = 0;
@@ -52,7 +51,7 @@ static unsigned count_watched(void)
     return count;
 }
 
-/* On the commit thread: no turn of its loop is half done elsewhere. */
+/* Runs on the commit thread, so no turn of its loop is half done. */
 static int look(struct store_job *job, struct entities *e)
 {
     struct looking *l = (struct looking *)(void *)job;
@@ -69,7 +68,7 @@ static struct looking look_now(struct commit_thread *k, struct store *reconnect)
     return l;
 }
 
-/* It is woken, by the connection that it has now. */
+/* The current connection wakes it. */
 static void await_woken(struct commit_thread *k, struct store *store)
 {
     shared_memory_wake(store);
@@ -79,7 +78,7 @@ static void await_woken(struct commit_thread *k, struct store *store)
     }
 }
 
-static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
+static void descriptors_of_a_lost_connection_are_not_watched(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -94,10 +93,10 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
     for (int i = 0; i < 3; i++) {
         int held = look_now(k, store).held;
         uint64_t one = 1;
-        assert_int_equal(look_now(k, NULL).watched, watched); /* the new one, at once */
+        assert_int_equal(look_now(k, NULL).watched, watched); /* the new one, immediately */
         await_woken(k, store);
         assert_int_equal(look_now(k, NULL).watched, watched);
-        assert_int_equal(write(held, &one, sizeof(one)), sizeof(one)); /* is heard by nobody */
+        assert_int_equal(write(held, &one, sizeof(one)), sizeof(one)); /* nothing reads it */
         await_woken(k, store);
         close(held);
     }
@@ -108,7 +107,7 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
 struct writing {
     struct store_job job;
     struct commit_thread *commit_thread;
-    struct writing *next; /* comes while this one is under way, as while a lock is waited for */
+    struct writing *next; /* arrives while this batch runs, as during a wait for the lock */
     bool is_done;
 };
 
@@ -128,7 +127,7 @@ static void note_done(struct store_job *job, int code)
     ((struct writing *)(void *)job)->is_done = true;
 }
 
-static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
+static void writes_submitted_while_a_batch_starts_share_its_commit(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -151,22 +150,22 @@ static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
     shared_memory_destroy(db);
 }
 
-/* ---- overtaken ------------------------------------------------------------------------------- */
+/* ---- overtaken batches ----------------------------------------------------------------------- */
 
 static struct buf trace;
 
 struct traced {
     struct store_job job;
     char name;
-    int codes[2]; /* of the first incarnation, and the second */
+    int codes[2]; /* in the first and the second run */
     unsigned runs;
     struct commit_thread *commit_thread;
     struct traced *next;
-    bool is_first; /* the next ones come while it is under way */
+    bool is_first; /* the next ones arrive while it runs */
     struct shared_memory *db;
     struct store *rows;
-    bool is_lost; /* it cannot be reached any more when this is undone … */
-    bool loses;   /* … or the commit after that is lost */
+    bool is_lost; /* the store is unreachable during the undo … */
+    bool loses;   /* … or the next commit is lost */
 };
 
 static int run_traced(struct store_job *job, struct entities *e)
@@ -206,7 +205,8 @@ static struct traced traced(char name, int first, int second)
         .codes = {first, second}};
 }
 
-/* `first`, and those that come meanwhile, are in one batch, which is overtaken. */
+/* `first` and the writes submitted during its run form one batch, which another writer overtakes.
+ * */
 static const char *run_overtaken(struct traced *first, bool is_in_doubt)
 {
     struct tidings_error err = {0, ""};
@@ -232,8 +232,9 @@ static const char *run_overtaken(struct traced *first, bool is_in_doubt)
     return trace.ptr;
 }
 
-/* What was refused at first may be right then, and the reverse: nobody is told before. */
-static void what_was_overtaken_is_taken_back_and_decided_again(void **state)
+/* A refusal from the first run can become a success, and the reverse. Nothing is answered before
+ * the second run. */
+static void overtaken_writes_are_undone_and_decided_again(void **state)
 {
     (void)state;
     struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', TIDINGS_E_CONFLICT, 0),
@@ -246,7 +247,7 @@ static void what_was_overtaken_is_taken_back_and_decided_again(void **state)
     assert_true(c.runs == 2);
 }
 
-static void a_refusal_of_the_second_run_fails_with_the_writes_before_it(void **state)
+static void refusal_in_second_run_fails_with_earlier_writes(void **state)
 {
     (void)state;
     struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', 0, 0),
@@ -261,8 +262,8 @@ static void a_refusal_of_the_second_run_fails_with_the_writes_before_it(void **s
     buf_deinit(&trace);
 }
 
-/* If the second time fails too, it may have been kept the first time. */
-static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void **state)
+/* If the second run fails too, the store may have kept the first one. */
+static void result_is_unknown_if_a_doubtful_batch_cannot_rerun(void **state)
 {
     (void)state;
     struct traced b = traced('b', 0, 0), a = traced('a', 0, 0);
@@ -280,8 +281,9 @@ static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void
     buf_deinit(&trace);
 }
 
-/* Who is refused the second time may have been kept the first time, if the second is lost too. */
-static void of_what_was_in_doubt_refusals_wait_for_the_commit(void **state)
+/* If the second run's commit is lost too, the store may have kept a write that the second run
+ * refuses. */
+static void refusals_after_a_doubtful_commit_wait_for_the_next_commit(void **state)
 {
     (void)state;
     struct traced b = traced('b', 0, 0), a = traced('a', 0, TIDINGS_E_CONFLICT);
@@ -297,8 +299,8 @@ static void of_what_was_in_doubt_refusals_wait_for_the_commit(void **state)
     buf_deinit(&trace);
 }
 
-/* They gather while it is waited for. */
-static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
+/* Writes gather during the wait. */
+static void next_batch_takes_the_lock_after_a_large_one(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -321,18 +323,19 @@ static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
     shared_memory_overtake(store, false);
     buf_clear(&trace);
     assert_int_equal(commit_thread_run(k, &x.job), 0);
-    assert_int_equal(commit_thread_run(k, &y.job), 0); /* after one alone it does without */
+    /* after a single write, the batch needs no lock */
+    assert_int_equal(commit_thread_run(k, &y.job), 0);
     assert_string_equal(trace.ptr, "run x\ndone x ok\nrun y\nundo y\nrun y\ndone y ok\n");
     buf_deinit(&trace);
     commit_thread_close(k);
     shared_memory_destroy(db);
 }
 
-/* What is followed, on the commit thread. */
+/* What the commit thread follows. */
 struct forgetful {
     struct buf said;
     bool has_forgotten;
-    unsigned failures; /* of reading again */
+    unsigned failures; /* results of reading again */
 };
 
 static bool forget_first(void *user, const struct log_entry *c)
@@ -358,8 +361,8 @@ static int reread(void *user, struct store *store, struct tidings_error *err)
     return fails ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
 }
 
-/* Else it would decide writes by what it does not know is old. */
-static void what_could_not_be_remembered_is_read_again_before_anything_is_written(void **state)
+/* Otherwise it would decide writes from state that is out of date. */
+static void rows_that_could_not_be_stored_are_read_again_before_writes(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -395,14 +398,14 @@ static void what_could_not_be_remembered_is_read_again_before_anything_is_writte
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_a_connection_that_was_lost_nothing_is_watched),
-        cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
-        cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
-        cmocka_unit_test(a_refusal_of_the_second_run_fails_with_the_writes_before_it),
-        cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
-        cmocka_unit_test(of_what_was_in_doubt_refusals_wait_for_the_commit),
-        cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
-        cmocka_unit_test(what_could_not_be_remembered_is_read_again_before_anything_is_written),
+        cmocka_unit_test(descriptors_of_a_lost_connection_are_not_watched),
+        cmocka_unit_test(writes_submitted_while_a_batch_starts_share_its_commit),
+        cmocka_unit_test(overtaken_writes_are_undone_and_decided_again),
+        cmocka_unit_test(refusal_in_second_run_fails_with_earlier_writes),
+        cmocka_unit_test(result_is_unknown_if_a_doubtful_batch_cannot_rerun),
+        cmocka_unit_test(refusals_after_a_doubtful_commit_wait_for_the_next_commit),
+        cmocka_unit_test(next_batch_takes_the_lock_after_a_large_one),
+        cmocka_unit_test(rows_that_could_not_be_stored_are_read_again_before_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cursors of other nodes: which number they stand for here, and which are refused after the store
- * lost something; and what is noticed of that.
- */
+ * Cursors of other nodes: the local number of each cursor, the cursors that are rejected after the
+ * store lost data, and how a node detects the loss. */
 #include "cluster/history.h"
 
 #include <setjmp.h>
@@ -36,7 +35,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Told here with that number. */
+/* A change announced here with that number. */
 static void tell(struct incarnations *r, uint64_t number, uint64_t position)
 {
     incarnations_follow(r, position, true);
@@ -58,23 +57,23 @@ static enum incarnations_answer ask(struct incarnations *r, uint64_t position, b
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static void up_to_the_first_a_number_is_a_position(void **state)
+static void numbers_up_to_the_first_are_positions(void **state)
 {
     assert_int_equal(number_at(*state, 0), 0);
     assert_int_equal(number_at(*state, 99), 99);
     assert_int_equal(number_at(*state, FIRST), FIRST);
     incarnations_follow(*state, FIRST + 5,
-                        false); /* no resource; the numbers after FIRST are of others */
+                        false); /* no resource; the numbers after FIRST belong to others */
     assert_int_equal(number_at(*state, FIRST + 3), FIRST);
 }
 
-static void a_position_stands_for_the_number_of_the_newest_change_up_to_it(void **state)
+static void position_maps_to_the_newest_change_up_to_it(void **state)
 {
     struct incarnations *r = *state;
     tell(r, 105, 101);
     tell(r, 106, 102);
     tell(r, 110, 103);
-    tell(r, 111, 107); /* between are rows that nobody is told of */
+    tell(r, 111, 107); /* the rows between are not announced */
     assert_int_equal(number_at(r, 100), 100);
     assert_int_equal(number_at(r, 101), 105);
     assert_int_equal(number_at(r, 102), 106);
@@ -85,14 +84,16 @@ static void a_position_stands_for_the_number_of_the_newest_change_up_to_it(void 
     assert_int_equal(number_at(r, 109), 111);
 }
 
-/* With more marks than there is room for, an answer is never too high, and near the end exact. */
-static void beyond_the_bound_a_number_is_lower_and_never_higher(void **state)
+/* If there are more marks than the limit, an answer is never too high, and it is exact near the
+ * end. */
+static void numbers_beyond_the_bound_are_lower_never_higher(void **state)
 {
     struct incarnations *r = *state;
     const uint64_t count = 5 * INCARNATIONS_POSITIONS_MAX;
     for (uint64_t i = 1; i <= count; i++) {
         tell(r, FIRST + 3 * i, FIRST + 2 * i);
-        assert_int_equal(number_at(r, FIRST + 2 * i), FIRST + 3 * i); /* the newest always */
+        /* the newest is always exact */
+        assert_int_equal(number_at(r, FIRST + 2 * i), FIRST + 3 * i);
     }
     uint64_t before = 0;
     for (uint64_t i = 1; i <= count; i++) {
@@ -104,8 +105,8 @@ static void beyond_the_bound_a_number_is_lower_and_never_higher(void **state)
     }
 }
 
-/* It would have been passed over by who had the higher position. */
-static void a_position_that_comes_late_lowers_what_was_said(void **state)
+/* A client with the higher position would have skipped it. */
+static void late_position_lowers_earlier_answers(void **state)
 {
     struct incarnations *r = *state;
     for (uint64_t i = 1; i <= 5; i++) {
@@ -123,7 +124,7 @@ static void a_position_that_comes_late_lowers_what_was_said(void **state)
     assert_int_equal(number_at(r, 109), 113);
 }
 
-static void who_is_ahead_of_this_node_waits(void **state)
+static void cursor_ahead_of_this_node_waits(void **state)
 {
     struct incarnations *r = *state;
     tell(r, 105, 101);
@@ -149,7 +150,7 @@ static void cursors_are_valid_only_within_known_incarnations(void **state)
     incarnations_add(r, 3, 60);
     assert_int_equal(incarnations_resume(r, 3, 60, true, &number), INCARNATIONS_GOOD);
     assert_int_equal(incarnations_resume(r, 3, 61, true, &number), INCARNATIONS_REFUSED);
-    incarnations_add(r, 3, INCARNATION_LIVES); /* it was taken for dead */
+    incarnations_add(r, 3, INCARNATION_LIVES); /* it counted as dead */
     assert_int_equal(incarnations_resume(r, 3, 61, true, &number), INCARNATIONS_GOOD);
     assert_int_equal(incarnations_resume(r, OURS, 61, true, &number), INCARNATIONS_GOOD);
 }
@@ -173,7 +174,7 @@ static void oldest_incarnations_are_forgotten(void **state)
 
 /* ---- breaks ---------------------------------------------------------------------------------- */
 
-static void after_a_crash_what_is_durable_goes_on_from_what_was_kept(void **state)
+static void durable_changes_continue_from_kept_state_after_a_crash(void **state)
 {
     struct incarnations *r = *state;
     tell(r, 101, 150);
@@ -188,7 +189,7 @@ static void after_a_crash_what_is_durable_goes_on_from_what_was_kept(void **stat
     assert_int_equal(ask(r, 1000, false), INCARNATIONS_GOOD);
 }
 
-static void after_a_loss_nothing_from_before_is_good(void **state)
+static void earlier_cursors_are_rejected_after_a_data_loss(void **state)
 {
     struct incarnations *r = *state;
     incarnations_add_loss(r, &(struct data_loss){.kept = 120, .began = 1000, .is_lossy = true});
@@ -199,7 +200,7 @@ static void after_a_loss_nothing_from_before_is_good(void **state)
     assert_int_equal(ask(r, 50, false), INCARNATIONS_REFUSED);
 }
 
-/* Two breaks while a client was away; also when they are heard of in another order. */
+/* Two losses while a client was disconnected, even if this node learns of them in another order. */
 static void every_later_data_loss_counts(void **state)
 {
     struct incarnations *r = *state;
@@ -242,7 +243,7 @@ static void cursors_from_before_oldest_data_loss_are_refused(void **state)
     assert_int_equal(ask(r, 1010, true), INCARNATIONS_REFUSED);
     assert_int_equal(ask(r, 1999, true), INCARNATIONS_REFUSED);
     assert_int_equal(ask(r, 2000, true), INCARNATIONS_GOOD);
-    incarnations_add_loss(r, &(struct data_loss){.kept = 1, .began = 2000}); /* long known */
+    incarnations_add_loss(r, &(struct data_loss){.kept = 1, .began = 2000}); /* known before */
     assert_int_equal(ask(r, 3000, true), INCARNATIONS_GOOD);
 }
 
@@ -253,7 +254,7 @@ static void cursors_from_before_oldest_data_loss_are_refused(void **state)
         .cluster = CLUSTER, .server = 5, .recorded = 5, .has_crash_mark = true, .position = FIRST  \
     }
 
-static void what_is_as_it_was_is_left_alone(void **state)
+static void unchanged_store_state_changes_nothing(void **state)
 {
     struct store_state s = HERE;
     struct data_loss b = {.kept = 4711};
@@ -267,26 +268,26 @@ static void what_is_as_it_was_is_left_alone(void **state)
     assert_int_equal(incarnations_check(*state, &s, 9, &b), STORE_OTHER);
 }
 
-static void a_crash_is_noticed_by_the_mark(void **state)
+static void crash_is_detected_by_the_mark(void **state)
 {
     struct incarnations *r = *state;
     struct store_state s = HERE;
     struct data_loss b = {0};
     s.has_crash_mark = false;
     s.position = 105;
-    incarnations_follow(r, 110, false); /* announcements went with the crash */
+    incarnations_follow(r, 110, false); /* the crash lost the announcements */
     assert_int_equal(incarnations_check(r, &s, 9, &b), STORE_CRASHED);
     assert_int_equal(b.kept, 105);
     assert_true(b.began == 110 + INCARNATIONS_JUMP + 9);
     assert_false(b.is_lossy);
     assert_int_equal(incarnations_check(NULL, &s, UINT64_MAX, &b), STORE_CRASHED);
     assert_true(b.began == 105 + INCARNATIONS_JUMP + INCARNATIONS_JUMP - 1);
-    incarnations_follow(r, 106, true); /* that was on the disk, they said */
+    incarnations_follow(r, 106, true); /* reported as written to disk */
     assert_int_equal(incarnations_check(r, &s, 9, &b), STORE_WENT_BACK);
     assert_true(b.is_lossy);
 }
 
-static void a_server_that_took_over_has_perhaps_lost_something(void **state)
+static void server_takeover_counts_as_possible_data_loss(void **state)
 {
     struct store_state s = HERE;
     struct data_loss b = {0};
@@ -298,7 +299,7 @@ static void a_server_that_took_over_has_perhaps_lost_something(void **state)
     assert_int_equal(incarnations_check(NULL, &s, 9, &b), STORE_REPLACED);
 }
 
-static void a_counter_that_went_back_is_noticed_by_who_was_there(void **state)
+static void counter_that_decreased_is_detected_by_nodes_that_saw_it(void **state)
 {
     struct incarnations *r = *state;
     struct store_state s = HERE;
@@ -312,8 +313,8 @@ static void a_counter_that_went_back_is_noticed_by_who_was_there(void **state)
     assert_int_equal(incarnations_check(r, &s, 9, &b), STORE_WENT_BACK);
 }
 
-/* Others saw a crash and not that something durable which this node had followed is gone. */
-static void a_loss_that_others_could_not_see_is_said(void **state)
+/* The other nodes saw a crash, but not the loss of a durable change that this node had followed. */
+static void loss_unseen_by_other_nodes_is_reported(void **state)
 {
     struct incarnations *r = *state;
     const struct data_loss theirs[] = {{.kept = 90, .began = 5000}};
@@ -334,12 +335,12 @@ static void a_loss_that_others_could_not_see_is_said(void **state)
     const struct data_loss fine[] = {{.kept = FIRST, .began = 5000}};
     s.data_losses = fine;
     assert_int_equal(incarnations_check(r, &s, 9, &b), STORE_SAME);
-    s.data_losses = theirs; /* this one was there before */
+    s.data_losses = theirs; /* this node was present before */
     incarnations_add_loss(r, theirs);
     assert_int_equal(incarnations_check(r, &s, 9, &b), STORE_SAME);
 }
 
-static void positions_do_not_run_out_in_silence(void **state)
+static void exhausted_positions_are_reported(void **state)
 {
     struct store_state s = HERE;
     struct data_loss b = {0};
@@ -351,7 +352,7 @@ static void positions_do_not_run_out_in_silence(void **state)
     assert_int_equal(incarnations_check(*state, &s, 9, &b), STORE_OTHER);
 }
 
-static void announcements_that_are_gone_are_missed(void **state)
+static void lost_announcements_are_detected(void **state)
 {
     struct incarnations *r = *state;
     assert_false(incarnations_miss(r, FIRST));
@@ -360,7 +361,7 @@ static void announcements_that_are_gone_are_missed(void **state)
     assert_false(incarnations_miss(r, FIRST + 1));
 }
 
-static void without_memory_there_are_none(void **state)
+static void creation_fails_without_memory(void **state)
 {
     (void)state;
     struct incarnations *r = NULL;
@@ -377,26 +378,26 @@ static void without_memory_there_are_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(up_to_the_first_a_number_is_a_position),
-        TEST(a_position_stands_for_the_number_of_the_newest_change_up_to_it),
-        TEST(beyond_the_bound_a_number_is_lower_and_never_higher),
-        TEST(a_position_that_comes_late_lowers_what_was_said),
-        TEST(who_is_ahead_of_this_node_waits),
+        TEST(numbers_up_to_the_first_are_positions),
+        TEST(position_maps_to_the_newest_change_up_to_it),
+        TEST(numbers_beyond_the_bound_are_lower_never_higher),
+        TEST(late_position_lowers_earlier_answers),
+        TEST(cursor_ahead_of_this_node_waits),
         TEST(cursors_are_valid_only_within_known_incarnations),
         TEST(oldest_incarnations_are_forgotten),
-        TEST(after_a_crash_what_is_durable_goes_on_from_what_was_kept),
-        TEST(after_a_loss_nothing_from_before_is_good),
+        TEST(durable_changes_continue_from_kept_state_after_a_crash),
+        TEST(earlier_cursors_are_rejected_after_a_data_loss),
         TEST(every_later_data_loss_counts),
         TEST(newest_data_loss_is_found_in_any_order),
         TEST(cursors_from_before_oldest_data_loss_are_refused),
-        TEST(what_is_as_it_was_is_left_alone),
-        TEST(a_crash_is_noticed_by_the_mark),
-        TEST(a_server_that_took_over_has_perhaps_lost_something),
-        TEST(a_counter_that_went_back_is_noticed_by_who_was_there),
-        TEST(a_loss_that_others_could_not_see_is_said),
-        TEST(positions_do_not_run_out_in_silence),
-        TEST(announcements_that_are_gone_are_missed),
-        cmocka_unit_test(without_memory_there_are_none),
+        TEST(unchanged_store_state_changes_nothing),
+        TEST(crash_is_detected_by_the_mark),
+        TEST(server_takeover_counts_as_possible_data_loss),
+        TEST(counter_that_decreased_is_detected_by_nodes_that_saw_it),
+        TEST(loss_unseen_by_other_nodes_is_reported),
+        TEST(exhausted_positions_are_reported),
+        TEST(lost_announcements_are_detected),
+        cmocka_unit_test(creation_fails_without_memory),
     };
     return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

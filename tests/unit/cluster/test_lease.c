@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Leases: never two holders, whatever the answers take.
- */
+ * Leases: never two holders, however long the answers take. */
 #include "cluster/owned_mounts.h"
 
 #include <setjmp.h>
@@ -13,7 +12,7 @@
 
 #define NEVER INT64_MIN
 
-static void it_is_given_when_nobody_has_it_and_to_who_has_it(void **state)
+static void lease_is_granted_if_free_or_to_its_holder(void **state)
 {
     (void)state;
     assert_true(lease_may_be_given(false, 0, NEVER, 10000, 1));
@@ -27,17 +26,17 @@ static void it_is_given_when_nobody_has_it_and_to_who_has_it(void **state)
     assert_false(lease_may_be_given(true, 100, NEVER, LEASE_MAX_MS + 1, 500));
 }
 
-static void after_a_loss_nobody_gets_one_until_all_have_ended(void **state)
+static void leases_are_withheld_after_a_loss_until_all_expired(void **state)
 {
     (void)state;
     assert_false(lease_may_be_given(false, 0, 1000, 10, 1000));
     assert_false(lease_may_be_given(true, 5000, 1000, 10, 1000 + LEASE_MAX_MS - 1));
     assert_true(lease_may_be_given(false, 0, 1000, 10, 1000 + LEASE_MAX_MS));
-    /* the clock of that server was before its time */
+    /* that server's clock was slow */
     assert_false(lease_may_be_given(false, 0, 1000, 10, -100000));
 }
 
-static void the_holder_stops_before_the_store_gives_it_away(void **state)
+static void holder_stops_before_the_store_frees_the_lease(void **state)
 {
     (void)state;
     struct lease l = {0};
@@ -45,7 +44,7 @@ static void the_holder_stops_before_the_store_gives_it_away(void **state)
     lease_answered(&l, true, 1000, 8000);
     assert_true(lease_is_held(&l, 1000));
     assert_true(lease_is_held(&l, 7999));
-    assert_false(lease_is_held(&l, 8000)); /* 9000 less an eighth */
+    assert_false(lease_is_held(&l, 8000)); /* 9000 minus one eighth */
     assert_true(l.renew_ms > 1000 && l.renew_ms < 8000 / 2);
     lease_answered(&l, true, 4000, 8000);
     assert_true(lease_is_held(&l, 10999));
@@ -57,9 +56,9 @@ static void the_holder_stops_before_the_store_gives_it_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_given_when_nobody_has_it_and_to_who_has_it),
-        cmocka_unit_test(after_a_loss_nobody_gets_one_until_all_have_ended),
-        cmocka_unit_test(the_holder_stops_before_the_store_gives_it_away),
+        cmocka_unit_test(lease_is_granted_if_free_or_to_its_holder),
+        cmocka_unit_test(leases_are_withheld_after_a_loss_until_all_expired),
+        cmocka_unit_test(holder_stops_before_the_store_frees_the_lease),
     };
     return cmocka_run_group_tests_name("leases", tests, NULL, NULL);
 }

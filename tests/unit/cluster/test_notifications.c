@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was heard of others' batches: only what begins right after what was followed is followed.
- */
+ * Notifications about other nodes' batches: a node follows only a batch that starts right after the
+ * last one it followed. */
 #include "cluster/follow.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static int forget(void **state)
     return 0;
 }
 
-static void the_one_that_begins_right_after_is_found(void **state)
+static void next_batch_is_found_by_its_first_position(void **state)
 {
     (void)state;
     struct notify_payload_head head;
@@ -40,13 +40,13 @@ static void the_one_that_begins_right_after_is_found(void **state)
     assert_int_equal(head.to, 12);
     assert_true(notifications_find(&notifications, 12, &head));
     assert_int_equal(head.to, 14);
-    assert_false(notifications_find(&notifications, 11, &head)); /* the middle of one */
+    assert_false(notifications_find(&notifications, 11, &head)); /* the middle of a batch */
     assert_false(notifications_find(&notifications, 13, &head));
     assert_false(notifications_find(&notifications, 15, &head));
     assert_false(notifications_find(&notifications, UINT64_MAX, &head));
 }
 
-static void what_was_followed_is_passed_over(void **state)
+static void followed_batches_are_skipped(void **state)
 {
     (void)state;
     struct notify_payload_head head;
@@ -54,12 +54,12 @@ static void what_was_followed_is_passed_over(void **state)
     hear("9 10 x");
     assert_int_equal(notifications.count, 0);
     assert_int_equal(notifications.notified, 0);
-    hear("9 11 x"); /* partly */
+    hear("9 11 x"); /* in part */
     assert_int_equal(notifications.notified, 11);
     assert_false(notifications_find(&notifications, 10, &head));
 }
 
-static void positions_alone_say_how_far_it_is(void **state)
+static void positions_without_payload_show_the_progress(void **state)
 {
     (void)state;
     struct notify_payload_head head;
@@ -67,10 +67,10 @@ static void positions_alone_say_how_far_it_is(void **state)
     hear("11 11 x");
     assert_int_equal(notifications.notified, 12);
     assert_true(notifications_find(&notifications, 10, &head));
-    assert_false(notifications_find(&notifications, 11, &head)); /* so it is asked for */
+    assert_false(notifications_find(&notifications, 11, &head)); /* so the node queries the store */
 }
 
-static void what_strangers_say_is_no_notification(void **state)
+static void untrusted_messages_are_not_notifications(void **state)
 {
     (void)state;
     static const char *const said[] = {"",
@@ -115,8 +115,10 @@ static void overflowing_notifications_query_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_one_that_begins_right_after_is_found), CASE(what_was_followed_is_passed_over),
-        CASE(positions_alone_say_how_far_it_is),        CASE(what_strangers_say_is_no_notification),
+        CASE(next_batch_is_found_by_its_first_position),
+        CASE(followed_batches_are_skipped),
+        CASE(positions_without_payload_show_the_progress),
+        CASE(untrusted_messages_are_not_notifications),
         CASE(overflowing_notifications_query_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The changes of a batch as one sealed text: what was put in comes out, for whoever has the key and
- * is at the same place, and nothing else ever does.
- */
+ * The changes of a batch as one sealed string. A node that has the key and is at the same position
+ * reads exactly what the sender wrote. No other reader can open the string. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +107,7 @@ static bool is_same(struct tidings_str a, struct tidings_str b)
     return str_eq(a, b);
 }
 
-static void what_was_put_in_comes_out(void **state)
+static void payload_reads_back_as_written(void **state)
 {
     (void)state;
     struct sealing writer, reader;
@@ -159,7 +158,7 @@ static void what_was_put_in_comes_out(void **state)
     sealer_deinit(&reader.sealer);
 }
 
-static void an_unsubscribable_change_stays_so(void **state)
+static void unsubscribable_change_keeps_its_flag(void **state)
 {
     (void)state;
     struct sealing s;
@@ -180,7 +179,7 @@ static void an_unsubscribable_change_stays_so(void **state)
     sealer_deinit(&s.sealer);
 }
 
-/* All kinds of the tables: reading gives the written record, and every prefix is rejected. */
+/* All record kinds: reading gives the written record, and every prefix is rejected. */
 static void records_of_all_kinds_are_read_as_written(void **state)
 {
     (void)state;
@@ -233,7 +232,7 @@ static void records_of_all_kinds_are_read_as_written(void **state)
     }
 }
 
-static void it_opens_nowhere_else(void **state)
+static void payload_opens_only_with_its_key_and_position(void **state)
 {
     (void)state;
     struct sealing s, other;
@@ -254,7 +253,7 @@ static void it_opens_nowhere_else(void **state)
     sealer_deinit(&other.sealer);
 }
 
-static void nothing_of_it_may_change(void **state)
+static void payload_is_rejected_if_any_bit_changed(void **state)
 {
     (void)state;
     struct sealing s;
@@ -302,8 +301,8 @@ static void malformed_payload_is_rejected(void **state)
     mem_free(large);
 }
 
-/* One of ours that says something else than rows for each of its positions. */
-static void rows_must_be_as_many_as_positions(void **state)
+/* A payload with our key whose rows do not match its positions. */
+static void payload_is_rejected_if_rows_and_positions_differ(void **state)
 {
     (void)state;
     struct sealing s;
@@ -325,7 +324,7 @@ static void rows_must_be_as_many_as_positions(void **state)
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
     buf_deinit(&rows);
     notify_payload_clear(&n);
-    add_change(&n, LOG_ENTRY_TYPES, &announced, 1); /* a kind that is not told of */
+    add_change(&n, LOG_ENTRY_TYPES, &announced, 1); /* a kind that is not announced */
     buf_clear(&text);
     assert_int_equal(notify_payload_put(&n, &s.sealer, &here, 7, &text), 0);
     assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), TIDINGS_E_UNSUPPORTED);
@@ -335,8 +334,8 @@ static void rows_must_be_as_many_as_positions(void **state)
     sealer_deinit(&s.sealer);
 }
 
-/* Values of every size around what fits: whole, without its value, or not at all. */
-static void what_does_not_fit_is_left_out(void **state)
+/* Values of every size around the limit: the record is whole, lacks its value, or is left out. */
+static void oversized_rows_are_left_out(void **state)
 {
     (void)state;
     struct sealing s;
@@ -375,7 +374,7 @@ static void what_does_not_fit_is_left_out(void **state)
     notify_payload_init(&n);
     add_version(&n, &v, 42);
     assert_false(notify_payload_is_whole(&n, 6, 7));
-    add_version(&n, &version, 42); /* nor anything after it */
+    add_version(&n, &version, 42); /* nor any row after it */
     assert_false(notify_payload_is_whole(&n, 6, 8));
     notify_payload_deinit(&n);
     mem_free(value);
@@ -385,14 +384,14 @@ static void what_does_not_fit_is_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_put_in_comes_out),
-        cmocka_unit_test(an_unsubscribable_change_stays_so),
+        cmocka_unit_test(payload_reads_back_as_written),
+        cmocka_unit_test(unsubscribable_change_keeps_its_flag),
         cmocka_unit_test(records_of_all_kinds_are_read_as_written),
-        cmocka_unit_test(it_opens_nowhere_else),
-        cmocka_unit_test(nothing_of_it_may_change),
+        cmocka_unit_test(payload_opens_only_with_its_key_and_position),
+        cmocka_unit_test(payload_is_rejected_if_any_bit_changed),
         cmocka_unit_test(malformed_payload_is_rejected),
-        cmocka_unit_test(rows_must_be_as_many_as_positions),
-        cmocka_unit_test(what_does_not_fit_is_left_out),
+        cmocka_unit_test(payload_is_rejected_if_rows_and_positions_differ),
+        cmocka_unit_test(oversized_rows_are_left_out),
     };
     return cmocka_run_group_tests_name("row notices", tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who watches a mount: it watches before it says anything, says first that everybody has to look
- * again, and stops in time.
- */
+ * The owner of a mount: it watches before it announces anything, first asks every client to read
+ * again, and stops in time. */
 #include "cluster/owned_mounts.h"
 
 #include <setjmp.h>
@@ -13,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define OVER (OWNER_LEASE_MS - OWNER_LEASE_MS / 8) /* when the holder stops, from when it asked */
+#define OVER (OWNER_LEASE_MS - OWNER_LEASE_MS / 8) /* when the holder stops, after its request */
 
 static struct owner given(uint64_t asked_ms)
 {
@@ -33,12 +32,12 @@ static struct owner owning(uint64_t asked_ms)
     return o;
 }
 
-static void nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_look(void **state)
+static void announcements_wait_for_the_watch_and_the_reread_request(void **state)
 {
     (void)state;
     struct owner o = given(1000);
     assert_false(
-        owner_may_enter(&o, o.term, 1020)); /* what happens until it is watched is unseen */
+        owner_may_enter(&o, o.term, 1020)); /* changes before the watch starts are unseen */
     assert_false(owner_may_announce(&o, 1020));
     owner_entered(&o, o.term, 1020);
     assert_int_equal(o.stage, OWNER_STARTING);
@@ -50,7 +49,7 @@ static void nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_
     assert_true(owner_may_enter(&o, o.term, 1040));
 }
 
-static void it_asks_again_in_time_and_goes_on(void **state)
+static void lease_is_renewed_in_time(void **state)
 {
     (void)state;
     struct owner o = owning(1000);
@@ -64,7 +63,7 @@ static void it_asks_again_in_time_and_goes_on(void **state)
     assert_false(owner_may_announce(&o, 3000 + OVER));
 }
 
-static void a_store_that_is_away_ends_it(void **state)
+static void ownership_ends_if_the_store_is_unreachable(void **state)
 {
     (void)state;
     struct owner o = owning(1000);
@@ -73,14 +72,14 @@ static void a_store_that_is_away_ends_it(void **state)
     assert_false(owner_must_ask(&o, 3001));
     assert_true(owner_must_ask(&o, 3000 + OWNER_ASK_MS));
     assert_true(owner_may_announce(&o, 1000 + OVER - 1));
-    assert_false(owner_may_announce(&o, 1000 + OVER)); /* though nobody looked yet */
+    assert_false(owner_may_announce(&o, 1000 + OVER)); /* although the state was not checked yet */
     assert_false(owner_may_enter(&o, o.term, 1000 + OVER));
     owner_unanswered(&o, 1000 + OVER);
     assert_int_equal(o.stage, OWNER_WAITING);
 }
 
-/* Between the two it dropped what it saw. */
-static void who_gets_it_back_after_it_was_over_begins_anew(void **state)
+/* Between the two it dropped the changes it saw. */
+static void owner_starts_over_if_it_regains_an_expired_lease(void **state)
 {
     (void)state;
     struct owner o = owning(1000);
@@ -90,7 +89,7 @@ static void who_gets_it_back_after_it_was_over_begins_anew(void **state)
     assert_int_equal(o.stage, OWNER_STARTING);
     assert_int_equal(o.term, term + 1);
     owner_started(&o, term, 1000 + OVER + 2);
-    assert_int_equal(o.stage, OWNER_STARTING); /* of the term before */
+    assert_int_equal(o.stage, OWNER_STARTING); /* of the previous term */
     owner_started(&o, term + 1, 1000 + OVER + 2);
     owner_entered(&o, term, 1000 + OVER + 3);
     assert_int_equal(o.stage, OWNER_ENTERING);
@@ -98,7 +97,7 @@ static void who_gets_it_back_after_it_was_over_begins_anew(void **state)
     assert_false(owner_may_announce(&o, 1000 + OVER + 3));
 }
 
-static void an_answer_that_took_as_long_as_the_lease_is_worth_nothing(void **state)
+static void grant_is_ignored_if_the_answer_took_a_lease_time(void **state)
 {
     (void)state;
     struct owner o = {0};
@@ -106,7 +105,7 @@ static void an_answer_that_took_as_long_as_the_lease_is_worth_nothing(void **sta
     assert_int_equal(o.stage, OWNER_WAITING);
 }
 
-static void who_lost_it_waits_until_it_is_free(void **state)
+static void former_owner_waits_until_the_lease_is_free(void **state)
 {
     (void)state;
     struct owner o = owning(1000);
@@ -115,15 +114,15 @@ static void who_lost_it_waits_until_it_is_free(void **state)
     assert_false(owner_may_announce(&o, 3010));
     assert_false(owner_must_ask(&o, 3009 + OWNER_ASK_MS));
     assert_true(owner_must_ask(&o, 3010 + OWNER_ASK_MS));
-    owner_answered(&o, false, 300, 4010, 4010); /* it is free sooner than it would be asked for */
+    owner_answered(&o, false, 300, 4010, 4010); /* it becomes free before the next request is due */
     assert_false(owner_must_ask(&o, 4309));
     assert_true(owner_must_ask(&o, 4310));
-    owner_answered(&o, false, -1, 5000, 5000); /* nobody has it, and nobody gets it now */
+    owner_answered(&o, false, -1, 5000, 5000); /* it has no holder and is not granted now */
     assert_true(owner_must_ask(&o, 5000 + OWNER_ASK_MS));
     assert_false(owner_must_ask(&o, 4999 + OWNER_ASK_MS));
 }
 
-static void who_cannot_watch_leaves_it_to_others(void **state)
+static void owner_releases_the_lease_if_it_cannot_watch(void **state)
 {
     (void)state;
     struct owner o = given(1000);
@@ -135,7 +134,7 @@ static void who_cannot_watch_leaves_it_to_others(void **state)
     assert_true(owner_must_ask(&o, 1010 + OWNER_GIVEN_UP_MS));
     owner_started(&o, o.term, 1020);
     assert_int_equal(o.stage, OWNER_WAITING);
-    owner_answered(&o, true, 0, 1005, 1030); /* asked before it was released */
+    owner_answered(&o, true, 0, 1005, 1030); /* requested before the release */
     assert_int_equal(o.stage, OWNER_WAITING);
     assert_false(owner_must_ask(&o, 1009 + OWNER_GIVEN_UP_MS));
     owner_answered(&o, true, 0, 1010 + OWNER_GIVEN_UP_MS, 1020 + OWNER_GIVEN_UP_MS);
@@ -145,13 +144,13 @@ static void who_cannot_watch_leaves_it_to_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_announced_before_it_is_watched_and_everybody_was_told_to_look),
-        cmocka_unit_test(it_asks_again_in_time_and_goes_on),
-        cmocka_unit_test(a_store_that_is_away_ends_it),
-        cmocka_unit_test(who_gets_it_back_after_it_was_over_begins_anew),
-        cmocka_unit_test(an_answer_that_took_as_long_as_the_lease_is_worth_nothing),
-        cmocka_unit_test(who_lost_it_waits_until_it_is_free),
-        cmocka_unit_test(who_cannot_watch_leaves_it_to_others),
+        cmocka_unit_test(announcements_wait_for_the_watch_and_the_reread_request),
+        cmocka_unit_test(lease_is_renewed_in_time),
+        cmocka_unit_test(ownership_ends_if_the_store_is_unreachable),
+        cmocka_unit_test(owner_starts_over_if_it_regains_an_expired_lease),
+        cmocka_unit_test(grant_is_ignored_if_the_answer_took_a_lease_time),
+        cmocka_unit_test(former_owner_waits_until_the_lease_is_free),
+        cmocka_unit_test(owner_releases_the_lease_if_it_cannot_watch),
     };
     return cmocka_run_group_tests_name("owners", tests, NULL, NULL);
 }

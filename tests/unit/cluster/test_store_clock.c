@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The clock of a store as a node knows it: it goes on by the clock that nobody sets, quick answers
- * count more than slow ones, and a difference is told only when it is certain.
- */
+ * A node's estimate of the store's clock. It advances with the monotonic clock, prefers quick
+ * answers over slow ones, and reports a difference only when it is certain. */
 #include "cluster/postgres_nodes.h"
 
 #include <setjmp.h>
@@ -12,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void before_it_was_heard_the_own_one_counts(void **state)
+static void local_clock_counts_before_the_first_answer(void **state)
 {
     (void)state;
     struct store_clock c = {0};
@@ -20,14 +19,14 @@ static void before_it_was_heard_the_own_one_counts(void **state)
     assert_int_equal(store_clock_off(&c, 77, 1234567), 0);
 }
 
-static void it_goes_on_without_the_own_one(void **state)
+static void store_clock_advances_if_the_local_clock_is_set(void **state)
 {
     (void)state;
     struct store_clock c = {0};
     store_clock_update(&c, 1000000, 500, 510);
     assert_int_equal(store_clock_now(&c, 505, 0), 1000000);
     assert_int_equal(store_clock_now(&c, 5505, 99), 1005000);
-    /* Set by a minute, either way. */
+    /* Set by a minute, forward or back. */
     assert_int_equal(store_clock_off(&c, 5505, 1005000 + 60000), 60000);
     assert_int_equal(store_clock_off(&c, 5505, 1005000 - 60000), -60000);
     assert_int_equal(store_clock_off(&c, 5505, 1005000 + STORE_CLOCK_OFF_MS), 0);
@@ -35,25 +34,25 @@ static void it_goes_on_without_the_own_one(void **state)
                      STORE_CLOCK_OFF_MS + 11);
 }
 
-/* The node stood still between the answer and reading it: that is no wrong clock. */
-static void a_slow_answer_does_not_count_beside_a_quick_one(void **state)
+/* The node stalled between the answer and reading it. That does not mean the clock is wrong. */
+static void slow_answer_does_not_override_a_quick_one(void **state)
 {
     (void)state;
     struct store_clock c = {0};
     store_clock_update(&c, 1000000, 500, 510);
     store_clock_update(&c, 1001000, 1505, 8505);
     assert_int_equal(store_clock_now(&c, 8505, 0), 1008000);
-    /* But when there is no other, with what it cannot know. */
+    /* Without another answer it counts, with its uncertainty. */
     struct store_clock alone = {0};
     store_clock_update(&alone, 1001000, 1505, 8505);
     assert_int_equal(store_clock_off(&alone, 8505, 1008000), 0);
     assert_int_equal(store_clock_off(&alone, 8505, 1008000 + 60000), 60000 + 3500);
-    /* And when the quick one is old. */
+    /* It also counts if the quick one is old. */
     store_clock_update(&c, 1021000, 20505, 21505);
     assert_int_equal(store_clock_now(&c, 21005, 0), 1021000);
 }
 
-static void after_doubt_whatever_is_said_is_taken(void **state)
+static void any_answer_is_accepted_after_doubt(void **state)
 {
     (void)state;
     struct store_clock c = {0};
@@ -65,7 +64,7 @@ static void after_doubt_whatever_is_said_is_taken(void **state)
     assert_int_equal(store_clock_now(&c, 700, 0), 400000);
 }
 
-static void what_no_clock_says_is_not_believed(void **state)
+static void implausible_answers_are_ignored(void **state)
 {
     (void)state;
     struct store_clock c = {0};
@@ -77,11 +76,11 @@ static void what_no_clock_says_is_not_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_it_was_heard_the_own_one_counts),
-        cmocka_unit_test(it_goes_on_without_the_own_one),
-        cmocka_unit_test(a_slow_answer_does_not_count_beside_a_quick_one),
-        cmocka_unit_test(after_doubt_whatever_is_said_is_taken),
-        cmocka_unit_test(what_no_clock_says_is_not_believed),
+        cmocka_unit_test(local_clock_counts_before_the_first_answer),
+        cmocka_unit_test(store_clock_advances_if_the_local_clock_is_set),
+        cmocka_unit_test(slow_answer_does_not_override_a_quick_one),
+        cmocka_unit_test(any_answer_is_accepted_after_doubt),
+        cmocka_unit_test(implausible_answers_are_ignored),
     };
     return cmocka_run_group_tests_name("the clock of a store", tests, NULL, NULL);
 }
