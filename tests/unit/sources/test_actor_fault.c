@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails while a provider with a thread of its own opens, it says so and nothing
- * is left; whatever fails while it works, requests are still finished.
- */
+ * A provider with its own thread reports any failed allocation when it opens, and leaks nothing. If
+ * an allocation fails while it runs, it still finishes every request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* cmocka puts its own in front of these when UNIT_TESTING is set; here libc's are meant. */
+/* cmocka redefines these when UNIT_TESTING is set; this file needs the ones of libc. */
 #undef malloc
 #undef calloc
 #undef realloc
@@ -21,7 +20,7 @@
 #include "sources/system.h"
 #include "support/provider_host.h"
 
-static atomic_long until_failure; /* 0 and below: none */
+static atomic_long until_failure; /* 0 and below: no failure */
 static atomic_long live;
 
 static void *fail_alloc(size_t size)
@@ -56,7 +55,7 @@ static const struct subject subjects[] = {
      "{\"argv\": [\"echo\", \"a\", \"b\"], \"env\": {\"A\": \"b\"}, \"title\": \"t\"}"},
 };
 
-/* Open with the n-th allocation failing; was it reached? */
+/* Open with the n-th allocation failing. Returns true if that allocation was reached. */
 static bool open_with_failure(const struct subject *s, long n)
 {
     struct tidings_error err = {0, ""};
@@ -71,7 +70,7 @@ static bool open_with_failure(const struct subject *s, long n)
     return reached;
 }
 
-/* Read with the n-th allocation failing: an answer, of either kind. */
+/* Read with the n-th allocation failing; either kind of answer is valid. */
 static bool read_with_failure(const struct subject *s, struct host *h, long n)
 {
     atomic_store(&until_failure, n);

@@ -20,7 +20,7 @@
 
 #define URI "cmd:///it"
 
-/* A folder where scripts leave traces. */
+/* A folder in which scripts leave traces. */
 struct fixture {
     char path[64];
     struct host *host;
@@ -41,13 +41,13 @@ static int tear_down(void **state)
     if (p->host) {
         host_close(p->host);
     }
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie, nothing left running */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie, no running process */
     assert_int_equal(remove_tree(p->path), 0);
     test_free(p);
     return 0;
 }
 
-/* Run a shell script there; `extra` is more of the configuration. */
+/* Run a shell script in that folder; `extra` adds to the configuration. */
 static void serve(struct fixture *p, const char *script, const char *extra)
 {
     char config[1024];
@@ -100,7 +100,7 @@ static void check_fails(struct fixture *p, int code, const char *part)
     host_answer_free(a);
 }
 
-static void every_read_without_a_watcher_is_a_run_of_its_own(void **state)
+static void each_read_without_a_watcher_runs_the_command(void **state)
 {
     struct fixture *p = *state;
     serve(p, "echo x >>runs; wc -l <runs", "");
@@ -123,10 +123,10 @@ static void every_read_without_a_watcher_is_a_run_of_its_own(void **state)
     host_answer_free(a);
 }
 
-static void readers_share_the_run_under_way(void **state)
+static void concurrent_readers_share_a_run(void **state)
 {
     struct fixture *p = *state;
-    struct host_reading *readings[1100]; /* no reader takes the place of another */
+    struct host_reading *readings[1100]; /* no reader replaces another */
     const size_t count = sizeof(readings) / sizeof(readings[0]);
     char gate[128];
     (void)snprintf(gate, sizeof gate, "%s/gate", p->path);
@@ -135,7 +135,7 @@ static void readers_share_the_run_under_way(void **state)
     for (size_t i = 0; i < count; i++) {
         readings[i] = host_read_begin(p->host, URI);
     }
-    assert_int_equal(host_watch(p->host, URI), 0); /* they have been taken in before this */
+    assert_int_equal(host_watch(p->host, URI), 0); /* they were accepted before this */
     int fd = open(gate, O_WRONLY | O_CLOEXEC);     /* waits until the run is at the gate */
     assert_true(fd >= 0);
     close(fd);
@@ -155,7 +155,7 @@ static void await_no_child(void)
     }
 }
 
-static void a_run_whose_readers_have_gone_is_killed(void **state)
+static void run_is_killed_if_all_its_readers_leave(void **state)
 {
     struct fixture *p = *state;
     serve(p, "exec sleep 1000", ", \"timeout\": \"1h\"");
@@ -170,7 +170,7 @@ static void a_run_whose_readers_have_gone_is_killed(void **state)
     await_no_child();
 }
 
-static void failures_say_why_with_the_end_of_standard_error(void **state)
+static void failure_includes_the_end_of_standard_error(void **state)
 {
     struct fixture *p = *state;
     serve(p, "echo first >&2; echo out; echo last words >&2; exit 3", "");
@@ -185,7 +185,7 @@ static void failures_say_why_with_the_end_of_standard_error(void **state)
     check_fails(p, TIDINGS_E_NOTFOUND, "no program 'no-such-program' in /usr/local/sbin");
 }
 
-static void too_much_output_and_too_much_time_end_it_all(void **state)
+static void run_is_killed_if_its_output_or_time_exceeds_the_limit(void **state)
 {
     struct fixture *p = *state;
     serve(p, "yes", ", \"maxOutput\": \"10k\"");
@@ -201,14 +201,14 @@ static void too_much_output_and_too_much_time_end_it_all(void **state)
     check_fails(p, TIDINGS_E_TIMEOUT, "'sh' took longer than 100ms");
 }
 
-static void what_a_program_leaves_running_does_not_hold_its_output_up(void **state)
+static void background_process_does_not_delay_the_output(void **state)
 {
     struct fixture *p = *state;
     serve(p, "sleep 1000 & echo done", "");
     check_read(p, "done\n");
 }
 
-static void output_that_is_no_text_is_a_blob(void **state)
+static void binary_output_is_a_blob(void **state)
 {
     struct fixture *p = *state;
     serve(p, "printf '\\\\377\\\\000'", "");
@@ -218,7 +218,7 @@ static void output_that_is_no_text_is_a_blob(void **state)
     host_answer_free(a);
 }
 
-static void a_watcher_hears_only_of_outcomes_that_differ(void **state)
+static void watcher_is_notified_only_of_changed_outcomes(void **state)
 {
     struct fixture *p = *state;
     put(p, "in", "one");
@@ -236,13 +236,13 @@ static void a_watcher_hears_only_of_outcomes_that_differ(void **state)
     char path[128];
     (void)snprintf(path, sizeof path, "%s/in", p->path);
     assert_int_equal(unlink(path), 0);
-    c = host_await(p->host, TIDINGS_CHANGE_UPDATED, URI); /* it fails now, which differs too */
+    c = host_await(p->host, TIDINGS_CHANGE_UPDATED, URI); /* it fails now, which is a change too */
     assert_string_equal(c->etag, "");
     check_fails(p, TIDINGS_E_IO, "status 1");
     host_unwatch(p->host, URI);
 }
 
-static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
+static void watcher_is_notified_of_changes_since_the_last_read(void **state)
 {
     struct fixture *p = *state;
     put(p, "in", "one");
@@ -258,7 +258,7 @@ static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
     check_read(p, "three");
 }
 
-static void a_run_that_nobody_waits_for_is_killed(void **state)
+static void run_without_waiting_readers_is_killed(void **state)
 {
     struct fixture *p = *state;
     serve(p, "trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000", ", \"timeout\": \"1h\"");
@@ -282,7 +282,7 @@ static void closing_kills_the_run_under_way(void **state)
     p->host = NULL;
 }
 
-static void no_signal_handler_is_installed(void **state)
+static void provider_installs_no_signal_handler(void **state)
 {
     struct fixture *p = *state;
     struct sigaction before[NSIG], after;
@@ -298,7 +298,7 @@ static void no_signal_handler_is_installed(void **state)
     }
 }
 
-static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
+static void invalid_configuration_is_rejected_with_the_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -329,7 +329,7 @@ static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
     assert_non_null(strstr(err.text, "its URI needs a path"));
 }
 
-static void it_has_the_stated_environment_and_no_more(void **state)
+static void command_gets_only_the_documented_environment(void **state)
 {
     struct fixture *p = *state;
     struct tidings_error err = {0};
@@ -346,20 +346,20 @@ static void it_has_the_stated_environment_and_no_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_read_without_a_watcher_is_a_run_of_its_own),
-        TEST(readers_share_the_run_under_way),
-        TEST(a_run_whose_readers_have_gone_is_killed),
-        TEST(failures_say_why_with_the_end_of_standard_error),
-        TEST(too_much_output_and_too_much_time_end_it_all),
-        TEST(what_a_program_leaves_running_does_not_hold_its_output_up),
-        TEST(output_that_is_no_text_is_a_blob),
-        TEST(a_watcher_hears_only_of_outcomes_that_differ),
-        TEST(a_watcher_hears_of_what_changed_since_the_last_read),
-        TEST(a_run_that_nobody_waits_for_is_killed),
+        TEST(each_read_without_a_watcher_runs_the_command),
+        TEST(concurrent_readers_share_a_run),
+        TEST(run_is_killed_if_all_its_readers_leave),
+        TEST(failure_includes_the_end_of_standard_error),
+        TEST(run_is_killed_if_its_output_or_time_exceeds_the_limit),
+        TEST(background_process_does_not_delay_the_output),
+        TEST(binary_output_is_a_blob),
+        TEST(watcher_is_notified_only_of_changed_outcomes),
+        TEST(watcher_is_notified_of_changes_since_the_last_read),
+        TEST(run_without_waiting_readers_is_killed),
         TEST(closing_kills_the_run_under_way),
-        TEST(no_signal_handler_is_installed),
-        TEST(it_has_the_stated_environment_and_no_more),
-        cmocka_unit_test(a_wrong_configuration_is_refused_with_what_is_accepted),
+        TEST(provider_installs_no_signal_handler),
+        TEST(command_gets_only_the_documented_environment),
+        cmocka_unit_test(invalid_configuration_is_rejected_with_the_accepted_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

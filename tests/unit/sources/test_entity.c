@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities as resources: what each template reads as, every refusal, lists and their pages,
- * completion, what is announced, failing allocations.
- */
+ * Entities as resources: the content of each template, every refusal, lists and their pages,
+ * completion, announcements, and failing allocations. */
 #include "sources/entity.h"
 
 #include <pthread.h>
@@ -103,7 +102,7 @@ static int submit(struct writing *w)
     return w->wait.code;
 }
 
-/* Wait until the commit thread has put away what it answered. */
+/* Wait until the commit thread has released the jobs it answered. */
 static void await_commit_thread(struct host *h)
 {
     struct writing w = {.host = h};
@@ -201,7 +200,7 @@ static void check_refused(struct host *h, const char *uri, int code, const char 
     "  \"entityTypeName\": \"User\",\n  \"entityTypeVersion\": \"1.0\",\n"
 #define FOREVER "9999-01-01T00:00:00"
 
-static void each_template_reads_as_what_it_promises(void **state)
+static void each_template_reads_as_documented(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"Ann\",\"note\":\"x\"}", T0);
@@ -226,7 +225,7 @@ static void each_template_reads_as_what_it_promises(void **state)
                                    "    \"note\": null\n  }\n}");
 }
 
-static void what_cannot_be_read_says_why(void **state)
+static void unreadable_entities_give_the_reason(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"Ann\"}", T0);
@@ -249,7 +248,7 @@ static void what_cannot_be_read_says_why(void **state)
     check_refused(h, "entity:///Nothing@1/", TIDINGS_E_NOTFOUND, "no entity type");
 }
 
-static void programs_are_told_why_and_what_there_is_instead(void **state)
+static void errors_give_programs_a_reason_and_alternatives(void **state)
 {
     struct host *h = *state;
     static const struct {
@@ -299,7 +298,7 @@ static void check_rows(struct host_answer *a, size_t count, const char *const *u
     host_answer_free(a);
 }
 
-static void lists_come_in_pages_in_the_order_of_uris(void **state)
+static void lists_are_paged_in_uri_order(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u2", "{\"name\":\"B\"}", T0);
@@ -329,7 +328,7 @@ static void lists_come_in_pages_in_the_order_of_uris(void **state)
     host_answer_free(a);
 }
 
-static void variables_of_the_templates_are_completed(void **state)
+static void template_variables_are_completed(void **state)
 {
     struct host *h = *state;
     static const struct {
@@ -364,10 +363,10 @@ static void variables_of_the_templates_are_completed(void **state)
     host_answer_free(a);
 }
 
-static void instants_are_completed_from_what_was_typed(void **state)
+static void instants_are_completed_from_their_prefix(void **state)
 {
     struct host *h = *state;
-    /* Months, days and hours whose first digit stands for several. */
+    /* Months, days and hours whose first digit has several completions. */
     static const int64_t days[] = {0, 31, 280, 305, 310, 334, 365};
     static const struct {
         const char *value, *first;
@@ -406,7 +405,7 @@ static void instants_are_completed_from_what_was_typed(void **state)
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
-static void every_write_that_changes_something_is_announced(void **state)
+static void every_effective_write_is_announced(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"A\"}", T0);
@@ -424,7 +423,7 @@ static void every_write_that_changes_something_is_announced(void **state)
     assert_int_equal(host_untaken(h, NULL), 0);
 }
 
-static void a_new_version_of_the_type_moves_the_uri(void **state)
+static void new_type_version_changes_the_uri(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"A\"}", T0);
@@ -436,7 +435,7 @@ static void a_new_version_of_the_type_moves_the_uri(void **state)
 
 /* ---- descriptions, life ---------------------------------------------------------------------- */
 
-static void only_what_is_current_has_an_etag(void **state)
+static void etag_exists_only_for_the_current_version(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"A\"}", T0);
@@ -459,7 +458,7 @@ static void only_what_is_current_has_an_etag(void **state)
     host_answer_free(a);
 }
 
-static void a_mount_elsewhere_is_refused(void **state)
+static void mount_is_rejected_at_another_prefix(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -467,14 +466,14 @@ static void a_mount_elsewhere_is_refused(void **state)
     assert_non_null(strstr(err.text, "entity:///"));
 }
 
-static void whatever_allocation_fails_the_answer_says_so(void **state)
+static void requests_report_any_failed_allocation(void **state)
 {
     struct host *h = *state;
     put(h, "User", "1.0", "u1", "{\"name\":\"A\"}", T0);
     for (long n = 1;; n++) {
         fail_alloc_start(n);
         struct host_answer *a = host_read(h, "entity:///User@1.0/u1");
-        await_commit_thread(h); /* the allocator that fails is for one thread at a time */
+        await_commit_thread(h); /* the failing allocator supports one thread at a time */
         struct host_answer *b = host_list(h, "", 10);
         await_commit_thread(h);
         struct host_answer *c = host_stat(h, "entity:///User@1.0/");
@@ -497,17 +496,17 @@ int main(void)
 {
 #define WITH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH(each_template_reads_as_what_it_promises),
-        WITH(what_cannot_be_read_says_why),
-        WITH(lists_come_in_pages_in_the_order_of_uris),
-        WITH(variables_of_the_templates_are_completed),
-        WITH(instants_are_completed_from_what_was_typed),
-        WITH(every_write_that_changes_something_is_announced),
-        WITH(a_new_version_of_the_type_moves_the_uri),
-        WITH(only_what_is_current_has_an_etag),
-        WITH(programs_are_told_why_and_what_there_is_instead),
-        cmocka_unit_test(a_mount_elsewhere_is_refused),
-        WITH(whatever_allocation_fails_the_answer_says_so),
+        WITH(each_template_reads_as_documented),
+        WITH(unreadable_entities_give_the_reason),
+        WITH(lists_are_paged_in_uri_order),
+        WITH(template_variables_are_completed),
+        WITH(instants_are_completed_from_their_prefix),
+        WITH(every_effective_write_is_announced),
+        WITH(new_type_version_changes_the_uri),
+        WITH(etag_exists_only_for_the_current_version),
+        WITH(errors_give_programs_a_reason_and_alternatives),
+        cmocka_unit_test(mount_is_rejected_at_another_prefix),
+        WITH(requests_report_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

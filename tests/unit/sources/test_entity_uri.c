@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * URIs of entities: each form and its parts, one spelling for each, every refusal with its words.
- */
+ * Entity URIs: each form and its parts, one spelling for each, and the message of every refusal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static void each_form_is_taken_apart_and_built_again(void **state)
+static void entity_uris_are_parsed_and_rebuilt_in_each_form(void **state)
 {
     (void)state;
     static const struct {
@@ -63,7 +62,7 @@ static void each_form_is_taken_apart_and_built_again(void **state)
     }
 }
 
-static void what_is_no_uri_of_an_entity_is_refused_with_the_form(void **state)
+static void invalid_entity_uris_are_rejected_with_the_expected_form(void **state)
 {
     (void)state;
     static const struct {
@@ -107,8 +106,8 @@ static void what_is_no_uri_of_an_entity_is_refused_with_the_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_form_is_taken_apart_and_built_again),
-        cmocka_unit_test(what_is_no_uri_of_an_entity_is_refused_with_the_form),
+        cmocka_unit_test(entity_uris_are_parsed_and_rebuilt_in_each_form),
+        cmocka_unit_test(invalid_entity_uris_are_rejected_with_the_expected_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-static void a_wrong_configuration_is_refused_with_the_key_and_what_is_accepted(void **state)
+static void invalid_configuration_is_rejected_with_key_and_accepted_values(void **state)
 {
     struct fixture *f = *state;
     static const struct {
@@ -49,7 +49,7 @@ static void a_wrong_configuration_is_refused_with_the_key_and_what_is_accepted(v
     }
 }
 
-static void a_prefix_without_slash_serves_the_same_uris(void **state)
+static void prefix_without_slash_serves_the_same_uris(void **state)
 {
     struct fixture *f = *state;
     char config[200];
@@ -86,7 +86,7 @@ static void names_of_any_bytes_round_trip(void **state)
         buf_puts(&uri, STR(MOUNT));
         uri_encode_path(&uri, tidings_str(content->rows[0].bytes));
         assert_string_equal(uri.ptr, a->rows[i].uri);
-        /* Names are text: the bytes if they are, else their encoding. */
+        /* Names are text: the bytes if they are valid, otherwise their encoding. */
         bool is_text = str_is_utf8(tidings_str(content->rows[0].bytes));
         assert_string_equal(a->rows[i].name,
                             is_text ? content->rows[0].bytes : uri.ptr + strlen(MOUNT));
@@ -96,7 +96,7 @@ static void names_of_any_bytes_round_trip(void **state)
     host_answer_free(a);
 }
 
-static void a_file_has_one_uri_and_other_spellings_are_not_found(void **state)
+static void file_is_found_only_by_its_canonical_uri(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -155,7 +155,7 @@ static void stat_describes_files_directories_and_the_root(void **state)
     host_answer_free(a);
 }
 
-static void the_etag_follows_the_change_time_and_is_marked_while_it_is_young(void **state)
+static void etag_follows_the_change_time_and_is_weak_while_young(void **state)
 {
     struct fixture *f = *state;
     struct stat st;
@@ -181,7 +181,7 @@ static void the_etag_follows_the_change_time_and_is_marked_while_it_is_young(voi
 
 /* ---- links and exclusions -------------------------------------------------------------------- */
 
-static void links_that_stay_inside_are_followed(void **state)
+static void links_inside_the_root_are_followed(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -205,8 +205,8 @@ static void links_that_stay_inside_are_followed(void **state)
     host_answer_free(a);
 }
 
-/* The root's own files take a shorter way. */
-static void a_file_is_read_alike_wherever_it_lies(void **state)
+/* Files directly in the root use a shorter code path. */
+static void files_are_read_alike_in_the_root_and_below(void **state)
 {
     struct fixture *f = *state;
     static const struct {
@@ -261,7 +261,7 @@ static void a_file_is_read_alike_wherever_it_lies(void **state)
     }
 }
 
-static void excluded_names_do_not_exist(void **state)
+static void excluded_names_are_not_found(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, ".git");
@@ -290,7 +290,7 @@ static void excluded_names_do_not_exist(void **state)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void text_and_bytes_are_told_apart_by_content(void **state)
+static void text_and_binary_files_are_distinguished_by_content(void **state)
 {
     struct fixture *f = *state;
     static const char binary[] = "\xff\xfe\x00\x01";
@@ -325,11 +325,11 @@ static void text_and_bytes_are_told_apart_by_content(void **state)
     }
     struct host_answer *a = host_stat(f->host, MOUNT "plain");
     assert_string_equal(a->rows[0].mime_type,
-                        "application/octet-stream"); /* nobody looked inside */
+                        "application/octet-stream"); /* the content was not read */
     host_answer_free(a);
 }
 
-static void a_large_file_is_read_on_the_pool(void **state)
+static void large_files_are_read_on_the_pool(void **state)
 {
     struct fixture *f = *state;
     size_t size = 3u << 20;
@@ -363,7 +363,7 @@ static void *keep_resizing(void *user)
     return NULL;
 }
 
-static void a_file_that_changes_size_while_read_is_never_read_beyond(void **state)
+static void file_that_shrinks_during_a_read_is_not_read_past_its_end(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "0123456789");
@@ -378,7 +378,7 @@ static void a_file_that_changes_size_while_read_is_never_read_beyond(void **stat
         if (a->code == 0) {
             assert_true(a->rows[0].length <= 200000);
             assert_true((int64_t)a->rows[0].length <= a->rows[0].size);
-        } else { /* it was cut off between the first reading and the second */
+        } else { /* it was truncated between the two reads */
             assert_int_equal(a->code, TIDINGS_E_CONFLICT);
         }
         host_answer_free(a);
@@ -390,11 +390,11 @@ static void a_file_that_changes_size_while_read_is_never_read_beyond(void **stat
     host_answer_free(last);
 }
 
-static void a_file_without_permission_is_denied(void **state)
+static void unreadable_file_is_denied(void **state)
 {
     struct fixture *f = *state;
     if (geteuid() == 0) {
-        skip(); /* permissions do not bind root */
+        skip(); /* root ignores permissions */
     }
     put(f, "a", "x");
     assert_int_equal(chmod(at(f, "a"), 0), 0);
@@ -408,19 +408,19 @@ int main(void)
 {
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        FILE_TEST(a_wrong_configuration_is_refused_with_the_key_and_what_is_accepted),
-        FILE_TEST(a_prefix_without_slash_serves_the_same_uris),
+        FILE_TEST(invalid_configuration_is_rejected_with_key_and_accepted_values),
+        FILE_TEST(prefix_without_slash_serves_the_same_uris),
         FILE_TEST(names_of_any_bytes_round_trip),
-        FILE_TEST(a_file_has_one_uri_and_other_spellings_are_not_found),
+        FILE_TEST(file_is_found_only_by_its_canonical_uri),
         FILE_TEST(stat_describes_files_directories_and_the_root),
-        FILE_TEST(the_etag_follows_the_change_time_and_is_marked_while_it_is_young),
-        FILE_TEST(links_that_stay_inside_are_followed),
-        FILE_TEST(a_file_is_read_alike_wherever_it_lies),
-        FILE_TEST(excluded_names_do_not_exist),
-        FILE_TEST(text_and_bytes_are_told_apart_by_content),
-        FILE_TEST(a_large_file_is_read_on_the_pool),
-        FILE_TEST(a_file_that_changes_size_while_read_is_never_read_beyond),
-        FILE_TEST(a_file_without_permission_is_denied),
+        FILE_TEST(etag_follows_the_change_time_and_is_weak_while_young),
+        FILE_TEST(links_inside_the_root_are_followed),
+        FILE_TEST(files_are_read_alike_in_the_root_and_below),
+        FILE_TEST(excluded_names_are_not_found),
+        FILE_TEST(text_and_binary_files_are_distinguished_by_content),
+        FILE_TEST(large_files_are_read_on_the_pool),
+        FILE_TEST(file_that_shrinks_during_a_read_is_not_read_past_its_end),
+        FILE_TEST(unreadable_file_is_denied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

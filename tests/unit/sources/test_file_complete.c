@@ -44,7 +44,7 @@ static void expect(const struct fixture *f, const char *typed, const char *lines
     host_answer_free(a);
 }
 
-static void names_that_begin_like_it_are_suggested_in_order(void **state)
+static void names_with_the_prefix_are_suggested_in_order(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -67,7 +67,7 @@ static void names_that_begin_like_it_are_suggested_in_order(void **state)
     expect(f, "line", "line%0Abreak\n");
 }
 
-static void what_cannot_be_is_no_failure_and_suggests_nothing(void **state)
+static void impossible_paths_give_no_suggestions_and_no_error(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -85,7 +85,7 @@ static void what_cannot_be_is_no_failure_and_suggests_nothing(void **state)
     expect(f, large, "");
 }
 
-static void every_suggestion_expands_to_the_uri_of_what_it_names(void **state)
+static void every_suggestion_expands_to_an_existing_uri(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -119,7 +119,7 @@ static void every_suggestion_expands_to_the_uri_of_what_it_names(void **state)
     template_destroy(t);
 }
 
-static void enough_is_enough(void **state)
+static void suggestions_stop_at_the_limit(void **state)
 {
     struct fixture *f = *state;
     for (int i = 0; i < 150; i++) {
@@ -139,7 +139,7 @@ static void enough_is_enough(void **state)
     host_answer_free(a);
 }
 
-static void other_templates_and_variables_are_refused(void **state)
+static void unknown_templates_and_variables_are_rejected(void **state)
 {
     struct fixture *f = *state;
     serve(f, "");
@@ -159,11 +159,11 @@ int main(void)
 {
 #define COMPLETE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        COMPLETE_TEST(names_that_begin_like_it_are_suggested_in_order),
-        COMPLETE_TEST(what_cannot_be_is_no_failure_and_suggests_nothing),
-        COMPLETE_TEST(every_suggestion_expands_to_the_uri_of_what_it_names),
-        COMPLETE_TEST(enough_is_enough),
-        COMPLETE_TEST(other_templates_and_variables_are_refused),
+        COMPLETE_TEST(names_with_the_prefix_are_suggested_in_order),
+        COMPLETE_TEST(impossible_paths_give_no_suggestions_and_no_error),
+        COMPLETE_TEST(every_suggestion_expands_to_an_existing_uri),
+        COMPLETE_TEST(suggestions_stop_at_the_limit),
+        COMPLETE_TEST(unknown_templates_and_variables_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

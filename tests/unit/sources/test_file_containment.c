@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nothing outside the root can be had through the file provider: one test per trick.
- */
+ * No client can read anything outside the root through the file provider: one test per trick. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -99,7 +98,7 @@ static void containment_proc_magic_links(void **state)
     check_refused(f, MOUNT "cwd/", TIDINGS_E_DENIED, "");
     check_refused(f, MOUNT "exe", TIDINGS_E_DENIED, "");
     check_refused(f, MOUNT "fd/0", TIDINGS_E_DENIED, "");
-    struct host_answer *a = host_read(f->host, MOUNT "comm"); /* procfs knows no sizes */
+    struct host_answer *a = host_read(f->host, MOUNT "comm"); /* procfs reports no sizes */
     assert_int_equal(a->code, 0);
     assert_true(a->rows[0].length > 0);
     host_answer_free(a);
@@ -122,7 +121,7 @@ static void containment_device_and_socket_are_refused(void **state)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
     bool has_device = mknod(at(f, "null"), S_IFCHR | 0666, makedev(1, 3)) == 0;
-    assert_true(has_device || errno == EPERM); /* only root may make one */
+    assert_true(has_device || errno == EPERM); /* only root may create one */
     serve(f, "");
     check_refused(f, MOUNT "socket", TIDINGS_E_DENIED, "is a device, FIFO or socket");
     assert_false(is_listed(f, MOUNT "socket"));
@@ -133,8 +132,8 @@ static void containment_device_and_socket_are_refused(void **state)
     close(fd);
 }
 
-/* Opening a FIFO lets a writer go that waits for its reader; opening a device may do anything. */
-static void containment_what_is_no_file_is_never_opened(void **state)
+/* Opening a FIFO releases a waiting writer; opening a device can have any effect. */
+static void containment_special_files_are_never_opened(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -159,7 +158,7 @@ static void containment_what_is_no_file_is_never_opened(void **state)
     char events[4096];
     assert_int_equal(read(watch, events, sizeof events), -1);
     assert_int_equal(errno, EAGAIN);
-    check_read(f, MOUNT "file", "x"); /* this is what an open looks like */
+    check_read(f, MOUNT "file", "x"); /* the events of an open */
     assert_true(read(watch, events, sizeof events) > 0);
     close(watch);
 }
@@ -169,7 +168,7 @@ struct swapping {
     atomic_bool stop;
 };
 
-/* "x" is a file, a link that leads out, a FIFO, a directory, and again. */
+/* "x" is, in turns, a file, a link out of the root, a FIFO and a directory. */
 static void *keep_replacing(void *user)
 {
     struct swapping *s = user;
@@ -183,7 +182,7 @@ static void *keep_replacing(void *user)
     return NULL;
 }
 
-static void containment_replaced_while_it_is_read(void **state)
+static void containment_holds_if_a_file_is_replaced_during_a_read(void **state)
 {
     struct fixture *f = *state;
     put_outside(f, "secret", "a secret");
@@ -207,7 +206,7 @@ static void containment_replaced_while_it_is_read(void **state)
         a = host_list(f->host, "", 10);
         assert_int_equal(a->code, 0);
         for (size_t row = 0; row < a->count; row++) {
-            /* nothing of the file outside: it has another size */
+            /* no byte of the outside file, which has another size */
             assert_true(a->rows[row].listable || a->rows[row].size == 6);
         }
         host_answer_free(a);
@@ -217,7 +216,7 @@ static void containment_replaced_while_it_is_read(void **state)
     assert_true(good > 0);
 }
 
-/* ---- what a link leads to is judged by the name it has there -------------------------------- */
+/* ---- a link's target is checked by its own name --------------------------------------------- */
 
 static void check_hidden(struct fixture *f, const char *uri)
 {
@@ -244,7 +243,7 @@ static bool holds(const struct host_answer *a, const char *text)
     return found;
 }
 
-static void links_do_not_lead_to_what_may_not_be_seen(void **state)
+static void links_to_hidden_files_are_not_followed(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "public");
@@ -296,15 +295,15 @@ int main(void)
 #define CONTAINMENT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         CONTAINMENT_TEST(containment_prefix_confusion),
-        CONTAINMENT_TEST(links_do_not_lead_to_what_may_not_be_seen),
+        CONTAINMENT_TEST(links_to_hidden_files_are_not_followed),
         CONTAINMENT_TEST(containment_encoded_dot_dot),
         CONTAINMENT_TEST(containment_symlink_escape_by_file_and_directory),
         CONTAINMENT_TEST(containment_absolute_symlink_inside_the_root_is_refused),
         CONTAINMENT_TEST(containment_proc_magic_links),
         CONTAINMENT_TEST(containment_fifo_does_not_hang),
         CONTAINMENT_TEST(containment_device_and_socket_are_refused),
-        CONTAINMENT_TEST(containment_what_is_no_file_is_never_opened),
-        CONTAINMENT_TEST(containment_replaced_while_it_is_read),
+        CONTAINMENT_TEST(containment_special_files_are_never_opened),
+        CONTAINMENT_TEST(containment_holds_if_a_file_is_replaced_during_a_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file provider when memory runs out: whatever allocation fails, the operation says so or
- * succeeds, and nothing leaks. The provider's threads allocate too, hence an allocator of atomics
- * (support/fail_alloc.h is for one thread).
- */
+ * The file provider when memory runs out: whichever allocation fails, the operation succeeds or
+ * reports it, and nothing leaks. The provider's threads allocate too, so this allocator uses
+ * atomics (support/fail_alloc.h supports one thread). */
 #include <stdatomic.h>
 
 #include "support/file_fixture.h"
 
-/* cmocka puts its own in front of these when UNIT_TESTING is set; here libc's are meant. */
+/* cmocka redefines these when UNIT_TESTING is set; this file needs the ones of libc. */
 #undef malloc
 #undef calloc
 #undef realloc
 #undef free
 
-static atomic_long until_failure; /* 0 and below: none */
+static atomic_long until_failure; /* 0 and below: no failure */
 static atomic_bool has_failed;
 static atomic_long live;
 
@@ -64,7 +63,7 @@ static void use(struct host *h)
     check_answer(host_list(h, "", 100));
     check_answer(host_children(h, MOUNT "d/", "", 100));
     check_answer(
-        host_children(h, MOUNT "many/", MOUNT "many/1", 200)); /* begins here, ends elsewhere */
+        host_children(h, MOUNT "many/", MOUNT "many/1", 200)); /* starts inside, ends outside */
     check_answer(host_complete(h, MOUNT "{+path}", "path", "d/e", 100));
     int rc = host_watch(h, MOUNT "d/");
     assert_true(rc == 0 || rc == TIDINGS_E_NOMEM);
@@ -72,7 +71,7 @@ static void use(struct host *h)
     assert_true(rc == 0 || rc == TIDINGS_E_NOMEM);
 }
 
-static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
+static void file_provider_reports_any_failed_allocation(void **state)
 {
     struct fixture *f = *state;
     char config[300];
@@ -112,8 +111,8 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whatever_allocation_fails_it_is_said_and_nothing_leaks,
-                                        fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(file_provider_reports_any_failed_allocation, fixture_open,
+                                        fixture_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

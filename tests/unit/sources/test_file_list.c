@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "support/file_fixture.h"
 
-/* Names chosen so that raw order, encoded order and order of directories all differ. */
+/* Names whose raw order, encoded order and directory order all differ. */
 static void make_tree(const struct fixture *f)
 {
     static const char *const dirs[] = {"a",     "a/b", "a b",    "ab",       "a-b",
@@ -37,7 +37,7 @@ static void check_ascending(const struct host_answer *a)
     }
 }
 
-static void everything_below_the_root_is_listed_in_order_of_uri(void **state)
+static void files_below_the_root_are_listed_in_uri_order(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -83,7 +83,7 @@ static void pages_of_any_size_give_the_same_rows(void **state)
     host_answer_free(all);
 }
 
-static void a_cursor_that_is_gone_still_says_where_to_go_on(void **state)
+static void cursor_of_a_deleted_file_still_marks_its_position(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -124,16 +124,16 @@ static void directories_before_the_cursor_are_not_read(void **state)
     struct stat st;
     assert_int_equal(stat(at(f, "a"), &st), 0);
     assert_int_equal(st.st_atim.tv_sec, 1);
-    a = host_list(f->host, MOUNT "a/2", 10); /* this one must look inside */
+    a = host_list(f->host, MOUNT "a/2", 10); /* this listing must read the directory */
     assert_int_equal(a->count, 1);
     host_answer_free(a);
     assert_int_equal(stat(at(f, "a"), &st), 0);
     if (st.st_atim.tv_sec == 1) {
-        skip(); /* mounted without access times: the test could not have failed */
+        skip(); /* mounted without access times: the test cannot detect a failure */
     }
 }
 
-static void children_are_one_level_and_paged_alike(void **state)
+static void children_are_listed_one_level_deep_in_pages(void **state)
 {
     struct fixture *f = *state;
     make_tree(f);
@@ -171,7 +171,7 @@ static void children_are_one_level_and_paged_alike(void **state)
     host_answer_free(a);
 }
 
-static void a_list_stops_at_the_greatest_depth(void **state)
+static void listing_stops_at_the_depth_limit(void **state)
 {
     struct fixture *f = *state;
     char path[400] = "";
@@ -184,12 +184,12 @@ static void a_list_stops_at_the_greatest_depth(void **state)
     assert_int_equal(a->code, 0);
     assert_int_equal(a->count, 64);
     struct host_answer *deepest = host_stat(f->host, a->rows[63].uri);
-    assert_int_equal(deepest->code, 0); /* what is listed can be read */
+    assert_int_equal(deepest->code, 0); /* every listed file can be read */
     host_answer_free(deepest);
     host_answer_free(a);
 }
 
-static void a_directory_of_many_files_is_listed_whole(void **state)
+static void large_directory_is_listed_completely(void **state)
 {
     struct fixture *f = *state;
     char name[32];
@@ -204,7 +204,7 @@ static void a_directory_of_many_files_is_listed_whole(void **state)
     host_answer_free(a);
 }
 
-static void a_root_that_was_removed_has_nothing_in_it(void **state)
+static void removed_root_lists_as_empty(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "");
@@ -231,7 +231,7 @@ static size_t count_threads(void)
 }
 
 /* The pool starts its threads with its first job. */
-static void a_small_listing_needs_no_other_thread(void **state)
+static void small_listing_uses_no_other_thread(void **state)
 {
     struct fixture *f = *state;
     char name[32];
@@ -259,8 +259,8 @@ static void a_small_listing_needs_no_other_thread(void **state)
     assert_true(count_threads() > before);
 }
 
-/* However the rows are spread over directories, the hand-over loses and doubles none. */
-static void a_listing_that_changes_threads_gives_every_row_once(void **state)
+/* However the rows are spread over directories, the hand-over neither loses nor repeats a row. */
+static void listing_that_changes_threads_gives_every_row_once(void **state)
 {
     struct fixture *f = *state;
     static const struct {
@@ -304,7 +304,7 @@ static void a_listing_that_changes_threads_gives_every_row_once(void **state)
         host_answer_free(children);
         host_answer_free(all);
         assert_int_equal(remove_tree(at(f, "")), 0);
-        /* the root that is served is gone: the next shape gets another */
+        /* the served root is gone; the next shape gets a new one */
         host_close(f->host);
         assert_int_equal(mkdir(f->root, 0755), 0);
         serve(f, "");
@@ -315,16 +315,16 @@ int main(void)
 {
 #define LIST_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        LIST_TEST(everything_below_the_root_is_listed_in_order_of_uri),
+        LIST_TEST(files_below_the_root_are_listed_in_uri_order),
         LIST_TEST(pages_of_any_size_give_the_same_rows),
-        LIST_TEST(a_cursor_that_is_gone_still_says_where_to_go_on),
+        LIST_TEST(cursor_of_a_deleted_file_still_marks_its_position),
         LIST_TEST(directories_before_the_cursor_are_not_read),
-        LIST_TEST(children_are_one_level_and_paged_alike),
-        LIST_TEST(a_list_stops_at_the_greatest_depth),
-        LIST_TEST(a_directory_of_many_files_is_listed_whole),
-        LIST_TEST(a_root_that_was_removed_has_nothing_in_it),
-        LIST_TEST(a_small_listing_needs_no_other_thread),
-        LIST_TEST(a_listing_that_changes_threads_gives_every_row_once),
+        LIST_TEST(children_are_listed_one_level_deep_in_pages),
+        LIST_TEST(listing_stops_at_the_depth_limit),
+        LIST_TEST(large_directory_is_listed_completely),
+        LIST_TEST(removed_root_lists_as_empty),
+        LIST_TEST(small_listing_uses_no_other_thread),
+        LIST_TEST(listing_that_changes_threads_gives_every_row_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The root itself comes and goes: removed and made again, swapped by a rename, behind a link that
- * is switched, below a parent that moves, with a file system mounted on top of what is in it. What
- * is at the path is read, and whoever watches is told what differs.
- */
+ * The root itself changes: it is removed and recreated, swapped by a rename, moved with its parent,
+ * reached through a link that is switched, or hidden by a mount. The provider reads the current
+ * root and notifies watchers of every difference. */
 #include <limits.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -11,7 +10,7 @@
 
 #include "support/file_fixture.h"
 
-/* A path beside the root. */
+/* A path next to the root. */
 static const char *beside(const struct fixture *f, const char *name)
 {
     static char texts[4][4200];
@@ -36,7 +35,7 @@ static void check_absent(struct fixture *f, const char *uri)
     host_answer_free(a);
 }
 
-static void a_root_that_is_removed_and_made_again_is_read(void **state)
+static void recreated_root_is_read(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "1");
@@ -57,7 +56,7 @@ static void a_root_that_is_removed_and_made_again_is_read(void **state)
     }
 }
 
-static void a_root_that_is_removed_and_made_again_is_told(void **state)
+static void recreated_root_notifies_watchers(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -83,12 +82,12 @@ static void a_root_that_is_removed_and_made_again_is_told(void **state)
     }
     put(f, "d/b", "3");
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/b");
-    assert_int_equal(host_watch(f->host, MOUNT "d/c"), 0); /* somebody new */
+    assert_int_equal(host_watch(f->host, MOUNT "d/c"), 0); /* a new watcher */
     put(f, "d/c", "1");
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "d/c");
 }
 
-static void a_root_swapped_by_rename_is_compared(void **state)
+static void root_swapped_by_rename_is_compared(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -109,13 +108,13 @@ static void a_root_swapped_by_rename_is_compared(void **state)
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "d/new");
     host_await(f->host, TIDINGS_CHANGE_DELETED, MOUNT "d/old");
     check_read(f, MOUNT "d/both", "2");
-    put_beside(f, "next/d/both", "x"); /* the old one: nobody's business */
+    put_beside(f, "next/d/both", "x"); /* the old root, which is not watched */
     put(f, "d/new", "3");
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/new");
     assert_int_equal(host_untaken(f->host, MOUNT "d/both"), 0);
 }
 
-static void a_link_that_is_switched_is_followed(void **state)
+static void switched_link_is_followed(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(mkdir(beside(f, "releases"), 0755), 0);
@@ -142,7 +141,7 @@ static void a_link_that_is_switched_is_followed(void **state)
     check_read(f, MOUNT "a", "3");
 }
 
-static void a_subscription_made_while_there_is_no_root_is_told(void **state)
+static void subscription_without_a_root_is_notified_when_it_appears(void **state)
 {
     struct fixture *f = *state;
     serve(f, "");
@@ -158,8 +157,8 @@ static void a_subscription_made_while_there_is_no_root_is_told(void **state)
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "e/x");
 }
 
-/* One file may lie in both: reading it says nothing about the others. */
-static void a_root_swapped_for_one_with_the_same_file_is_read(void **state)
+/* One file may be in both roots; reading it does not identify the root. */
+static void root_swapped_for_one_with_the_same_file_is_read(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "1");
@@ -181,8 +180,8 @@ static void a_root_swapped_for_one_with_the_same_file_is_read(void **state)
     check_absent(f, MOUNT "a"); /* it is still in the first */
 }
 
-/* Whoever may write beside the root does not decide what is served. */
-static void a_root_of_another_owner_is_not_served(void **state)
+/* A user who can write next to the root cannot choose what the server serves. */
+static void root_of_another_owner_is_not_served(void **state)
 {
     struct fixture *f = *state;
     if (geteuid() != 0) {
@@ -210,7 +209,7 @@ static void a_root_of_another_owner_is_not_served(void **state)
     check_read(f, MOUNT "a", "1");
 }
 
-static void a_file_system_mounted_on_a_directory_is_told(void **state)
+static void file_system_mounted_on_a_directory_is_announced(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -241,14 +240,14 @@ static void a_file_system_mounted_on_a_directory_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_root_that_is_removed_and_made_again_is_read),
-        TEST(a_root_that_is_removed_and_made_again_is_told),
-        TEST(a_root_swapped_by_rename_is_compared),
-        TEST(a_link_that_is_switched_is_followed),
-        TEST(a_subscription_made_while_there_is_no_root_is_told),
-        TEST(a_root_swapped_for_one_with_the_same_file_is_read),
-        TEST(a_root_of_another_owner_is_not_served),
-        TEST(a_file_system_mounted_on_a_directory_is_told),
+        TEST(recreated_root_is_read),
+        TEST(recreated_root_notifies_watchers),
+        TEST(root_swapped_by_rename_is_compared),
+        TEST(switched_link_is_followed),
+        TEST(subscription_without_a_root_is_notified_when_it_appears),
+        TEST(root_swapped_for_one_with_the_same_file_is_read),
+        TEST(root_of_another_owner_is_not_served),
+        TEST(file_system_mounted_on_a_directory_is_announced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parts of files, files the client already holds, and directories with their children.
- */
+ * Parts of files, files that the client already has, and directories with their children. */
 #include "support/file_fixture.h"
 
 #include "base/str.h"
@@ -16,7 +15,7 @@ static struct host_answer *read_part(struct fixture *f, const char *uri, struct 
     return host_read_with(f->host, uri, &range, NULL, SIZE_MAX);
 }
 
-/* What is left when the margins are cut off, as the worker does. */
+/* The rest after removing the margins, as the worker does. */
 static void check_part(const struct host_answer *a, struct tidings_range range, const char *text)
 {
     assert_int_equal(a->code, 0);
@@ -31,7 +30,7 @@ static void check_part(const struct host_answer *a, struct tidings_range range, 
     assert_memory_equal(row->bytes + (from - row->offset), text, strlen(text));
 }
 
-/* A first line that makes a file too large to be read whole for a part of it. */
+/* A first line that makes a file too large to be read completely for one part. */
 #define LONG 70000
 
 static void put_long(struct fixture *f, const char *path, const char *text)
@@ -45,7 +44,7 @@ static void put_long(struct fixture *f, const char *path, const char *text)
     mem_free(line);
 }
 
-static void ranges_of_bytes_and_lines_are_read(void **state)
+static void byte_and_line_ranges_are_read(void **state)
 {
     struct fixture *f = *state;
     put_long(f, "a", "one\ntwo\nthree");
@@ -101,7 +100,7 @@ static void range_includes_margins_of_characters(void **state)
     host_answer_free(a);
 }
 
-static void a_small_file_is_given_whole_for_the_core_to_cut(void **state)
+static void small_file_is_returned_whole_for_the_core_to_cut(void **state)
 {
     struct fixture *f = *state;
     write_with(f, "a", O_TRUNC, "\xff\0a\n", 4);
@@ -114,7 +113,7 @@ static void a_small_file_is_given_whole_for_the_core_to_cut(void **state)
     host_answer_free(a);
 }
 
-static void an_empty_file_has_no_lines_and_is_given_whole(void **state)
+static void empty_file_is_returned_whole_without_lines(void **state)
 {
     struct fixture *f = *state;
     put(f, "empty", "");
@@ -126,7 +125,7 @@ static void an_empty_file_has_no_lines_and_is_given_whole(void **state)
     host_answer_free(a);
 }
 
-static void the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest(void **state)
+static void end_of_a_huge_file_is_read_without_the_rest(void **state)
 {
     struct fixture *f = *state;
     put(f, "huge.log", "");
@@ -148,13 +147,13 @@ static void the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest(void **
     a = read_part(f, MOUNT "huge.log", middle);
     check_part(a, middle, "first");
     host_answer_free(a);
-    /* The fourth line from the end is the hole. */
+    /* The hole is the fourth line from the end. */
     a = read_part(f, MOUNT "huge.log", (struct tidings_range){LINES, 0, -1, 4});
     assert_int_equal(a->code, TIDINGS_E_LIMIT);
     host_answer_free(a);
 }
 
-static void the_search_for_a_line_has_an_end(void **state)
+static void line_search_stops_at_its_limit(void **state)
 {
     struct fixture *f = *state;
     put(f, "huge.log", "first\n");
@@ -170,10 +169,11 @@ static void the_search_for_a_line_has_an_end(void **state)
     host_answer_free(a);
 }
 
-static void lines_are_found_across_the_chunks_they_are_looked_for_in(void **state)
+static void lines_across_search_chunks_are_found(void **state)
 {
     struct fixture *f = *state;
-    /* The thread sanitizer looks at all that memrchr might have: fewer lines, still many chunks. */
+    /* The thread sanitizer checks every byte that memrchr might read, so use fewer lines, but many
+     * chunks. */
     const int64_t n = getenv("TIDINGS_TSAN") ? 8000 : 40000;
     struct buf text;
     buf_init(&text, 8u << 20);
@@ -208,7 +208,7 @@ static void lines_are_found_across_the_chunks_they_are_looked_for_in(void **stat
     buf_deinit(&text);
 }
 
-static void a_file_beyond_the_cap_is_refused_with_both_numbers_and_read_in_ranges(void **state)
+static void file_above_the_cap_is_rejected_with_both_sizes_but_read_in_ranges(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "0123456789");
@@ -222,7 +222,7 @@ static void a_file_beyond_the_cap_is_refused_with_both_numbers_and_read_in_range
     check_part(a, most, "23456789");
     host_answer_free(a);
     struct tidings_range six = {BYTES, 0, 6, 0};
-    a = host_read_with(f->host, MOUNT "a", &six, NULL, 4); /* the asker's own cap */
+    a = host_read_with(f->host, MOUNT "a", &six, NULL, 4); /* the caller's own cap */
     assert_int_equal(a->code, TIDINGS_E_LIMIT);
     assert_non_null(strstr(a->error, "the 4 bytes"));
     host_answer_free(a);
@@ -231,7 +231,7 @@ static void a_file_beyond_the_cap_is_refused_with_both_numbers_and_read_in_range
     host_answer_free(a);
 }
 
-static void a_file_the_client_holds_is_not_read(void **state)
+static void file_is_not_read_if_the_client_has_it(void **state)
 {
     struct fixture *f = *state;
     struct stat st;
@@ -269,7 +269,7 @@ static const struct host_row *row_of(const struct host_answer *a, const char *ur
     return NULL;
 }
 
-static void a_directory_reads_as_its_names_and_then_its_children(void **state)
+static void directory_content_is_its_names_then_its_children(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -300,7 +300,7 @@ static void a_directory_reads_as_its_names_and_then_its_children(void **state)
     host_answer_free(a);
 }
 
-static void children_that_do_not_fit_are_left_out(void **state)
+static void children_beyond_the_limit_are_left_out(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -322,11 +322,11 @@ static void children_that_do_not_fit_are_left_out(void **state)
     assert_int_equal(a->count, 1 + 64);
     host_answer_free(a);
     a = read_part(f, MOUNT "d/", (struct tidings_range){LINES, 0, 1, 0});
-    assert_int_equal(a->count, 1); /* a part is one of the directory itself */
+    assert_int_equal(a->count, 1); /* a part belongs to the directory itself */
     host_answer_free(a);
 }
 
-static void a_cycle_of_links_ends(void **state)
+static void listing_of_cyclic_links_ends(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -357,18 +357,18 @@ int main(void)
 {
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        FILE_TEST(ranges_of_bytes_and_lines_are_read),
+        FILE_TEST(byte_and_line_ranges_are_read),
         FILE_TEST(range_includes_margins_of_characters),
-        FILE_TEST(a_small_file_is_given_whole_for_the_core_to_cut),
-        FILE_TEST(an_empty_file_has_no_lines_and_is_given_whole),
-        FILE_TEST(the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest),
-        FILE_TEST(the_search_for_a_line_has_an_end),
-        FILE_TEST(lines_are_found_across_the_chunks_they_are_looked_for_in),
-        FILE_TEST(a_file_beyond_the_cap_is_refused_with_both_numbers_and_read_in_ranges),
-        FILE_TEST(a_file_the_client_holds_is_not_read),
-        FILE_TEST(a_directory_reads_as_its_names_and_then_its_children),
-        FILE_TEST(children_that_do_not_fit_are_left_out),
-        FILE_TEST(a_cycle_of_links_ends),
+        FILE_TEST(small_file_is_returned_whole_for_the_core_to_cut),
+        FILE_TEST(empty_file_is_returned_whole_without_lines),
+        FILE_TEST(end_of_a_huge_file_is_read_without_the_rest),
+        FILE_TEST(line_search_stops_at_its_limit),
+        FILE_TEST(lines_across_search_chunks_are_found),
+        FILE_TEST(file_above_the_cap_is_rejected_with_both_sizes_but_read_in_ranges),
+        FILE_TEST(file_is_not_read_if_the_client_has_it),
+        FILE_TEST(directory_content_is_its_names_then_its_children),
+        FILE_TEST(children_beyond_the_limit_are_left_out),
+        FILE_TEST(listing_of_cyclic_links_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of directories: what is written is read back, and what nobody wrote is refused, whatever
- * it claims.
- */
+ * Directory records: a written record reads back, and any other record is rejected, whatever it
+ * claims. */
 #include "sources/file_tree.h"
 
 #include <setjmp.h>
@@ -16,7 +15,7 @@
 
 #define PATH STR("a/b")
 
-static struct tidings_str led; /* what the last link led to */
+static struct tidings_str led; /* target of the last link */
 static char led_text[64];
 
 static struct tidings_str target(const struct file_node *node)
@@ -75,7 +74,7 @@ static int read_record(struct file_tree *t, struct tidings_str record)
     return file_record_read(t, t->root, PATH, record, lead, NULL);
 }
 
-static void what_is_written_is_read_back(void **state)
+static void records_read_back_as_written(void **state)
 {
     (void)state;
     struct buf record = sample();
@@ -96,7 +95,7 @@ static void what_is_written_is_read_back(void **state)
     buf_deinit(&record);
 }
 
-static void a_record_that_was_cut_or_changed_is_refused(void **state)
+static void record_is_rejected_if_cut_or_changed(void **state)
 {
     (void)state;
     struct buf record = sample();
@@ -119,7 +118,8 @@ static void a_record_that_was_cut_or_changed_is_refused(void **state)
     buf_deinit(&record);
 }
 
-/* A record with that entry and the right sum, which who writes to the file can make. */
+/* A record with that entry and a correct checksum, which an attacker with write access can create.
+ * */
 static int read_forged(const char *entry, size_t len)
 {
     struct file_tree t;
@@ -141,7 +141,7 @@ static int read_forged(const char *entry, size_t len)
 #define PRINT "12345678"
 #define INODE "1234"
 
-static void what_nobody_writes_is_refused_even_with_its_sum(void **state)
+static void impossible_record_is_rejected_despite_a_correct_checksum(void **state)
 {
     (void)state;
     assert_int_equal(FORGED("\1\1" PRINT INODE "a"), 0);
@@ -151,8 +151,9 @@ static void what_nobody_writes_is_refused_even_with_its_sum(void **state)
     assert_int_equal(FORGED("\1\3" PRINT INODE "a/b"), TIDINGS_E_PARSE);
     assert_int_equal(FORGED("\1\3" PRINT INODE "a\0b"), TIDINGS_E_PARSE);
     assert_int_equal(FORGED("\1\2" PRINT INODE "a"), TIDINGS_E_PARSE);
-    assert_int_equal(FORGED("\3\1" PRINT INODE "a"), TIDINGS_E_PARSE); /* KNOWN is not said */
-    assert_int_equal(FORGED("\0\1" PRINT INODE "a"), TIDINGS_E_PARSE); /* absent, with a print */
+    assert_int_equal(FORGED("\3\1" PRINT INODE "a"), TIDINGS_E_PARSE); /* KNOWN is not set */
+    /* absent, but with a fingerprint */
+    assert_int_equal(FORGED("\0\1" PRINT INODE "a"), TIDINGS_E_PARSE);
     assert_int_equal(FORGED("\4\1\0\0\0\0\0\0\0\0" INODE "a"), TIDINGS_E_PARSE);
     assert_int_equal(FORGED("\1\1" PRINT INODE "a\1\1" PRINT INODE "a"), TIDINGS_E_PARSE);
     assert_int_equal(FORGED("\11\1" PRINT INODE "a"), TIDINGS_E_PARSE);
@@ -161,7 +162,7 @@ static void what_nobody_writes_is_refused_even_with_its_sum(void **state)
     assert_int_equal(FORGED("\11\1" PRINT INODE "a\1\0/"), 0);
 }
 
-static void a_tree_that_is_full_and_memory_that_is_gone_are_said(void **state)
+static void full_tree_and_failed_allocation_are_reported(void **state)
 {
     (void)state;
     struct buf record = sample();
@@ -188,10 +189,10 @@ static void a_tree_that_is_full_and_memory_that_is_gone_are_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(a_record_that_was_cut_or_changed_is_refused),
-        cmocka_unit_test(what_nobody_writes_is_refused_even_with_its_sum),
-        cmocka_unit_test(a_tree_that_is_full_and_memory_that_is_gone_are_said),
+        cmocka_unit_test(records_read_back_as_written),
+        cmocka_unit_test(record_is_rejected_if_cut_or_changed),
+        cmocka_unit_test(impossible_record_is_rejected_despite_a_correct_checksum),
+        cmocka_unit_test(full_tree_and_failed_allocation_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

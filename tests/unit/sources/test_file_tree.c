@@ -43,7 +43,7 @@ static struct file_node *add(struct file_tree *t, struct file_node *dir, const c
     return node;
 }
 
-static void a_difference_from_a_known_state_is_a_change(void **state)
+static void difference_from_a_known_state_is_a_change(void **state)
 {
     struct file_tree *t = *state;
     const struct {
@@ -63,7 +63,7 @@ static void a_difference_from_a_known_state_is_a_change(void **state)
     }
 }
 
-static void the_first_look_is_a_baseline_unless_the_directory_was_complete(void **state)
+static void first_scan_is_a_baseline_unless_the_directory_was_complete(void **state)
 {
     struct file_tree *t = *state;
     assert_int_equal(file_tree_compare(t->root, NULL, &file_1), FILE_SAME);
@@ -75,7 +75,7 @@ static void the_first_look_is_a_baseline_unless_the_directory_was_complete(void 
     assert_int_equal(file_tree_compare(t->root, NULL, &absent), FILE_SAME);
 }
 
-static void a_path_leads_to_its_node_and_back(void **state)
+static void path_leads_to_its_node_and_back(void **state)
 {
     struct file_tree *t = *state;
     struct file_node *a = add(t, t->root, "a", &dir_1);
@@ -95,7 +95,7 @@ static void a_path_leads_to_its_node_and_back(void **state)
     buf_deinit(&path);
 }
 
-static void equal_names_in_two_directories_are_two_nodes(void **state)
+static void equal_names_in_two_directories_have_two_nodes(void **state)
 {
     struct file_tree *t = *state;
     struct file_node *a = add(t, t->root, "a", &dir_1);
@@ -130,23 +130,23 @@ static void many_names_are_added_found_and_removed(void **state)
     assert_non_null(file_tree_find(t, t->root, tidings_str("file-4999")));
 }
 
-static void a_full_tree_refuses_more(void **state)
+static void full_tree_rejects_new_nodes(void **state)
 {
     struct file_tree *t = *state;
     t->max = 2;
     assert_non_null(file_tree_add(t, t->root, tidings_str("a")));
     assert_non_null(file_tree_add(t, t->root, tidings_str("b")));
     assert_null(file_tree_add(t, t->root, tidings_str("c")));
-    assert_non_null(file_tree_add(t, t->root, tidings_str("b"))); /* it is there already */
+    assert_non_null(file_tree_add(t, t->root, tidings_str("b"))); /* it exists already */
 }
 
-static void a_node_is_small(void **state)
+static void node_size_stays_small(void **state)
 {
     (void)state;
     assert_true(sizeof(struct file_node) <= 80);
 }
 
-/* Is it marked, and up to the root? Then it is saved. */
+/* Returns true if it and all its ancestors are marked, so that it is saved. */
 static bool take_unsaved(struct file_tree *t, struct file_node *dir)
 {
     bool is = (dir->flags & FILE_NODE_UNSAVED) != 0;
@@ -158,7 +158,7 @@ static bool take_unsaved(struct file_tree *t, struct file_node *dir)
     return is;
 }
 
-static void what_has_to_be_saved_is_found_from_the_root(void **state)
+static void unsaved_nodes_are_found_from_the_root(void **state)
 {
     struct file_tree *t = *state;
     struct file_node *dir = add(t, t->root, "d", &dir_1);
@@ -190,14 +190,14 @@ int main(void)
 {
 #define TREE_TEST(name) cmocka_unit_test_setup_teardown(name, open_tree, close_tree)
     const struct CMUnitTest tests[] = {
-        TREE_TEST(a_difference_from_a_known_state_is_a_change),
-        TREE_TEST(the_first_look_is_a_baseline_unless_the_directory_was_complete),
-        TREE_TEST(a_path_leads_to_its_node_and_back),
-        TREE_TEST(equal_names_in_two_directories_are_two_nodes),
+        TREE_TEST(difference_from_a_known_state_is_a_change),
+        TREE_TEST(first_scan_is_a_baseline_unless_the_directory_was_complete),
+        TREE_TEST(path_leads_to_its_node_and_back),
+        TREE_TEST(equal_names_in_two_directories_have_two_nodes),
         TREE_TEST(many_names_are_added_found_and_removed),
-        TREE_TEST(a_full_tree_refuses_more),
-        TREE_TEST(a_node_is_small),
-        TREE_TEST(what_has_to_be_saved_is_found_from_the_root),
+        TREE_TEST(full_tree_rejects_new_nodes),
+        TREE_TEST(node_size_stays_small),
+        TREE_TEST(unsaved_nodes_are_found_from_the_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

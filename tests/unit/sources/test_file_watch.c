@@ -7,7 +7,7 @@
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-static void a_new_file_is_created_once_with_its_size_and_etag(void **state)
+static void new_file_is_created_once_with_size_and_etag(void **state)
 {
     struct fixture *f = *state;
     serve_and_watch(f);
@@ -23,7 +23,7 @@ static void a_new_file_is_created_once_with_its_size_and_etag(void **state)
     expect_no_more(f);
 }
 
-static void a_write_is_one_update(void **state)
+static void write_gives_one_update(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -34,7 +34,7 @@ static void a_write_is_one_update(void **state)
     expect_no_more(f);
 }
 
-static void appending_to_a_file_held_open_is_announced_again_and_again(void **state)
+static void repeated_appends_to_an_open_file_are_announced(void **state)
 {
     struct fixture *f = *state;
     put(f, "log", "");
@@ -73,7 +73,7 @@ a_file_that_is_written_to_all_the_time_is_announced_now_and_then_and_at_the_end(
     close(fd);
 }
 
-static void truncating_is_an_update(void **state)
+static void truncation_gives_an_update(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "hello");
@@ -85,7 +85,7 @@ static void truncating_is_an_update(void **state)
     expect_no_more(f);
 }
 
-static void an_atomic_save_is_one_update(void **state)
+static void atomic_save_gives_one_update(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -94,7 +94,8 @@ static void an_atomic_save_is_one_update(void **state)
         put(f, "a.tmp", "two");
         move(f, "a.tmp", "a");
         expect(f, UPDATED, MOUNT "a");
-        /* Had the machine been slow, the temporary file may have been seen: then both its ends. */
+        /* On a slow machine the watch may see the temporary file: then it reports both of its
+         * changes. */
         if (host_untaken(f->host, MOUNT "a.tmp") > 0) {
             expect(f, CREATED, MOUNT "a.tmp");
             expect(f, DELETED, MOUNT "a.tmp");
@@ -120,7 +121,7 @@ static void hard_links_and_symbolic_links_are_created(void **state)
     assert_int_equal(host_untaken(f->host, MOUNT "escape"), 0);
 }
 
-static void what_a_symbolic_link_points_to_is_polled(void **state)
+static void target_of_a_symbolic_link_is_polled(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "v1");
@@ -137,13 +138,14 @@ static void what_a_symbolic_link_points_to_is_polled(void **state)
     expect(f, UPDATED, MOUNT "current/x");
     assert_int_equal(symlink("v2", at(f, "next")), 0); /* as orchestrators replace configuration */
     move(f, "next", "current");
-    expect(f, DELETED, MOUNT "x"); /* what it led to; who may see that may not see the other */
+    /* the old target: a client that may see this one may not see the other */
+    expect(f, DELETED, MOUNT "x");
     assert_int_equal(host_await(f->host, CREATED, MOUNT "x")->size, 4);
     expect(f, DELETED, MOUNT "current/x");
     expect(f, CREATED, MOUNT "current/x");
 }
 
-static void deleting_and_recreating(void **state)
+static void deletion_and_recreation_are_announced(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -154,7 +156,8 @@ static void deleting_and_recreating(void **state)
     expect(f, CREATED, MOUNT "a");
     expect_no_more(f);
     remove_file(f, "a");
-    put(f, "a", "three"); /* at once: one update, or a deletion and a creation if seen between */
+    /* immediately: one update, or a deletion and a creation if a scan came between */
+    put(f, "a", "three");
     put(f, "end", "");
     expect(f, CREATED, MOUNT "end");
     struct host_answer *now = host_stat(f->host, MOUNT "a");
@@ -163,7 +166,7 @@ static void deleting_and_recreating(void **state)
     assert_in_range(host_untaken(f->host, MOUNT "a"), 1, 2);
 }
 
-static void a_renamed_file_is_deleted_and_created_with_its_origin(void **state)
+static void renamed_file_is_deleted_and_created_with_its_origin(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -175,7 +178,7 @@ static void a_renamed_file_is_deleted_and_created_with_its_origin(void **state)
     expect_no_more(f);
 }
 
-static void renaming_in_and_out_of_the_root_is_creation_and_deletion(void **state)
+static void rename_across_the_root_is_creation_or_deletion(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -187,7 +190,7 @@ static void renaming_in_and_out_of_the_root_is_creation_and_deletion(void **stat
     expect_no_more(f);
 }
 
-static void changing_permissions_is_an_update(void **state)
+static void permission_change_gives_an_update(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -199,7 +202,7 @@ static void changing_permissions_is_an_update(void **state)
     expect_no_more(f);
 }
 
-static void reading_a_file_is_no_change(void **state)
+static void reading_a_file_announces_nothing(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
@@ -209,7 +212,7 @@ static void reading_a_file_is_no_change(void **state)
     expect_no_more(f);
 }
 
-static void excluded_names_are_silent(void **state)
+static void excluded_names_announce_nothing(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, ".git");
@@ -226,7 +229,7 @@ static void excluded_names_are_silent(void **state)
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static void a_directory_made_deep_and_filled_at_once_is_seen_whole(void **state)
+static void directory_tree_filled_at_once_is_announced_completely(void **state)
 {
     struct fixture *f = *state;
     serve_and_watch(f);
@@ -248,7 +251,7 @@ static void a_directory_made_deep_and_filled_at_once_is_seen_whole(void **state)
     expect_no_more(f);
 }
 
-static void a_moved_tree_is_deleted_and_created_with_its_origins(void **state)
+static void moved_tree_is_deleted_and_created_with_its_origins(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "old");
@@ -265,12 +268,12 @@ static void a_moved_tree_is_deleted_and_created_with_its_origins(void **state)
                         MOUNT "old/sub/");
     assert_string_equal(host_await(f->host, CREATED, MOUNT "new/tree/sub/x")->from,
                         MOUNT "old/sub/x");
-    put(f, "new/tree/sub/x", "more"); /* and it is watched where it is now */
+    put(f, "new/tree/sub/x", "more"); /* and it is watched at its new place */
     expect(f, UPDATED, MOUNT "new/tree/sub/x");
     expect_no_more(f);
 }
 
-static void a_tree_moved_out_and_in_is_deleted_and_created(void **state)
+static void tree_moved_out_and_in_is_deleted_and_created(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -291,7 +294,7 @@ static void a_tree_moved_out_and_in_is_deleted_and_created(void **state)
     expect_no_more(f);
 }
 
-static void a_directory_removed_and_made_again_is_watched_again(void **state)
+static void recreated_directory_is_watched_again(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -302,7 +305,7 @@ static void a_directory_removed_and_made_again_is_watched_again(void **state)
         make_dir(f, "d"); /* often with the same inode number */
         put(f, "d/y", "y");
         put(f, "d/x", "again");
-        /* What was seen in between depends on the moment; further changes must come. */
+        /* The intermediate changes depend on timing; later changes must arrive. */
         char name[32], uri[64];
         (void)snprintf(name, sizeof name, "d/z%d", i);
         (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
@@ -319,11 +322,11 @@ static void a_directory_removed_and_made_again_is_watched_again(void **state)
     }
 }
 
-static void a_directory_that_becomes_readable_shows_what_is_in_it(void **state)
+static void directory_that_becomes_readable_announces_its_files(void **state)
 {
     struct fixture *f = *state;
     if (geteuid() == 0) {
-        skip(); /* permissions do not bind root */
+        skip(); /* root ignores permissions */
     }
     make_dir(f, "d");
     put(f, "d/x", "x");
@@ -338,7 +341,7 @@ static void a_directory_that_becomes_readable_shows_what_is_in_it(void **state)
     expect_no_more(f);
 }
 
-static void a_file_replaced_by_a_directory_is_deleted_and_created(void **state)
+static void file_replaced_by_a_directory_is_deleted_and_created(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "x");
@@ -352,7 +355,7 @@ static void a_file_replaced_by_a_directory_is_deleted_and_created(void **state)
     expect_no_more(f);
 }
 
-static void a_write_through_one_hard_link_is_told_of_the_others(void **state)
+static void write_through_a_hard_link_is_announced_for_the_others(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -366,7 +369,7 @@ static void a_write_through_one_hard_link_is_told_of_the_others(void **state)
     append(f, "d/b", "3");
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/b");
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
-    put(f, "c", "1"); /* one that gets its other name later */
+    put(f, "c", "1"); /* a file that gets its second name later */
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "c");
     assert_int_equal(link(at(f, "c"), at(f, "d/e")), 0);
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "d/e");
@@ -375,7 +378,7 @@ static void a_write_through_one_hard_link_is_told_of_the_others(void **state)
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/e");
 }
 
-static void a_write_through_a_hard_link_made_later_is_told(void **state)
+static void write_through_a_later_hard_link_is_announced(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -383,7 +386,7 @@ static void a_write_through_a_hard_link_made_later_is_told(void **state)
     serve(f, ", \"pollMs\": 3600000");
     assert_int_equal(host_watch(f->host, MOUNT "a"), 0);
     assert_int_equal(link(at(f, "a"), at(f, "d/b")), 0);
-    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a"); /* its change time is another */
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a"); /* its change time differs */
     for (int i = 0; i < 3; i++) {
         append(f, "d/b", "2");
         host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
@@ -399,7 +402,7 @@ static void a_write_through_a_hard_link_made_later_is_told(void **state)
     remove_file(f, "a");
 }
 
-static void a_write_through_a_hard_link_that_nobody_watches_is_told(void **state)
+static void write_through_an_unwatched_hard_link_is_announced(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -417,29 +420,29 @@ int main(void)
 {
 #define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        WATCH_TEST(a_write_through_one_hard_link_is_told_of_the_others),
-        WATCH_TEST(a_write_through_a_hard_link_that_nobody_watches_is_told),
-        WATCH_TEST(a_write_through_a_hard_link_made_later_is_told),
-        WATCH_TEST(a_new_file_is_created_once_with_its_size_and_etag),
-        WATCH_TEST(a_write_is_one_update),
-        WATCH_TEST(appending_to_a_file_held_open_is_announced_again_and_again),
+        WATCH_TEST(write_through_a_hard_link_is_announced_for_the_others),
+        WATCH_TEST(write_through_an_unwatched_hard_link_is_announced),
+        WATCH_TEST(write_through_a_later_hard_link_is_announced),
+        WATCH_TEST(new_file_is_created_once_with_size_and_etag),
+        WATCH_TEST(write_gives_one_update),
+        WATCH_TEST(repeated_appends_to_an_open_file_are_announced),
         WATCH_TEST(a_file_that_is_written_to_all_the_time_is_announced_now_and_then_and_at_the_end),
-        WATCH_TEST(truncating_is_an_update),
-        WATCH_TEST(an_atomic_save_is_one_update),
+        WATCH_TEST(truncation_gives_an_update),
+        WATCH_TEST(atomic_save_gives_one_update),
         WATCH_TEST(hard_links_and_symbolic_links_are_created),
-        WATCH_TEST(what_a_symbolic_link_points_to_is_polled),
-        WATCH_TEST(deleting_and_recreating),
-        WATCH_TEST(a_renamed_file_is_deleted_and_created_with_its_origin),
-        WATCH_TEST(renaming_in_and_out_of_the_root_is_creation_and_deletion),
-        WATCH_TEST(changing_permissions_is_an_update),
-        WATCH_TEST(reading_a_file_is_no_change),
-        WATCH_TEST(excluded_names_are_silent),
-        WATCH_TEST(a_directory_made_deep_and_filled_at_once_is_seen_whole),
-        WATCH_TEST(a_moved_tree_is_deleted_and_created_with_its_origins),
-        WATCH_TEST(a_tree_moved_out_and_in_is_deleted_and_created),
-        WATCH_TEST(a_directory_removed_and_made_again_is_watched_again),
-        WATCH_TEST(a_directory_that_becomes_readable_shows_what_is_in_it),
-        WATCH_TEST(a_file_replaced_by_a_directory_is_deleted_and_created),
+        WATCH_TEST(target_of_a_symbolic_link_is_polled),
+        WATCH_TEST(deletion_and_recreation_are_announced),
+        WATCH_TEST(renamed_file_is_deleted_and_created_with_its_origin),
+        WATCH_TEST(rename_across_the_root_is_creation_or_deletion),
+        WATCH_TEST(permission_change_gives_an_update),
+        WATCH_TEST(reading_a_file_announces_nothing),
+        WATCH_TEST(excluded_names_announce_nothing),
+        WATCH_TEST(directory_tree_filled_at_once_is_announced_completely),
+        WATCH_TEST(moved_tree_is_deleted_and_created_with_its_origins),
+        WATCH_TEST(tree_moved_out_and_in_is_deleted_and_created),
+        WATCH_TEST(recreated_directory_is_watched_again),
+        WATCH_TEST(directory_that_becomes_readable_announces_its_files),
+        WATCH_TEST(file_replaced_by_a_directory_is_deleted_and_created),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

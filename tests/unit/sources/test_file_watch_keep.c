@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a file watch knows outlives it: the next one, with the same store, announces exactly what
- * differs; also when what was saved took many parts, was moved to another device, is damaged, or
- * memory ran out meanwhile.
- */
+ * A file watch saves its state. The next watch with the same store announces exactly what differs,
+ * even if the saved state had many parts, was moved to another device or is damaged, or if memory
+ * ran out. */
 #include "support/file_watching.h"
 
 #include <sched.h>
@@ -17,7 +16,7 @@
 #include "store/sqlite_store.h"
 #include "support/fail_alloc.h"
 
-/* ---- a store, and in front of it somebody who numbers nothing -------------------------------- */
+/* ---- a store, and a wrapper that numbers nothing --------------------------------------------- */
 
 struct state_store {
     struct file_keeping keeping; /* first */
@@ -25,7 +24,7 @@ struct state_store {
     char path[100];
     unsigned known;  /* atomic: scopes */
     unsigned parts;  /* atomic */
-    unsigned resets; /* atomic: those that begin anew */
+    unsigned resets; /* atomic: scopes that start over */
 };
 
 static int write_run(struct store_job *job, struct entities *e)
@@ -92,7 +91,7 @@ static void begin_run(struct fixture *f, struct state_store *s)
     begin_run_with(f, s, SETTINGS);
 }
 
-/* As the server does. Returns the number of parts. */
+/* Acts like the server. Returns the number of parts. */
 static unsigned end_run(struct fixture *f, struct state_store *s)
 {
     struct tidings_provider *p = host_provider(f->host);
@@ -134,7 +133,7 @@ static void fill(struct fixture *f)
     assert_int_equal(symlink("a", at(f, "link")), 0);
 }
 
-static void what_differs_from_what_was_saved_is_announced(void **state)
+static void differences_from_the_saved_state_are_announced(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -158,12 +157,12 @@ static void what_differs_from_what_was_saved_is_announced(void **state)
     (void)end_run(f, &s);
 }
 
-static void what_was_written_moments_before_the_end_is_announced_before_it(void **state)
+static void last_writes_before_the_end_are_announced_before_it(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
     fill(f);
-    remove_file(f, "link"); /* it is looked at every now and then, not when something happens */
+    remove_file(f, "link"); /* it is polled, not watched for events */
     begin_run(f, &s);
     watch(f, MOUNT);
     put(f, "a", "2");
@@ -178,7 +177,7 @@ static void what_was_written_moments_before_the_end_is_announced_before_it(void 
     (void)end_run(f, &s);
 }
 
-static void a_link_that_leads_elsewhere_is_another_thing(void **state)
+static void link_with_a_new_target_is_another_file(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -194,7 +193,7 @@ static void a_link_that_leads_elsewhere_is_another_thing(void **state)
     (void)end_run(f, &s);
 }
 
-static void another_root_is_compared_name_by_name(void **state)
+static void new_root_is_compared_name_by_name(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -219,7 +218,8 @@ static void another_root_is_compared_name_by_name(void **state)
     (void)end_run(f, &s);
 }
 
-/* A scope of a run before, and one below it that is watched alone now: the rest stays as it was. */
+/* The second run watches only a smaller scope below that of the first run: the rest keeps its
+ * state. */
 static void unwatched_scope_is_compared_when_watched_again(void **state)
 {
     struct fixture *f = *state;
@@ -241,9 +241,9 @@ static void unwatched_scope_is_compared_when_watched_again(void **state)
     (void)end_run(f, &s);
 }
 
-/* Two subtrees with five names, of which one is left: what was known of it goes when there is no
- * room for it, from the store too, and only the other one is still known from the beginning. */
-static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void **state)
+/* Two subtrees with five names. One is no longer watched: its state is dropped, from the store too,
+ * when space runs out, and only the other subtree stays known from the start. */
+static void state_that_does_not_fit_is_dropped_and_the_rest_saved(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -256,7 +256,7 @@ static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void 
         watch(f, MOUNT "full/");
         host_unwatch(f->host, MOUNT "d/");
         while (!is_room && __atomic_load_n(&s.known, __ATOMIC_RELAXED) < 3) {
-            sched_yield(); /* until the one that is left is told once more */
+            sched_yield(); /* until the other one is announced once more */
         }
         (void)end_run(f, &s);
         assert_int_equal(s.resets, is_room ? 0 : 1);
@@ -275,7 +275,7 @@ static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void 
     }
 }
 
-static void a_file_that_was_awaited_is_created_later(void **state)
+static void awaited_file_is_created_later(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -323,7 +323,7 @@ static void large_tree_is_saved_in_chunks(void **state)
     (void)end_run(f, &s);
 }
 
-/* ---- what somebody else did to the store ----------------------------------------------------- */
+/* ---- another program changes the store ------------------------------------------------------- */
 
 static void execute(const struct fixture *f, const char *sql)
 {
@@ -337,7 +337,7 @@ static void execute(const struct fixture *f, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(void **state)
+static void damaged_record_is_reported_and_replaced_by_the_current_state(void **state)
 {
     static const char *const damages[] = {
         "UPDATE file_directories SET names=substr(names, 1, length(names)-1) WHERE path=x''",
@@ -367,7 +367,7 @@ static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(voi
     (void)end_run(f, &s);
 }
 
-static void a_record_of_nothing_that_is_known_is_removed(void **state)
+static void record_of_an_unknown_directory_is_removed(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -386,9 +386,9 @@ static void a_record_of_nothing_that_is_known_is_removed(void **state)
     (void)end_run(f, &s);
 }
 
-/* What was saved of another device is taken for this one. Here that is done twice, so that the
- * files are in the end what they are. */
-static void another_number_of_the_device_changes_nothing(void **state)
+/* The saved state of another device counts for this one. The test moves it twice, so that the files
+ * match at the end. */
+static void changed_device_number_announces_nothing(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -412,7 +412,7 @@ static void another_number_of_the_device_changes_nothing(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void whatever_allocation_fails_it_is_said_and_nothing_is_missed(void **state)
+static void failed_allocations_are_reported_and_lose_no_change(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -439,7 +439,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_is_missed(void **st
     fail_alloc_end();
 }
 
-static void what_cannot_be_saved_for_want_of_memory_is_saved_anew(void **state)
+static void state_unsaved_after_a_failed_allocation_is_saved_later(void **state)
 {
     struct fixture *f = *state;
     struct state_store s;
@@ -476,19 +476,19 @@ int main(void)
         (void)setenv("TMPDIR", "/dev/shm", 0); /* many commits */
     }
     const struct CMUnitTest tests[] = {
-        TEST(what_differs_from_what_was_saved_is_announced),
-        TEST(what_was_written_moments_before_the_end_is_announced_before_it),
-        TEST(a_link_that_leads_elsewhere_is_another_thing),
-        TEST(another_root_is_compared_name_by_name),
+        TEST(differences_from_the_saved_state_are_announced),
+        TEST(last_writes_before_the_end_are_announced_before_it),
+        TEST(link_with_a_new_target_is_another_file),
+        TEST(new_root_is_compared_name_by_name),
         TEST(unwatched_scope_is_compared_when_watched_again),
-        TEST(what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew),
-        TEST(a_file_that_was_awaited_is_created_later),
+        TEST(state_that_does_not_fit_is_dropped_and_the_rest_saved),
+        TEST(awaited_file_is_created_later),
         TEST(large_tree_is_saved_in_chunks),
-        TEST(a_damaged_record_is_said_and_what_is_there_is_known_from_then_on),
-        TEST(a_record_of_nothing_that_is_known_is_removed),
-        TEST(another_number_of_the_device_changes_nothing),
-        TEST(whatever_allocation_fails_it_is_said_and_nothing_is_missed),
-        TEST(what_cannot_be_saved_for_want_of_memory_is_saved_anew),
+        TEST(damaged_record_is_reported_and_replaced_by_the_current_state),
+        TEST(record_of_an_unknown_directory_is_removed),
+        TEST(changed_device_number_announces_nothing),
+        TEST(failed_allocations_are_reported_and_lose_no_change),
+        TEST(state_unsaved_after_a_failed_allocation_is_saved_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

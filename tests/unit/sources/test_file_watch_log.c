@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Warnings in the log when the kernel does not report changes of files: each says what happens
- * instead, why, and in which mount, and is not repeated for every file.
- */
+ * Warnings in the log when the kernel does not report file changes. Each gives the consequence, the
+ * reason and the mount, and is not repeated for every file. */
 #include <pthread.h>
 
 #include "base/log.h"
@@ -28,7 +27,7 @@ static void on_line(void *user, enum tidings_log_level level, struct tidings_str
     (void)pthread_mutex_unlock(&mutex);
 }
 
-/* Lines of the log with this in them. */
+/* Log lines that contain this string. */
 static size_t logged(const char *chunk)
 {
     size_t n = 0;
@@ -56,7 +55,7 @@ static int close_logged(void **state)
     return rc;
 }
 
-/* Lose events, and await a change that only a new scan finds. */
+/* Lose events, and wait for a change that only a new scan finds. */
 static void lose_events(struct fixture *f, const char *lost, const char *uri)
 {
     struct hold h;
@@ -86,7 +85,7 @@ static void lost_events_are_logged_once_a_minute(void **state)
     }
 }
 
-static void files_with_other_names_beyond_the_limit_are_logged_once(void **state)
+static void hard_links_beyond_the_limit_are_logged_once(void **state)
 {
     struct fixture *f = *state;
     static const char *const names[] = {"a", "b"}, *const others[] = {"a-too", "b-too"};
@@ -94,7 +93,7 @@ static void files_with_other_names_beyond_the_limit_are_logged_once(void **state
         put(f, names[i], "1");
         assert_int_equal(link(at(f, names[i]), at(f, others[i])), 0);
     }
-    serve(f, ", \"quietMs\": 5, \"pollMs\": 20, \"maxWatches\": 1"); /* the directory takes it */
+    serve(f, ", \"quietMs\": 5, \"pollMs\": 20, \"maxWatches\": 1"); /* the directory uses it */
     watch(f, MOUNT "a");
     watch(f, MOUNT "b");
     append(f, "a-too", "2");
@@ -141,7 +140,7 @@ int main(void)
 #define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, open_logged, close_logged)
     const struct CMUnitTest tests[] = {
         LOG_TEST(lost_events_are_logged_once_a_minute),
-        LOG_TEST(files_with_other_names_beyond_the_limit_are_logged_once),
+        LOG_TEST(hard_links_beyond_the_limit_are_logged_once),
         LOG_TEST(directories_beyond_the_limit_are_logged_once),
         LOG_TEST(nothing_is_logged_while_the_kernel_reports_changes),
     };

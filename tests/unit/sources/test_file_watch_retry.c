@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watching files while the process is out of descriptors: nothing is lost, nothing is silent.
- */
+ * Watching files while the process is out of descriptors: no change is lost, and every loss is
+ * reported. */
 #include <sys/resource.h>
 
 #include "support/file_fixture.h"
 
-/* No further descriptors for the whole process; 0: as before. */
+/* Allow no further descriptors for the whole process; 0 restores the limit. */
 static void limit_descriptors(rlim_t most)
 {
     static struct rlimit before;
@@ -25,7 +25,7 @@ static int close_unlimited(void **state)
     return fixture_close(state);
 }
 
-static void what_was_missed_is_said_and_found_later(void **state)
+static void missed_changes_are_reported_and_found_later(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -71,7 +71,7 @@ static void watch_is_refused_if_it_cannot_start(void **state)
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
 }
 
-static void listings_and_reads_say_that_they_are_to_be_tried_again(void **state)
+static void listings_and_reads_ask_for_a_retry_without_descriptors(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -95,8 +95,8 @@ static void listings_and_reads_say_that_they_are_to_be_tried_again(void **state)
     check_read(f, MOUNT "d/e/x", "1");
 }
 
-/* Two more than are open: the listing opens its directory, and not what is in that. */
-static void a_listing_leaves_out_nothing_for_want_of_a_descriptor(void **state)
+/* Two more than are open: the listing opens its directory, but nothing inside. */
+static void listing_without_descriptors_fails_instead_of_leaving_rows_out(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -119,14 +119,15 @@ static void a_listing_leaves_out_nothing_for_want_of_a_descriptor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_missed_is_said_and_found_later, fixture_open,
+        cmocka_unit_test_setup_teardown(missed_changes_are_reported_and_found_later, fixture_open,
                                         close_unlimited),
         cmocka_unit_test_setup_teardown(watch_is_refused_if_it_cannot_start, fixture_open,
                                         close_unlimited),
-        cmocka_unit_test_setup_teardown(listings_and_reads_say_that_they_are_to_be_tried_again,
+        cmocka_unit_test_setup_teardown(listings_and_reads_ask_for_a_retry_without_descriptors,
                                         fixture_open, close_unlimited),
-        cmocka_unit_test_setup_teardown(a_listing_leaves_out_nothing_for_want_of_a_descriptor,
-                                        fixture_open, close_unlimited),
+        cmocka_unit_test_setup_teardown(
+            listing_without_descriptors_fails_instead_of_leaving_rows_out, fixture_open,
+            close_unlimited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watching files: scopes that overlap, come, go and linger; and that nothing is lost when the
- * kernel does not tell, or when everything happens at once.
- */
+ * Watching files: scopes that overlap, appear, disappear and linger. No change is lost when the
+ * kernel does not report it or when everything happens at once. */
 #include <pthread.h>
 
 #include "base/str.h"
@@ -30,7 +29,7 @@ static void one_file_is_watched_without_its_neighbours(void **state)
     expect(f, CREATED, MOUNT "d/a");
 }
 
-static void a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears(void **state)
+static void missing_scope_is_announced_when_it_appears(void **state)
 {
     struct fixture *f = *state;
     serve(f, QUICK);
@@ -52,7 +51,7 @@ static void a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears(void **s
     assert_int_equal(host_untaken(f->host, MOUNT "a/b/ignored"), 0);
 }
 
-static void a_scope_whose_ancestor_moves_is_gone_and_comes_back(void **state)
+static void scope_is_deleted_and_recreated_if_its_ancestor_moves(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "a");
@@ -72,7 +71,7 @@ static void a_scope_whose_ancestor_moves_is_gone_and_comes_back(void **state)
     assert_int_equal(host_untaken(f->host, MOUNT "elsewhere/"), 0);
 }
 
-static void overlapping_scopes_are_one_and_part_independently(void **state)
+static void overlapping_scopes_announce_once_and_end_independently(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -96,8 +95,8 @@ static void overlapping_scopes_are_one_and_part_independently(void **state)
     expect(f, UPDATED, MOUNT "d/a");
 }
 
-/* Others may ask for a name before it is announced that it is new. */
-static void what_is_new_is_told_though_it_is_watched_by_name_first(void **state)
+/* Another client may request a name before the watch announces it as new. */
+static void new_file_is_announced_although_watched_by_name_first(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -114,14 +113,13 @@ static void what_is_new_is_told_though_it_is_watched_by_name_first(void **state)
     expect(f, CREATED, MOUNT "later/");
     expect(f, CREATED, MOUNT "later/e/");
     expect(f, CREATED, MOUNT "later/e/b");
-    /* Who looks through new directories may find that file before its content: it may be updated.
-     */
+    /* A scan of new directories may find the file before its content, so an update is possible. */
     assert_int_equal(host_untaken(f->host, MOUNT "d/a"), 0);
     assert_int_equal(host_untaken(f->host, MOUNT "later/"), 0);
     assert_int_equal(host_untaken(f->host, MOUNT "later/e/"), 0);
 }
 
-static void a_baseline_is_silent(void **state)
+static void baseline_scan_announces_nothing(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -149,7 +147,8 @@ static void new_watch_after_lingering_announces_changes(void **state)
     watch(f, MOUNT "never");
     host_unwatch(f->host, MOUNT "d/");
     host_unwatch(f->host, MOUNT "never");
-    /* Until the timer fired the scope may still speak; a change that stays silent proves it did. */
+    /* Until the timer fires, the scope may still announce; a change that is not announced proves
+     * that it fired. */
     for (int i = 0; i < 1000; i++) {
         watch(f, MOUNT "probe");
         char name[32], uri[64];
@@ -173,7 +172,8 @@ static void new_watch_after_lingering_announces_changes(void **state)
     put(f, "never", "now it is");
     watch(f, MOUNT "d/");
     watch(f, MOUNT "never");
-    /* Announced before the watch was acknowledged: no waiting needed, and host_await does not. */
+    /* Announced before the watch was acknowledged, so no wait is needed; host_await does not wait.
+     * */
     expect(f, UPDATED, MOUNT "d/changed");
     expect(f, CREATED, MOUNT "d/new");
     expect(f, DELETED, MOUNT "d/e/deleted");
@@ -188,11 +188,11 @@ static void new_watch_after_lingering_announces_changes(void **state)
 
 #define MODEL_MAX 4000u
 
-/* What exists according to what was announced. */
+/* The files that exist according to the announcements. */
 struct model {
     char *uris[MODEL_MAX];
     size_t count;
-    size_t taken; /* changes folded in */
+    size_t taken; /* changes merged into it */
 };
 
 static size_t model_find(const struct model *m, const char *uri)
@@ -249,7 +249,7 @@ static void random_path(unsigned *seed, char *out, size_t size)
     }
 }
 
-/* Most of these fail, which is fine. */
+/* Most of these fail, which is expected. */
 static void random_step(const struct fixture *f, unsigned *seed)
 {
     char path[32], other[32];
@@ -312,19 +312,19 @@ static void run_at_random(struct fixture *f, const char *config)
     }
 }
 
-static void announced_changes_add_up_to_what_exists(void **state)
+static void announced_changes_match_the_existing_files(void **state)
 {
     run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 100");
 }
 
-static void announced_changes_add_up_also_when_polled(void **state)
+static void announced_changes_match_the_existing_files_if_polled(void **state)
 {
     run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 20, \"maxWatches\": 2");
 }
 
-/* ---- when the kernel does not tell ----------------------------------------------------------- */
+/* ---- the kernel does not report changes ------------------------------------------------------ */
 
-static void an_overflow_loses_nothing(void **state)
+static void overflow_loses_no_change(void **state)
 {
     struct fixture *f = *state;
     struct hold h;
@@ -381,7 +381,7 @@ static void directories_beyond_the_limit_are_polled(void **state)
     }
 }
 
-static void without_any_watch_everything_is_polled(void **state)
+static void everything_is_polled_without_kernel_watches(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "x");
@@ -397,7 +397,7 @@ static void without_any_watch_everything_is_polled(void **state)
     expect(f, DELETED, MOUNT "a");
 }
 
-static void closing_while_changes_rain_is_clean(void **state)
+static void watch_closes_cleanly_during_many_changes(void **state)
 {
     struct fixture *f = *state;
     serve_and_watch(f);
@@ -415,18 +415,18 @@ int main(void)
 #define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         WATCH_TEST(one_file_is_watched_without_its_neighbours),
-        WATCH_TEST(a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears),
-        WATCH_TEST(a_scope_whose_ancestor_moves_is_gone_and_comes_back),
-        WATCH_TEST(overlapping_scopes_are_one_and_part_independently),
-        WATCH_TEST(what_is_new_is_told_though_it_is_watched_by_name_first),
-        WATCH_TEST(a_baseline_is_silent),
+        WATCH_TEST(missing_scope_is_announced_when_it_appears),
+        WATCH_TEST(scope_is_deleted_and_recreated_if_its_ancestor_moves),
+        WATCH_TEST(overlapping_scopes_announce_once_and_end_independently),
+        WATCH_TEST(new_file_is_announced_although_watched_by_name_first),
+        WATCH_TEST(baseline_scan_announces_nothing),
         WATCH_TEST(new_watch_after_lingering_announces_changes),
-        WATCH_TEST(announced_changes_add_up_to_what_exists),
-        WATCH_TEST(announced_changes_add_up_also_when_polled),
-        WATCH_TEST(an_overflow_loses_nothing),
+        WATCH_TEST(announced_changes_match_the_existing_files),
+        WATCH_TEST(announced_changes_match_the_existing_files_if_polled),
+        WATCH_TEST(overflow_loses_no_change),
         WATCH_TEST(directories_beyond_the_limit_are_polled),
-        WATCH_TEST(without_any_watch_everything_is_polled),
-        WATCH_TEST(closing_while_changes_rain_is_clean),
+        WATCH_TEST(everything_is_polled_without_kernel_watches),
+        WATCH_TEST(watch_closes_cleanly_during_many_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

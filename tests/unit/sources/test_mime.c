@@ -55,7 +55,7 @@ static void check_rows(const char *path, const struct row *rows, size_t count)
 
 #define CHECK(path, rows) check_rows(path, rows, sizeof(rows) / sizeof((rows)[0]))
 
-static void common_names_have_their_type_without_any_system_table(void **state)
+static void common_names_have_a_type_without_the_system_table(void **state)
 {
     static const struct row rows[] = {
         {"a.ts", "text/typescript"},
@@ -66,7 +66,7 @@ static void common_names_have_their_type_without_any_system_table(void **state)
         {"a.yaml", "application/yaml"},
         {"a.yml", "application/yaml"},
         {"a.txt", "text/plain"},
-        {"a.avif", "image/avif"}, /* first and last of the table: it is sorted */
+        {"a.avif", "image/avif"}, /* first and last of the table, which is sorted */
         {"a.zst", "application/zstd"},
         {"README", "text/plain"},
         {"LICENCE", "text/plain"},
@@ -88,7 +88,7 @@ static void common_names_have_their_type_without_any_system_table(void **state)
     CHECK("/nonexistent/globs2", rows);
 }
 
-static void the_system_table_is_searched_by_weight_then_length_then_lower_case(void **state)
+static void system_table_is_searched_by_weight_length_and_lower_case(void **state)
 {
     static const struct row rows[] = {
         {"a.foo", "text/x-heavy"},
@@ -102,7 +102,7 @@ static void the_system_table_is_searched_by_weight_then_length_then_lower_case(v
         {"a.cx", ""}, /* the glob is case-sensitive */
         {"libx.so.12", "text/x-numbered"},
         {"file,v", "text/x-version"},
-        {"a.ts", "text/typescript"}, /* the built-in table comes first */
+        {"a.ts", "text/typescript"}, /* the built-in table has precedence */
         {"a.w", ""},
     };
     char path[] = "/tmp/tidings-globs-XXXXXX";
@@ -115,7 +115,7 @@ static void the_system_table_is_searched_by_weight_then_length_then_lower_case(v
     unlink(path);
 }
 
-static void a_name_that_is_too_long_has_no_type(void **state)
+static void overlong_name_has_no_type(void **state)
 {
     char name[400];
     (void)state;
@@ -128,7 +128,7 @@ static void a_name_that_is_too_long_has_no_type(void **state)
     mime_destroy(m);
 }
 
-static void loading_the_system_table_is_cheap(void **state)
+static void system_table_loads_quickly(void **state)
 {
     uint64_t best = UINT64_MAX;
     (void)state;
@@ -140,16 +140,16 @@ static void loading_the_system_table_is_cheap(void **state)
         mime_destroy(m);
     }
     print_message("loading " MIME_GLOBS_PATH ": %llu us\n", (unsigned long long)(best / 1000));
-    assert_true(best < 20000000u); /* 20 ms: also true under sanitizers on a busy machine */
+    assert_true(best < 20000000u); /* 20 ms: enough even under sanitizers on a busy machine */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(common_names_have_their_type_without_any_system_table),
-        cmocka_unit_test(the_system_table_is_searched_by_weight_then_length_then_lower_case),
-        cmocka_unit_test(a_name_that_is_too_long_has_no_type),
-        cmocka_unit_test(loading_the_system_table_is_cheap),
+        cmocka_unit_test(common_names_have_a_type_without_the_system_table),
+        cmocka_unit_test(system_table_is_searched_by_weight_length_and_lower_case),
+        cmocka_unit_test(overlong_name_has_no_type),
+        cmocka_unit_test(system_table_loads_quickly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

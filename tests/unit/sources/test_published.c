@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Published resources: what is kept, served and announced; conditions, limits, reservations,
- * containers; several threads; failing allocations.
- */
+ * Published resources: what the store keeps, serves and announces; conditions, limits, reservations
+ * and containers; several threads; failing allocations. */
 #include "sources/published.h"
 
 #include <pthread.h>
@@ -84,7 +83,7 @@ static void check_read(struct fixture *f, const char *uri, const char *content)
     host_answer_free(a);
 }
 
-/* The rows' URIs, or values where there are none, joined by blanks. */
+/* The rows' URIs, or values for rows without a URI, separated by blanks. */
 static void check_rows(struct host_answer *a, const char *expected)
 {
     char text[1024] = "";
@@ -99,9 +98,9 @@ static void check_rows(struct host_answer *a, const char *expected)
     host_answer_free(a);
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- stored resources ------------------------------------------------------------------------ */
 
-static void the_newest_is_served_and_described(void **state)
+static void newest_content_is_served_and_described(void **state)
 {
     struct fixture *f = *state;
     struct clock_fake now = {.wall_ms = 1700000000000};
@@ -121,7 +120,7 @@ static void the_newest_is_served_and_described(void **state)
     check_read(f, AT "notes/b.md", NULL);
 }
 
-static void text_is_text_and_bytes_are_bytes(void **state)
+static void text_reads_as_text_and_bytes_as_a_blob(void **state)
 {
     struct fixture *f = *state;
     struct publication p = about(AT "x", "");
@@ -139,7 +138,7 @@ static void text_is_text_and_bytes_are_bytes(void **state)
     host_answer_free(a);
 }
 
-static void what_the_client_holds_is_not_given_again(void **state)
+static void content_is_not_sent_if_the_client_has_it(void **state)
 {
     struct fixture *f = *state;
     put(f, AT "x", "text");
@@ -155,9 +154,9 @@ static void what_the_client_holds_is_not_given_again(void **state)
     host_answer_free(first);
 }
 
-/* ---- what is announced ----------------------------------------------------------------------- */
+/* ---- announcements --------------------------------------------------------------------------- */
 
-static void changes_are_announced_and_repetitions_are_not(void **state)
+static void changes_are_announced_but_not_repetitions(void **state)
 {
     struct fixture *f = *state;
     put(f, AT "a", "1");
@@ -182,7 +181,7 @@ static void changes_are_announced_and_repetitions_are_not(void **state)
     assert_true(c.has_size && c.size == 1);
 }
 
-static void another_description_is_a_change(void **state)
+static void changed_description_is_announced(void **state)
 {
     struct fixture *f = *state;
     struct publication p = about(AT "a", "1");
@@ -199,7 +198,7 @@ static void another_description_is_a_change(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void conditions_hold_or_nothing_changes(void **state)
+static void failed_condition_changes_nothing(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0, ""};
@@ -234,7 +233,7 @@ static void conditions_hold_or_nothing_changes(void **state)
     assert_int_equal(put(f, AT "dir/", "x"), TIDINGS_E_INVALID);
 }
 
-static void a_full_store_refuses_and_keeps_what_it_has(void **state)
+static void full_store_rejects_new_content_and_keeps_the_old(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0, ""};
@@ -258,10 +257,10 @@ static void a_full_store_refuses_and_keeps_what_it_has(void **state)
     assert_int_equal(published_put(f->store, NULL, &p, NULL, &err), TIDINGS_E_LIMIT);
     max_bytes = 1u << 20;
     take_away(f, AT "c");
-    assert_int_equal(put(f, AT "b", large), 0); /* what was freed counts no more */
+    assert_int_equal(put(f, AT "b", large), 0); /* freed bytes no longer count */
 }
 
-static void a_uri_is_either_registered_or_published(void **state)
+static void uri_is_either_registered_or_published(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0, ""};
@@ -276,7 +275,7 @@ static void a_uri_is_either_registered_or_published(void **state)
     assert_int_equal(put(f, AT "r", "1"), 1);
     assert_int_equal(published_reserve(f->store, STR(AT "r"), &err), TIDINGS_E_EXISTS);
     assert_non_null(strstr(err.text, "is published"));
-    published_release(f->store, STR(AT "r")); /* not reserved: nothing happens */
+    published_release(f->store, STR(AT "r")); /* not reserved: no effect */
     check_read(f, AT "r", "1");
 }
 
@@ -285,7 +284,7 @@ static void check_write(struct fixture *f, const struct host_write *w, int code)
     assert_int_equal(host_write(host_provider(f->host), &provider_published_ops, AT "w", w), code);
 }
 
-static void clients_write_with_the_same_conditions(void **state)
+static void client_writes_use_the_same_conditions(void **state)
 {
     struct fixture *f = *state;
     check_write(f, &(struct host_write){.if_match = "*"}, TIDINGS_E_NOTFOUND);
@@ -349,15 +348,15 @@ static void paths_are_completed_one_container_at_a_time(void **state)
     check_rows(host_complete(f->host, AT "{+path}", "other", "", 9), "");
 }
 
-static void containers_exist_while_something_is_below_them(void **state)
+static void containers_exist_while_they_have_content(void **state)
 {
     struct fixture *f = *state;
-    struct host_answer *a = host_stat(f->host, AT); /* the prefix always */
+    struct host_answer *a = host_stat(f->host, AT); /* the prefix always exists */
     assert_true(a->code == 0 && a->rows[0].listable);
     host_answer_free(a);
     put(f, AT "d/e/x", "1");
     put(f, AT "d/f", "1");
-    a = host_stat(f->host, AT "d"); /* as people write it */
+    a = host_stat(f->host, AT "d"); /* in the spelling that people use */
     assert_int_equal(a->code, 0);
     assert_string_equal(a->rows[0].uri, AT "d/");
     assert_string_equal(a->rows[0].name, "d");
@@ -365,7 +364,7 @@ static void containers_exist_while_something_is_below_them(void **state)
     host_answer_free(a);
     a = host_read(f->host, AT "d/");
     assert_string_equal(a->rows[0].bytes, "e/\nf\n");
-    assert_int_equal(a->count, 2); /* and the child that is no container */
+    assert_int_equal(a->count, 2); /* and the child that is not a container */
     assert_string_equal(a->rows[1].uri, AT "d/f");
     assert_string_equal(a->rows[1].bytes, "1");
     host_answer_free(a);
@@ -397,7 +396,7 @@ static void *push(void *arg)
     return NULL;
 }
 
-static void announcements_of_several_threads_tell_the_order_of_the_changes(void **state)
+static void announcements_of_several_threads_follow_the_order_of_changes(void **state)
 {
     struct fixture *f = *state;
     pthread_t threads[THREADS];
@@ -407,8 +406,8 @@ static void announcements_of_several_threads_tell_the_order_of_the_changes(void 
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    /* Replay: nothing is created twice or changed while it is not there, and the last etag told is
-     * that of what is served. */
+    /* Replay: nothing is created twice, nothing is changed while it does not exist, and the last
+     * announced etag is that of the served content. */
     const char *etags[7] = {NULL};
     struct host_change c;
     size_t told = 1 + host_next(f->host, 0, &c);
@@ -430,7 +429,7 @@ static void announcements_of_several_threads_tell_the_order_of_the_changes(void 
     }
 }
 
-static void whatever_allocation_fails_it_is_reported_and_nothing_leaks(void **state)
+static void publishing_reports_any_failed_allocation(void **state)
 {
     (void)state;
     bool reached = true;
@@ -465,20 +464,20 @@ static void whatever_allocation_fails_it_is_reported_and_nothing_leaks(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_newest_is_served_and_described),
-        TEST(text_is_text_and_bytes_are_bytes),
-        TEST(what_the_client_holds_is_not_given_again),
-        TEST(changes_are_announced_and_repetitions_are_not),
-        TEST(another_description_is_a_change),
-        TEST(conditions_hold_or_nothing_changes),
-        TEST(a_full_store_refuses_and_keeps_what_it_has),
-        TEST(a_uri_is_either_registered_or_published),
-        TEST(clients_write_with_the_same_conditions),
+        TEST(newest_content_is_served_and_described),
+        TEST(text_reads_as_text_and_bytes_as_a_blob),
+        TEST(content_is_not_sent_if_the_client_has_it),
+        TEST(changes_are_announced_but_not_repetitions),
+        TEST(changed_description_is_announced),
+        TEST(failed_condition_changes_nothing),
+        TEST(full_store_rejects_new_content_and_keeps_the_old),
+        TEST(uri_is_either_registered_or_published),
+        TEST(client_writes_use_the_same_conditions),
         TEST(lists_and_children_are_paged_in_order),
         TEST(paths_are_completed_one_container_at_a_time),
-        TEST(containers_exist_while_something_is_below_them),
-        TEST(announcements_of_several_threads_tell_the_order_of_the_changes),
-        cmocka_unit_test(whatever_allocation_fails_it_is_reported_and_nothing_leaks),
+        TEST(containers_exist_while_they_have_content),
+        TEST(announcements_of_several_threads_follow_the_order_of_changes),
+        cmocka_unit_test(publishing_reports_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

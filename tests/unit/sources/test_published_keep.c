@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Published resources that are kept: committed before they are seen, told and answered; judged by
- * what comes before them in the same batch; there again after a restart; undone when they cannot be
- * written; failing allocations.
- */
+ * Stored publications: the store commits them before they become visible, are announced and
+ * answered. Earlier jobs of the same batch count for each decision. Publications survive a restart
+ * and are undone if the write fails. */
 #include "sources/published.h"
 
 #include <pthread.h>
@@ -34,7 +33,7 @@ struct fixture {
     struct published *store;
     struct host *host;
     struct commit_thread *commit_thread;
-    struct store *rows; /* the commit thread's */
+    struct store *rows; /* the commit thread's own */
     size_t unseen;
     struct buf told; /* on the commit thread */
 };
@@ -168,13 +167,13 @@ static int run_nothing(struct store_job *job, struct entities *e)
 static void check_told(const char *expected)
 {
     struct store_job job = {.run = run_nothing};
-    assert_int_equal(commit_thread_run(f.commit_thread, &job), 0); /* what came before is through */
+    assert_int_equal(commit_thread_run(f.commit_thread, &job), 0); /* earlier jobs are done */
     assert_string_equal(f.told.len > 0 ? f.told.ptr : "", expected);
     buf_clear(&f.told);
 }
 
-/* Several changes in one batch: the commit thread is held up until all of them are submitted, which
- * then come in one turn. */
+/* Several changes in one batch: the commit thread waits until all of them are submitted and takes
+ * them in one turn. */
 struct gate {
     struct store_job job;
     pthread_mutex_t lock;
@@ -226,7 +225,7 @@ static void gate_open(struct gate *g)
     assert_int_equal(commit_thread_run(f.commit_thread, &job), 0);
 }
 
-/* The outcomes of what does not wait, in order. */
+/* The outcomes of calls that do not wait, in order. */
 static struct {
     int rc[32];
     char text[32][128];
@@ -265,9 +264,9 @@ static void check_outcomes(const int *expected, size_t count)
     outcomes.count = 0;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
-static void what_is_published_is_there_after_a_restart(void **state)
+static void publications_survive_a_restart(void **state)
 {
     (void)state;
     char etag[PUBLISHED_ETAG_SIZE], again[PUBLISHED_ETAG_SIZE];
@@ -304,11 +303,11 @@ static void batch_jobs_see_earlier_jobs(void **state)
     assert_int_equal(put(AT "old", "0"), 1);
     gate_shut(&g);
     put_later(AT "a", "1", true);
-    put_later(AT "a", "2", true); /* there by then */
+    put_later(AT "a", "2", true); /* exists by then */
     put_later(AT "a", "3", false);
     put_later(AT "a", "3", false); /* no change */
     remove_later(AT "old");
-    remove_later(AT "old"); /* gone by then */
+    remove_later(AT "old"); /* deleted by then */
     put_later(AT "old", "4", true);
     remove_later(AT "old");
     put_later(AT "old", "5", false);
@@ -326,7 +325,7 @@ static void batch_jobs_see_earlier_jobs(void **state)
     check_read(AT "old", "5");
 }
 
-static void a_uri_on_its_way_cannot_be_reserved_and_the_other_way_round(void **state)
+static void pending_publication_and_reservation_exclude_each_other(void **state)
 {
     (void)state;
     struct gate g;
@@ -344,7 +343,7 @@ static void a_uri_on_its_way_cannot_be_reserved_and_the_other_way_round(void **s
     assert_int_equal(put(AT "mine", "1"), 1);
 }
 
-static void limits_count_what_is_on_its_way(void **state)
+static void limits_include_pending_publications(void **state)
 {
     (void)state;
     struct gate g;
@@ -381,7 +380,7 @@ static void gate_done_quietly(struct store_job *job, int code)
     (void)code;
 }
 
-static void a_uri_whose_commit_may_fail_is_busy(void **state)
+static void uri_is_busy_while_its_commit_may_fail(void **state)
 {
     (void)state;
     struct gate g;
@@ -397,7 +396,7 @@ static void a_uri_whose_commit_may_fail_is_busy(void **state)
     assert_int_equal(published_reserve(f.store, STR(AT "coming"), NULL), TIDINGS_E_EXISTS);
 }
 
-static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(void **state)
+static void full_disk_fails_the_batch_without_traces_and_later_writes_succeed(void **state)
 {
     (void)state;
     struct gate g;
@@ -409,8 +408,8 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     max_count = 2;
     gate_shut(&g);
     put_later(AT "small", "1", false);
-    put_later(AT "small", "2", true); /* its commit would make this a conflict … */
-    put_later(AT "tiny", "", false);  /* … this one too many … */
+    put_later(AT "small", "2", true); /* a commit would make this a conflict … */
+    put_later(AT "tiny", "", false);  /* … this one exceed the limit … */
     remove_later(AT "old");
     remove_later(AT "old"); /* … and this unknown */
     put_later(AT "large", large, false);
@@ -423,7 +422,7 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     check_read(AT "old", "0");
     check_read(AT "small", NULL);
     check_read(AT "large", NULL);
-    /* Their places are free, and nothing is counted. */
+    /* Their URIs are free and do not count. */
     assert_int_equal(published_reserve(f.store, STR(AT "small"), NULL), 0);
     published_release(f.store, STR(AT "small"));
     max_count = 3;
@@ -436,7 +435,7 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     check_read(AT "old", "0");
 }
 
-static void what_was_published_before_takes_the_place_of_what_the_file_has(void **state)
+static void earlier_publication_replaces_the_one_in_the_file(void **state)
 {
     (void)state;
     keep_store();
@@ -461,7 +460,7 @@ static void what_was_published_before_takes_the_place_of_what_the_file_has(void 
     assert_int_equal(f.rows->ops->position(f.rows), 5);
 }
 
-static void a_start_that_fails_leaves_what_the_program_published(void **state)
+static void failed_start_keeps_the_programs_publications(void **state)
 {
     (void)state;
     keep_store();
@@ -481,7 +480,7 @@ static void a_start_that_fails_leaves_what_the_program_published(void **state)
     assert_int_equal(put(AT "too many", "4"), TIDINGS_E_LIMIT);
 }
 
-static void whatever_allocation_fails_it_is_refused_or_kept(void **state)
+static void failed_allocation_rejects_or_keeps_the_publication(void **state)
 {
     (void)state;
     keep_store();
@@ -505,19 +504,18 @@ static void whatever_allocation_fails_it_is_refused_or_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_published_is_there_after_a_restart, begin, end),
+        cmocka_unit_test_setup_teardown(publications_survive_a_restart, begin, end),
         cmocka_unit_test_setup_teardown(batch_jobs_see_earlier_jobs, begin, end),
-        cmocka_unit_test_setup_teardown(a_uri_on_its_way_cannot_be_reserved_and_the_other_way_round,
+        cmocka_unit_test_setup_teardown(pending_publication_and_reservation_exclude_each_other,
                                         begin, end),
-        cmocka_unit_test_setup_teardown(limits_count_what_is_on_its_way, begin, end),
-        cmocka_unit_test_setup_teardown(a_uri_whose_commit_may_fail_is_busy, begin, end),
+        cmocka_unit_test_setup_teardown(limits_include_pending_publications, begin, end),
+        cmocka_unit_test_setup_teardown(uri_is_busy_while_its_commit_may_fail, begin, end),
         cmocka_unit_test_setup_teardown(
-            a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on, begin, end),
-        cmocka_unit_test_setup_teardown(
-            what_was_published_before_takes_the_place_of_what_the_file_has, begin, end),
-        cmocka_unit_test_setup_teardown(a_start_that_fails_leaves_what_the_program_published, begin,
+            full_disk_fails_the_batch_without_traces_and_later_writes_succeed, begin, end),
+        cmocka_unit_test_setup_teardown(earlier_publication_replaces_the_one_in_the_file, begin,
                                         end),
-        cmocka_unit_test_setup_teardown(whatever_allocation_fails_it_is_refused_or_kept, begin,
+        cmocka_unit_test_setup_teardown(failed_start_keeps_the_programs_publications, begin, end),
+        cmocka_unit_test_setup_teardown(failed_allocation_rejects_or_keeps_the_publication, begin,
                                         end),
     };
     if (!mkdtemp(directory)) {

@@ -24,7 +24,7 @@ struct machine {
     struct host *host;
 };
 
-/* Replaced as a whole: a sampler never sees half of it. */
+/* Replaced as a whole, so that a sampler never reads half of it. */
 static void put(const struct machine *m, const char *name, const char *text)
 {
     char path[128], fresh[140];
@@ -83,7 +83,7 @@ static struct json *read_json(struct machine *m, const char *uri)
     return doc;
 }
 
-static void each_metric_is_read_as_json(void **state)
+static void metrics_are_read_as_json(void **state)
 {
     struct json *doc = read_json(*state, URI "/load");
     assert_true(jv_real(jv_get(doc, "load5")) == 0.02);
@@ -102,7 +102,7 @@ static void each_metric_is_read_as_json(void **state)
     jv_unref(doc);
 }
 
-static void the_container_holds_everything_and_null_for_what_is_missing(void **state)
+static void container_has_all_metrics_and_null_for_missing_ones(void **state)
 {
     struct machine *m = *state;
     put(m, "meminfo", "nonsense\n");
@@ -116,7 +116,7 @@ static void the_container_holds_everything_and_null_for_what_is_missing(void **s
     host_answer_free(a);
 }
 
-static void the_container_lists_its_children_in_order(void **state)
+static void container_lists_its_children_in_order(void **state)
 {
     static const char *const names[] = {URI "/disk", URI "/load", URI "/memory", URI "/network"};
     struct machine *m = *state;
@@ -143,12 +143,12 @@ static void the_container_lists_its_children_in_order(void **state)
     host_answer_free(a);
 }
 
-static void only_what_differs_is_announced_and_only_while_watched(void **state)
+static void differences_are_announced_only_while_watched(void **state)
 {
     struct machine *m = *state;
     assert_int_equal(host_watch(m->host, URI "/load"), 0);
     assert_int_equal(host_watch(m->host, URI "/network"), 0);
-    struct json *doc = read_json(m, URI "/load"); /* the base to compare with exists */
+    struct json *doc = read_json(m, URI "/load"); /* the baseline exists */
     jv_unref(doc);
     put(m, "meminfo", "MemTotal: 2000 kB\n");
     put(m, "loadavg", "7.00 0.02 0.03 1/100 1\n");
@@ -163,7 +163,7 @@ static void only_what_differs_is_announced_and_only_while_watched(void **state)
     assert_int_equal(host_untaken(m->host, NULL), 0);
 }
 
-static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
+static void watcher_is_notified_of_changes_since_the_last_read(void **state)
 {
     struct machine *m = *state;
     struct json *doc = read_json(m, URI);
@@ -174,7 +174,7 @@ static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
     host_unwatch(m->host, URI);
 }
 
-static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
+static void invalid_configuration_is_rejected_with_the_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -198,16 +198,15 @@ static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_metric_is_read_as_json, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_container_holds_everything_and_null_for_what_is_missing,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_container_lists_its_children_in_order, set_up,
+        cmocka_unit_test_setup_teardown(metrics_are_read_as_json, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(container_has_all_metrics_and_null_for_missing_ones, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(only_what_differs_is_announced_and_only_while_watched,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_watcher_hears_of_what_changed_since_the_last_read, set_up,
+        cmocka_unit_test_setup_teardown(container_lists_its_children_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(differences_are_announced_only_while_watched, set_up,
                                         tear_down),
-        cmocka_unit_test(a_wrong_configuration_is_refused_with_what_is_accepted),
+        cmocka_unit_test_setup_teardown(watcher_is_notified_of_changes_since_the_last_read, set_up,
+                                        tear_down),
+        cmocka_unit_test(invalid_configuration_is_rejected_with_the_accepted_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

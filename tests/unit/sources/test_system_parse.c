@@ -20,7 +20,7 @@ static void load_averages_are_read_in_hundredths(void **state)
     assert_int_equal(load.threads, 456);
 }
 
-static void what_is_no_load_average_is_refused(void **state)
+static void invalid_load_averages_are_rejected(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -40,7 +40,7 @@ static void what_is_no_load_average_is_refused(void **state)
     }
 }
 
-static void memory_is_read_in_bytes_whatever_the_order(void **state)
+static void memory_is_read_in_bytes_in_any_order(void **state)
 {
     (void)state;
     struct system_memory m;
@@ -57,7 +57,7 @@ static void memory_is_read_in_bytes_whatever_the_order(void **state)
     assert_false(system_parse_memory(STR("MemTotal: 18446744073709551615 kB\n"), &m));
 }
 
-static void interfaces_are_read_and_headings_passed_over(void **state)
+static void interfaces_are_read_and_headings_skipped(void **state)
 {
     (void)state;
     struct tidings_str text = STR("Inter-|   Receive  |  Transmit\n face |bytes packets|bytes\n"
@@ -103,9 +103,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_averages_are_read_in_hundredths),
-        cmocka_unit_test(what_is_no_load_average_is_refused),
-        cmocka_unit_test(memory_is_read_in_bytes_whatever_the_order),
-        cmocka_unit_test(interfaces_are_read_and_headings_passed_over),
+        cmocka_unit_test(invalid_load_averages_are_rejected),
+        cmocka_unit_test(memory_is_read_in_bytes_in_any_order),
+        cmocka_unit_test(interfaces_are_read_and_headings_skipped),
         cmocka_unit_test(local_file_systems_and_the_root_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
