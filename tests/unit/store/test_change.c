@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The record of one change: everything copied, the shared texts encoded once, references counted.
- */
+ * The record of one change: it copies everything, encodes shared strings once and counts
+ * references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "store/change.h"
 #include "support/fail_alloc.h"
 
-static void a_record_holds_copies_and_encoded_texts(void **state)
+static void record_copies_its_data_and_encoded_strings(void **state)
 {
     (void)state;
     char uri[] = "x:///a\"b";
@@ -37,7 +37,7 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_true(str_starts(c->metadata_json, STR("\"k\":1,\"updated_at\":9,\"size\":7,")));
     assert_true(str_ends(c->metadata_json, STR(",\"version\":\"ab.12\"")));
     assert_true(str_eq(change_metadata_plain(c), STR("\"k\":1")));
-    /* What those who may not see everything are shown. */
+    /* The form for clients that may not see everything. */
     struct tidings_str unversioned = change_metadata_without_version(c);
     assert_true(str_starts(unversioned, STR("\"k\":1,\"updated_at\":9,\"size\":7,\"timestamp\":")));
     assert_int_equal(unversioned.len + sizeof(",\"version\":\"ab.12\"") - 1, c->metadata_json.len);
@@ -58,7 +58,7 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     change_unref(c);
 }
 
-static void who_is_led_along_is_told_where_it_is(void **state)
+static void record_of_a_departure_names_the_destination(void **state)
 {
     (void)state;
     const struct tidings_change move = {.uri = STR("x:///new\""),
@@ -74,12 +74,12 @@ static void who_is_led_along_is_told_where_it_is(void **state)
     assert_int_equal(change_kind_of(c, c->kind), TIDINGS_CHANGE_MOVED);
     assert_true(change_names_destination(c, c->kind, false));
     assert_false(change_names_destination(c, c->kind, true));
-    /* It came back in the same window. */
+    /* It reappeared in the same window. */
     assert_false(change_names_destination(c, TIDINGS_CHANGE_UPDATED, false));
     change_unref(c);
 }
 
-static void a_record_without_a_resource_is_list_changed(void **state)
+static void record_without_a_resource_is_list_changed(void **state)
 {
     (void)state;
     struct change *c = change_create_list_event(CHANGE_LIST, 1, 2);
@@ -91,7 +91,7 @@ static void a_record_without_a_resource_is_list_changed(void **state)
     change_unref(c);
 }
 
-static void keys_of_the_application_win(void **state)
+static void application_keys_have_precedence(void **state)
 {
     (void)state;
     struct tidings_change change = {
@@ -112,7 +112,7 @@ static void keys_of_the_application_win(void **state)
     change_unref(c);
 }
 
-static void without_metadata_the_plain_form_has_time_size_and_checksum(void **state)
+static void plain_form_without_metadata_has_time_size_and_checksum(void **state)
 {
     (void)state;
     struct tidings_change change = {
@@ -125,7 +125,7 @@ static void without_metadata_the_plain_form_has_time_size_and_checksum(void **st
     change_unref(c);
 }
 
-static void the_last_reference_frees_and_failures_leave_nothing(void **state)
+static void last_reference_frees_the_record_and_failures_leak_nothing(void **state)
 {
     (void)state;
     struct tidings_change change = {.uri = STR("x:///a")};
@@ -153,12 +153,12 @@ static void the_last_reference_frees_and_failures_leave_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_holds_copies_and_encoded_texts),
-        cmocka_unit_test(who_is_led_along_is_told_where_it_is),
-        cmocka_unit_test(a_record_without_a_resource_is_list_changed),
-        cmocka_unit_test(keys_of_the_application_win),
-        cmocka_unit_test(without_metadata_the_plain_form_has_time_size_and_checksum),
-        cmocka_unit_test(the_last_reference_frees_and_failures_leave_nothing),
+        cmocka_unit_test(record_copies_its_data_and_encoded_strings),
+        cmocka_unit_test(record_of_a_departure_names_the_destination),
+        cmocka_unit_test(record_without_a_resource_is_list_changed),
+        cmocka_unit_test(application_keys_have_precedence),
+        cmocka_unit_test(plain_form_without_metadata_has_time_size_and_checksum),
+        cmocka_unit_test(last_reference_frees_the_record_and_failures_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log in memory keeps the contract of change logs; it promises nothing beyond.
- */
+ * The change log in memory keeps the contract of change logs and makes no further promises. */
 #include "contract/changelog_suite.c"
 
 int main(void)

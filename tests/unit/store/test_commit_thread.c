@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commit thread: writes share commits, are answered after theirs, and fail together when it
- * fails, with the refusals that rest on them; reads see what was answered. Meant to run under the
- * thread sanitizer too.
- */
+ * The commit thread: writes share commits and are answered after the commit. If the commit fails,
+ * they all fail, with the refusals that depend on them. Reads see every answered write. This test
+ * is meant to run under the thread sanitizer too. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -46,7 +45,7 @@ static int counted_commit(struct store *store, struct tidings_error *err)
     return rc;
 }
 
-/* The implementation asserts that a row table is its own: lend it back for each call. */
+/* The implementation asserts that it owns the row table, so return it for each call. */
 #define LEND(result, name, params, args)                                                           \
     static result counted_##name params                                                            \
     {                                                                                              \
@@ -112,7 +111,7 @@ struct job {
     struct store_job base;
     char id[32], value[24];
     bool must_be_new;
-    int64_t found; /* a read: the value of the entity; -1: there is none */
+    int64_t found; /* a read: the value of the entity; -1: it does not exist */
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool is_done;
@@ -223,7 +222,7 @@ static int64_t find(struct commit_thread *k, const char *id)
     return j.found;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, EACH = 200 };
 
@@ -245,7 +244,7 @@ static void *write_and_look(void *arg)
     return NULL;
 }
 
-static void what_was_answered_is_seen_by_the_next_read(void **state)
+static void answered_write_is_visible_to_the_next_read(void **state)
 {
     (void)state;
     shared = open_commit_thread();
@@ -263,7 +262,8 @@ static void what_was_answered_is_seen_by_the_next_read(void **state)
     commit_thread_close(shared);
 }
 
-/* The first commit waits at the gate while the others are submitted: they share the next ones. */
+/* The first commit waits at the gate while the others are submitted, so they share the next
+ * commits. */
 static void submit_together(struct commit_thread *k, struct job *jobs, size_t count)
 {
     pthread_mutex_lock(&gate);
@@ -277,7 +277,7 @@ static void submit_together(struct commit_thread *k, struct job *jobs, size_t co
     pthread_mutex_unlock(&gate);
 }
 
-static void writes_that_come_together_share_a_commit(void **state)
+static void concurrent_writes_share_a_commit(void **state)
 {
     (void)state;
     static struct job jobs[200];
@@ -287,15 +287,15 @@ static void writes_that_come_together_share_a_commit(void **state)
         assert_int_equal(await(&jobs[i]), 0);
     }
     commit_thread_close(k);
-    assert_in_range(commits, 2, 6); /* one for the type; the loop delivers so many a turn */
+    assert_in_range(commits, 2, 6); /* one for the type; the loop delivers a few per turn */
 }
 
-static void a_failed_commit_fails_all_that_shared_it_and_no_other(void **state)
+static void failed_commit_fails_only_the_writes_that_shared_it(void **state)
 {
     (void)state;
     static struct job jobs[100];
     struct commit_thread *k = open_commit_thread();
-    fail_commit = 2; /* after that of the type: the first of these at least */
+    fail_commit = 2; /* after the type's commit: at least the first of these */
     submit_together(k, jobs, 100);
     unsigned failed = 0;
     for (size_t i = 0; i < 100; i++) {
@@ -316,7 +316,7 @@ static void a_failed_commit_fails_all_that_shared_it_and_no_other(void **state)
     commit_thread_close(k);
 }
 
-static void a_refused_write_leaves_the_others_alone(void **state)
+static void refused_write_does_not_affect_others(void **state)
 {
     (void)state;
     struct commit_thread *k = open_commit_thread();
@@ -377,12 +377,12 @@ static void job_create(struct job *j, const char *id, int value)
     j->must_be_new = true;
 }
 
-static void a_refusal_fails_with_the_write_that_it_rests_on(void **state)
+static void refusal_fails_with_the_write_it_depends_on(void **state)
 {
     (void)state;
     struct commit_thread *k = open_commit_thread();
     struct job first, second;
-    for (int round = 0; round < 2; round++) { /* the second time the commit works */
+    for (int round = 0; round < 2; round++) { /* the second commit succeeds */
         job_create(&first, "x", 1);
         job_create(&second, "x", 2);
         fail_commit = round == 0 ? commits + 1 : 0;
@@ -392,11 +392,11 @@ static void a_refusal_fails_with_the_write_that_it_rests_on(void **state)
         assert_int_equal(second.base.is_fatal, round == 0);
         assert_int_equal(find(k, "x"), round == 0 ? -1 : 1);
     }
-    assert_int_equal(commits, 3); /* that of the type, and one for both each time */
+    assert_int_equal(commits, 3); /* one for the type, and one for both each time */
     commit_thread_close(k);
 }
 
-static void a_refusal_before_the_first_write_is_answered_at_once(void **state)
+static void refusal_before_the_first_write_is_answered_at_once(void **state)
 {
     (void)state;
     struct commit_thread *k = open_commit_thread();
@@ -421,7 +421,7 @@ static bool is_done(struct job *j)
     return done;
 }
 
-static void a_refusal_waits_for_the_write_that_it_rests_on(void **state)
+static void refusal_waits_for_the_write_it_depends_on(void **state)
 {
     (void)state;
     struct commit_thread *k = open_commit_thread();
@@ -440,7 +440,7 @@ static void a_refusal_waits_for_the_write_that_it_rests_on(void **state)
     commit_thread_close(k);
 }
 
-static void a_store_error_never_reads_as_a_refusal(void **state)
+static void store_error_is_never_reported_as_a_refusal(void **state)
 {
     (void)state;
     static const struct {
@@ -465,7 +465,7 @@ static void a_store_error_never_reads_as_a_refusal(void **state)
     commit_thread_close(k);
 }
 
-static void what_was_submitted_is_done_before_the_end(void **state)
+static void submitted_jobs_finish_before_the_end(void **state)
 {
     (void)state;
     static struct job jobs[100];
@@ -482,15 +482,15 @@ static void what_was_submitted_is_done_before_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_answered_is_seen_by_the_next_read),
-        cmocka_unit_test(writes_that_come_together_share_a_commit),
-        cmocka_unit_test(a_failed_commit_fails_all_that_shared_it_and_no_other),
-        cmocka_unit_test(a_refused_write_leaves_the_others_alone),
-        cmocka_unit_test(a_refusal_fails_with_the_write_that_it_rests_on),
-        cmocka_unit_test(a_refusal_before_the_first_write_is_answered_at_once),
-        cmocka_unit_test(a_refusal_waits_for_the_write_that_it_rests_on),
-        cmocka_unit_test(a_store_error_never_reads_as_a_refusal),
-        cmocka_unit_test(what_was_submitted_is_done_before_the_end),
+        cmocka_unit_test(answered_write_is_visible_to_the_next_read),
+        cmocka_unit_test(concurrent_writes_share_a_commit),
+        cmocka_unit_test(failed_commit_fails_only_the_writes_that_shared_it),
+        cmocka_unit_test(refused_write_does_not_affect_others),
+        cmocka_unit_test(refusal_fails_with_the_write_it_depends_on),
+        cmocka_unit_test(refusal_before_the_first_write_is_answered_at_once),
+        cmocka_unit_test(refusal_waits_for_the_write_it_depends_on),
+        cmocka_unit_test(store_error_is_never_reported_as_a_refusal),
+        cmocka_unit_test(submitted_jobs_finish_before_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What writing an entity means: types, values and patches, conflicts, deletion, transactions
- * and what is kept of history.
- */
+ * The rules for writing an entity: types, values and patches, conflicts, deletion, transactions and
+ * history retention. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,7 +155,7 @@ static unsigned versions_of(const char *id)
 
 /* ---- values and patches ---------------------------------------------------------------------- */
 
-static void a_value_is_created_and_replaced_with_rising_versions(void **state)
+static void value_is_created_and_replaced_with_rising_versions(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}"), 0);
@@ -164,14 +163,14 @@ static void a_value_is_created_and_replaced_with_rising_versions(void **state)
     assert_int_equal(done[0].version.from, 1000);
     assert_int_equal(upsert("u1", "{\"name\":\"b\",\"age\":null}"), 0);
     assert_false(done[0].created);
-    assert_int_equal(done[0].version.from, 1001); /* the clock did not move: one later */
+    assert_int_equal(done[0].version.from, 1001); /* the clock did not advance: one later */
     assert_int_equal(done[0].before, 1000);
     assert_string_equal(done[0].version.previous.ptr, "{\"age\":null,\"name\":\"a\"}");
     assert_current("u1", 1001, "{\"name\":\"b\",\"age\":null}");
     assert_int_equal(versions_of("u1"), 2);
 }
 
-static void a_write_that_changes_nothing_writes_nothing(void **state)
+static void unchanged_value_is_not_written(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\",\"age\":3}"), 0);
@@ -184,7 +183,7 @@ static void a_write_that_changes_nothing_writes_nothing(void **state)
     assert_int_equal(versions_of("u1"), 1);
 }
 
-static void a_patch_starts_from_the_version_it_names(void **state)
+static void patch_applies_to_the_version_it_names(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\",\"age\":3}"), 0);
@@ -207,7 +206,7 @@ static void a_patch_starts_from_the_version_it_names(void **state)
                    "there is no entity 'u2'");
 }
 
-static void what_the_schema_forbids_names_the_place(void **state)
+static void schema_violation_gives_its_place(void **state)
 {
     (void)state;
     assert_refused(upsert("u1", "{\"name\":7}"), ENTITY_BAD_VALUE,
@@ -224,7 +223,7 @@ static void what_the_schema_forbids_names_the_place(void **state)
     assert_int_equal(versions_of("u1"), 1);
 }
 
-static void what_is_asked_wrongly_is_refused(void **state)
+static void invalid_requests_are_rejected(void **state)
 {
     (void)state;
     struct entity_write w = write_to("u1");
@@ -246,7 +245,7 @@ static void what_is_asked_wrongly_is_refused(void **state)
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static void types_are_checked_when_they_are_added(void **state)
+static void types_are_checked_when_added(void **state)
 {
     (void)state;
     assert_int_equal(add_type("User", "1.0", "{}", NULL), TIDINGS_E_EXISTS);
@@ -266,7 +265,7 @@ static bool put_label(void *user, const struct entity_type_row *row)
     return buf_putf(user, "%.*s@%.*s ", STR_ARG(row->name), STR_ARG(row->version)) == 0;
 }
 
-static void versions_of_types_are_ordered_by_their_numbers(void **state)
+static void type_versions_are_ordered_numerically(void **state)
 {
     (void)state;
     assert_int_equal(add_type("User", "1.10", USER, NULL), 0);
@@ -280,7 +279,7 @@ static void versions_of_types_are_ordered_by_their_numbers(void **state)
     assert_true(str_eq(entity_types_newest(e, STR("User"))->row.version, STR("1.10")));
 }
 
-static void an_entity_moves_to_the_newest_version_with_its_next_write(void **state)
+static void next_write_moves_the_entity_to_the_newest_type_version(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}"), 0);
@@ -289,7 +288,7 @@ static void an_entity_moves_to_the_newest_version_with_its_next_write(void **sta
         add_type("User", "2.0", "{\"properties\":{\"name\":true,\"size\":{\"minimum\":1}}}", NULL),
         0);
     assert_current("u1", 1000, "{\"name\":\"a\"}");
-    assert_int_equal(patch("u1", "{\"size\":2}", 1000, false), 0); /* said of 1.0, judged by 2.0 */
+    assert_int_equal(patch("u1", "{\"size\":2}", 1000, false), 0); /* names 1.0, checked by 2.0 */
     assert_string_equal(done[0].version.type_version.ptr, "2.0");
     assert_true(upsert("u1", "{\"name\":\"a\"}") < 0);
     assert_int_equal(problem.reason, ENTITY_OTHER_TYPE);
@@ -308,7 +307,7 @@ static void an_entity_moves_to_the_newest_version_with_its_next_write(void **sta
 
 /* ---- deletion -------------------------------------------------------------------------------- */
 
-static void deleting_keeps_the_value_and_can_be_undone(void **state)
+static void deletion_keeps_the_value_and_can_be_undone(void **state)
 {
     (void)state;
     assert_refused(mark("u1", ENTITY_DELETE), ENTITY_UNKNOWN, "there is no entity 'u1'");
@@ -334,7 +333,7 @@ static void deleting_keeps_the_value_and_can_be_undone(void **state)
 
 /* ---- transactions ---------------------------------------------------------------------------- */
 
-static void a_transaction_happens_whole_and_at_one_instant(void **state)
+static void transaction_applies_completely_at_one_instant(void **state)
 {
     (void)state;
     now = 3000;
@@ -366,7 +365,7 @@ static void a_transaction_happens_whole_and_at_one_instant(void **state)
     assert_refused(transact(twice, 2), ENTITY_INVALID, "'u1' occurs twice in one transaction");
 }
 
-static void a_new_entity_can_be_insisted_on(void **state)
+static void creation_fails_if_the_entity_exists(void **state)
 {
     (void)state;
     struct entity_write w = write_to("u1");
@@ -377,9 +376,9 @@ static void a_new_entity_can_be_insisted_on(void **state)
     assert_refused(transact(&w, 1), ENTITY_EXISTS, "'u1' exists already");
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- retention ------------------------------------------------------------------------------- */
 
-static void history_can_be_left_out_limited_and_thinned(void **state)
+static void history_can_be_disabled_limited_and_thinned(void **state)
 {
     (void)state;
     assert_int_equal(add_type("Gauge", "1", "{}", "{\"history\":false}"), 0);
@@ -416,13 +415,13 @@ static int64_t write_calm(const char *value, int64_t at, const char *who)
     return versions_of("calm");
 }
 
-static void debouncing_ends_so_long_after_the_first_write_it_took_in(void **state)
+static void debouncing_ends_a_fixed_time_after_its_first_write(void **state)
 {
     (void)state;
     struct entity_version v;
     assert_int_equal(add_type("Calm", "1", "{}", "{\"debounceMs\":100}"), 0);
     assert_int_equal(write_calm("{\"n\":0}", 1000, "[1]"), 1);
-    /* Every 60 ms for ever: what began at 1000 stands until 1100, what began at 1120 until 1220. */
+    /* A write every 60 ms: the version from 1000 lasts until 1100, the one from 1120 until 1220. */
     assert_int_equal(write_calm("{\"n\":1}", 1060, "[1]"), 1);
     assert_int_equal(write_calm("{\"n\":2}", 1120, "[1]"), 2);
     assert_int_equal(write_calm("{\"n\":3}", 1180, "[1]"), 2);
@@ -431,14 +430,14 @@ static void debouncing_ends_so_long_after_the_first_write_it_took_in(void **stat
     assert_int_equal(entities_find(e, STR("calm"), 1100, &arena, &v, &err), 1);
     assert_int_equal(v.from, 1060);
     assert_int_equal(v.to, 1180);
-    /* Somebody else, and then the first again. */
+    /* Another writer, and then the first again. */
     assert_int_equal(write_calm("{\"n\":5}", 1250, "[2]"), 4);
     assert_int_equal(write_calm("{\"n\":6}", 1260, "[1]"), 5);
-    /* Exactly so long after is another one. */
+    /* A write exactly that much later gets its own version. */
     assert_int_equal(write_calm("{\"n\":7}", 1360, "[1]"), 6);
 }
 
-static void what_took_a_place_leads_back_to_the_version_before(void **state)
+static void replacing_version_leads_back_to_the_version_before(void **state)
 {
     (void)state;
     struct entity_version v;
@@ -451,7 +450,7 @@ static void what_took_a_place_leads_back_to_the_version_before(void **state)
     assert_int_equal(v.since, 2000);
 }
 
-static void a_patch_can_be_had_from_any_version_to_the_current_one(void **state)
+static void patch_is_available_from_any_version_to_the_current_one(void **state)
 {
     (void)state;
     struct entity_patch p;
@@ -463,7 +462,7 @@ static void a_patch_can_be_had_from_any_version_to_the_current_one(void **state)
     assert_int_equal(entities_patch_from(e, STR("u1"), 3000, &arena, &p, &err), 1);
     assert_string_equal(p.patch.ptr, "{}");
     assert_int_equal(entities_patch_from(e, STR("u1"), 1000, &arena, &p, &err), 1);
-    assert_int_equal(p.patch.len, 0); /* no patch says "age is null": the value does */
+    assert_int_equal(p.patch.len, 0); /* no patch can say that age is null, but a value can */
     assert_string_equal(p.version.value.ptr, "{\"name\":\"b\",\"age\":null}");
     now = 4000;
     assert_int_equal(upsert("u1", "{\"name\":\"c\"}"), 0);
@@ -477,7 +476,7 @@ static void a_patch_can_be_had_from_any_version_to_the_current_one(void **state)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static void whatever_allocation_fails_nothing_is_half_written(void **state)
+static void failed_allocation_leaves_no_partial_write(void **state)
 {
     (void)state;
     bool reached = true;
@@ -522,22 +521,22 @@ static void whatever_allocation_fails_nothing_is_half_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_value_is_created_and_replaced_with_rising_versions),
-        CASE(a_write_that_changes_nothing_writes_nothing),
-        CASE(a_patch_starts_from_the_version_it_names),
-        CASE(what_the_schema_forbids_names_the_place),
-        CASE(what_is_asked_wrongly_is_refused),
-        CASE(types_are_checked_when_they_are_added),
-        CASE(versions_of_types_are_ordered_by_their_numbers),
-        CASE(an_entity_moves_to_the_newest_version_with_its_next_write),
-        CASE(deleting_keeps_the_value_and_can_be_undone),
-        CASE(a_transaction_happens_whole_and_at_one_instant),
-        CASE(a_new_entity_can_be_insisted_on),
-        CASE(debouncing_ends_so_long_after_the_first_write_it_took_in),
-        CASE(what_took_a_place_leads_back_to_the_version_before),
-        CASE(history_can_be_left_out_limited_and_thinned),
-        CASE(a_patch_can_be_had_from_any_version_to_the_current_one),
-        cmocka_unit_test(whatever_allocation_fails_nothing_is_half_written),
+        CASE(value_is_created_and_replaced_with_rising_versions),
+        CASE(unchanged_value_is_not_written),
+        CASE(patch_applies_to_the_version_it_names),
+        CASE(schema_violation_gives_its_place),
+        CASE(invalid_requests_are_rejected),
+        CASE(types_are_checked_when_added),
+        CASE(type_versions_are_ordered_numerically),
+        CASE(next_write_moves_the_entity_to_the_newest_type_version),
+        CASE(deletion_keeps_the_value_and_can_be_undone),
+        CASE(transaction_applies_completely_at_one_instant),
+        CASE(creation_fails_if_the_entity_exists),
+        CASE(debouncing_ends_a_fixed_time_after_its_first_write),
+        CASE(replacing_version_leads_back_to_the_version_before),
+        CASE(history_can_be_disabled_limited_and_thinned),
+        CASE(patch_is_available_from_any_version_to_the_current_one),
+        cmocka_unit_test(failed_allocation_leaves_no_partial_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

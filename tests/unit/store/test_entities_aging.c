@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions that grow old without being written to.
- */
+ * Versions that expire by age without a further write. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@
 #include "store/entities.h"
 #include "store/memory_store.h"
 
-#define ENTITIES 150 /* more than are looked at in one go */
+#define ENTITIES 150 /* more than one step checks */
 
 static struct entities *e;
 static struct arena arena;
@@ -86,7 +85,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void every_entity_is_looked_at_and_only_those_of_age_lose_something(void **state)
+static void all_entities_are_checked_and_only_aged_versions_removed(void **state)
 {
     (void)state;
     char id[16];
@@ -94,7 +93,7 @@ static void every_entity_is_looked_at_and_only_those_of_age_lose_something(void 
     add_type("Old", NULL);
     for (int i = 0; i < ENTITIES; i++) {
         snprintf(id, sizeof id, "e%d", i);
-        put(i % 2 ? "Young" : "Old", id, "1", 5000); /* half a century ago */
+        put(i % 2 ? "Young" : "Old", id, "1", 5000); /* 50 years ago */
         put(i % 2 ? "Young" : "Old", id, "2", 5001);
         put(i % 2 ? "Young" : "Old", id, "3", 5002);
     }
@@ -114,11 +113,11 @@ static void every_entity_is_looked_at_and_only_those_of_age_lose_something(void 
     }
     put("Young", "e1", "4", 5003);
     assert_int_equal(versions_of("e1"), 2);
-    assert_int_equal(entities_idle(e, &err), 0); /* not again at once */
+    assert_int_equal(entities_idle(e, &err), 0); /* no second run immediately */
     assert_int_equal(versions_of("e1"), 2);
 }
 
-static void what_somebody_needs_stays_however_old(void **state)
+static void needed_version_is_kept_at_any_age(void **state)
 {
     (void)state;
     add_type("Young", "{\"maxAgeMs\":60000}");
@@ -132,7 +131,7 @@ static void what_somebody_needs_stays_however_old(void **state)
     entities_release(e, STR("x"), 5001);
 }
 
-static void what_is_young_stays(void **state)
+static void young_versions_are_kept(void **state)
 {
     (void)state;
     add_type("Young", "{\"maxAgeMs\":60000}");
@@ -146,10 +145,10 @@ static void what_is_young_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            every_entity_is_looked_at_and_only_those_of_age_lose_something, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_somebody_needs_stays_however_old, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_young_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_entities_are_checked_and_only_aged_versions_removed,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(needed_version_is_kept_at_any_age, setup, teardown),
+        cmocka_unit_test_setup_teardown(young_versions_are_kept, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

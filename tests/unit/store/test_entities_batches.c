@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities: what a batch that did not happen leaves of the types it added, and whom a transaction
- * harms that needs more memory than it may have.
- */
+ * Entities: the types that a failed batch leaves behind, and the effect of a transaction that
+ * exceeds its memory limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,9 +127,9 @@ static int fail_commit(struct store *failing, struct tidings_error *why)
     return tidings_fail(why, TIDINGS_E_BUSY, "the database cannot be reached");
 }
 
-/* A database that went away took the types along that were known: nothing could be written when it
- * was back. */
-static void types_of_before_stay_when_a_batch_with_new_ones_is_lost(void **state)
+/* A lost connection dropped the known types with the batch, so that every write failed after the
+ * reconnect. */
+static void known_types_stay_if_a_batch_with_new_types_is_lost(void **state)
 {
     (void)state;
     whole = store->ops;
@@ -164,7 +163,7 @@ static void types_of_before_stay_when_a_batch_with_new_ones_is_lost(void **state
     assert_int_equal(entities_commit(e, &err), 0);
     assert_int_equal(entities_begin(e, &err), 0);
     entities_rollback(e);
-    assert_types("Calm@1 T@1 T@2 "); /* what was committed stays */
+    assert_types("Calm@1 T@1 T@2 "); /* committed types stay */
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -179,7 +178,7 @@ static struct json *large(char c)
     return value;
 }
 
-/* One of them takes the place of the version before, which takes memory of its own. */
+/* One of them replaces the previous version, which needs its own memory. */
 static int write_both(char c, int64_t now, struct arena *memory)
 {
     struct json *value = large(c);
@@ -196,7 +195,7 @@ static bool has_current(const char *id, char c)
     return v.value.ptr[1] == c;
 }
 
-static void who_needs_too_much_memory_is_refused_alone(void **state)
+static void only_the_write_above_the_memory_limit_is_rejected(void **state)
 {
     (void)state;
     unsigned refused = 0;
@@ -216,7 +215,7 @@ static void who_needs_too_much_memory_is_refused_alone(void **state)
         rc = write_both('z', 1200, &small);
         if (rc < 0) {
             assert_int_equal(rc, TIDINGS_E_LIMIT);
-            assert_int_equal(problem.reason, ENTITY_INVALID); /* the batch goes on */
+            assert_int_equal(problem.reason, ENTITY_INVALID); /* the batch continues */
             assert_non_null(strstr(err.text, "write fewer entities at once"));
             refused++;
         }
@@ -230,9 +229,9 @@ static void who_needs_too_much_memory_is_refused_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(types_of_before_stay_when_a_batch_with_new_ones_is_lost,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_needs_too_much_memory_is_refused_alone, set_up,
+        cmocka_unit_test_setup_teardown(known_types_stay_if_a_batch_with_new_types_is_lost, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(only_the_write_above_the_memory_limit_is_rejected, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

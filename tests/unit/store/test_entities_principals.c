@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One who writes entities and another: keys under which something is done once, and what becomes of
- * writes that meet what their writer may not know of.
- */
+ * Entities with several writers: idempotency keys, and writes to entities that their writer may not
+ * see. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +22,8 @@ static struct entity_done done[4];
 static struct tidings_error err;
 static int64_t now;
 static const char *principal;
-static const char *hidden_id;    /* may not be known of; or NULL */
-static const char *hidden_label; /* type and version that may not be known of; or NULL */
+static const char *hidden_id;    /* hidden; or NULL */
+static const char *hidden_label; /* type and version that are hidden; or NULL */
 
 static struct json *parse(const char *text)
 {
@@ -151,7 +150,7 @@ static int upsert(const char *id, const char *value, const char *key)
     return transact(&w, 1, key);
 }
 
-static void a_repeated_key_gives_the_first_result(void **state)
+static void repeated_key_returns_the_first_result(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
@@ -160,12 +159,12 @@ static void a_repeated_key_gives_the_first_result(void **state)
     assert_int_equal(done[0].version.from, 1000);
     assert_string_equal(done[0].version.value.ptr, "{\"name\":\"a\"}");
     assert_int_equal(versions_of("u1"), 2);
-    /* What was refused may be tried again. */
+    /* A refused request may be retried. */
     assert_true(upsert("u1", "{\"name\":7}", "other") < 0);
     assert_int_equal(upsert("u1", "{\"name\":\"c\"}", "other"), 0);
 }
 
-static void a_key_is_good_for_one_request(void **state)
+static void key_is_valid_for_one_request(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
@@ -181,18 +180,19 @@ static void a_key_is_good_for_one_request(void **state)
     assert_int_equal(versions_of("u1"), 1);
 }
 
-static void a_key_belongs_to_whoever_used_it(void **state)
+static void key_belongs_to_its_principal(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
     principal = "q";
     assert_int_equal(upsert("u2", "{\"name\":\"b\"}", "key"), 0);
-    assert_int_equal(versions_of("u2"), 1); /* stored, whoever used the key before */
+    /* stored, although another principal used the key before */
+    assert_int_equal(versions_of("u2"), 1);
     principal = "p";
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
 }
 
-static void a_result_is_not_given_again_to_who_may_not_see_it_any_more(void **state)
+static void stored_result_is_withheld_if_access_was_revoked(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
@@ -203,7 +203,7 @@ static void a_result_is_not_given_again_to_who_may_not_see_it_any_more(void **st
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
 }
 
-static void a_key_is_forgotten_after_a_day(void **state)
+static void key_expires_after_a_day(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
@@ -214,10 +214,9 @@ static void a_key_is_forgotten_after_a_day(void **state)
     assert_int_equal(upsert("u1", "{\"name\":\"b\"}", "key"), 1);
 }
 
-/* ---- who wrote --------------------------------------------------------------------------------
- */
+/* ---- authors ------------------------------------------------------------------------------- */
 
-static void a_version_has_who_wrote_it_beside_who_they_say_they_are(void **state)
+static void version_records_the_principal_beside_the_claimed_author(void **state)
 {
     (void)state;
     struct entity_type_spec spec = {.name = STR("Log"),
@@ -230,8 +229,8 @@ static void a_version_has_who_wrote_it_beside_who_they_say_they_are(void **state
     assert_int_equal(entities_commit(e, &err), 0);
     jv_unref(spec.schema);
     jv_unref(spec.options);
-    /* Writes of the same somebody become one version; those of who merely calls itself so do not.
-     */
+    /* Writes of the same principal become one version, but not those of a writer who only claims
+     * its name. */
     static const char *const writers[] = {"p", "p", "q", "q", "p"};
     for (size_t i = 0; i < 5; i++) {
         struct entity_write w = write_to("x");
@@ -250,9 +249,9 @@ static void a_version_has_who_wrote_it_beside_who_they_say_they_are(void **state
     assert_true(str_eq(v.principal, STR("q")) && str_eq(v.changed_by, STR("[]")));
 }
 
-/* ---- what is hidden -------------------------------------------------------------------------- */
+/* ---- hidden entities ------------------------------------------------------------------------- */
 
-static void what_is_hidden_is_not_there_but_its_id_is_taken(void **state)
+static void hidden_entity_is_absent_but_its_id_is_taken(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", ""), 0);
@@ -264,7 +263,7 @@ static void what_is_hidden_is_not_there_but_its_id_is_taken(void **state)
     struct entity_write w = write_to("u1");
     w.op = ENTITY_DELETE;
     assert_refused(transact(&w, 1, ""), ENTITY_UNKNOWN, "there is no entity 'u1'");
-    /* Mistakes come first, wherever they are. */
+    /* Errors come first, wherever they are. */
     struct entity_write two[2] = {write_to("u1"), write_to("u2")};
     two[0].value = parse("{}");
     two[1].value = parse("{\"name\":1}");
@@ -275,7 +274,7 @@ static void what_is_hidden_is_not_there_but_its_id_is_taken(void **state)
     assert_int_equal(versions_of("u1"), 1);
 }
 
-static void a_write_goes_to_the_newest_version_that_may_be_written(void **state)
+static void write_uses_the_newest_type_version_the_writer_may_write(void **state)
 {
     (void)state;
     assert_int_equal(upsert("u1", "{\"name\":\"a\"}", ""), 0);
@@ -284,7 +283,7 @@ static void a_write_goes_to_the_newest_version_that_may_be_written(void **state)
     hidden_label = "User@3";
     assert_int_equal(upsert("u1", "{\"name\":\"b\"}", ""), 0);
     assert_true(str_eq(done[0].version.type_version, STR("2")));
-    /* Who may not write what it was does not take it away from there. */
+    /* A writer without access to the old type version cannot move the entity away from it. */
     hidden_label = NULL;
     assert_int_equal(upsert("u2", "{\"name\":\"a\"}", ""), 0);
     assert_true(str_eq(done[0].version.type_version, STR("1")));
@@ -300,14 +299,14 @@ static void a_write_goes_to_the_newest_version_that_may_be_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_repeated_key_gives_the_first_result),
-        CASE(a_key_is_good_for_one_request),
-        CASE(a_key_belongs_to_whoever_used_it),
-        CASE(a_result_is_not_given_again_to_who_may_not_see_it_any_more),
-        CASE(a_key_is_forgotten_after_a_day),
-        CASE(a_version_has_who_wrote_it_beside_who_they_say_they_are),
-        CASE(what_is_hidden_is_not_there_but_its_id_is_taken),
-        CASE(a_write_goes_to_the_newest_version_that_may_be_written),
+        CASE(repeated_key_returns_the_first_result),
+        CASE(key_is_valid_for_one_request),
+        CASE(key_belongs_to_its_principal),
+        CASE(stored_result_is_withheld_if_access_was_revoked),
+        CASE(key_expires_after_a_day),
+        CASE(version_records_the_principal_beside_the_claimed_author),
+        CASE(hidden_entity_is_absent_but_its_id_is_taken),
+        CASE(write_uses_the_newest_type_version_the_writer_may_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

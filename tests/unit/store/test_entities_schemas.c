@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Values and the schemas of their types: sizes come first; and a type whose schema this program
- * cannot use is there, can be read and deleted, and is not written.
- */
+ * Values and the schemas of their types: sizes are checked first. A type whose schema this program
+ * cannot use still exists: its entities can be read and deleted, but not written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +28,7 @@ static struct json *parse(const char *text)
     return root;
 }
 
-static uint64_t *steps; /* of everything below; NULL: those there are */
+static uint64_t *steps; /* of everything below; NULL: the built-in ones */
 
 static int add_type(const char *version, const char *schema)
 {
@@ -114,7 +113,7 @@ static int tear_down(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* An object whose text is longer than a value may be, and than the schema allows. */
+/* An object whose text is longer than the value limit and the schema allow. */
 static struct json *too_large(void)
 {
     static char text[ENTITY_VALUE_MAX + 16];
@@ -148,7 +147,7 @@ static void too_large_patch_is_not_checked(void **state)
     assert_string_equal(err.text, "the value has more than 1048576 bytes");
 }
 
-/* A type has two schemas, the second for patches: together they may cost what one may. */
+/* A type has two schemas, the second for patches: together they have the budget of one. */
 static int add_type_with(const char *version, unsigned patterns)
 {
     static char text[16384];
@@ -162,7 +161,7 @@ static int add_type_with(const char *version, unsigned patterns)
     return add_type(version, text);
 }
 
-static void both_schemas_of_a_type_are_compiled_within_one_bound(void **state)
+static void both_schemas_of_a_type_share_one_compile_bound(void **state)
 {
     (void)state;
     assert_int_equal(add_type_with("2", 30), 0);
@@ -178,8 +177,8 @@ static void both_schemas_of_a_type_are_compiled_within_one_bound(void **state)
     "\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"additionalProperties\":"     \
     "false}"
 
-/* What a few bytes cost by a schema as people write them: of 20,000,000 in a second. */
-static void an_ordinary_write_costs_next_to_nothing(void **state)
+/* The cost of a few bytes under an ordinary schema, of 20,000,000 steps per second. */
+static void ordinary_write_costs_few_steps(void **state)
 {
     (void)state;
     uint64_t left = ENTITY_STEPS;
@@ -216,13 +215,13 @@ static void write_is_checked_within_its_steps(void **state)
     assert_int_equal(write_as("2", TEXT), 0);
     assert_int_equal(left, 0);
     left = cost;
-    assert_true(write_as("2", "{\"text\":\"a\"}") < 0); /* a no that was reached */
+    assert_true(write_as("2", "{\"text\":\"a\"}") < 0); /* a refusal that was reached */
     assert_false(problem.is_out_of_steps);
     assert_in_range(left, 1, cost - 1);
     steps = NULL;
 }
 
-static void a_type_is_compiled_within_the_steps_it_is_given(void **state)
+static void type_is_compiled_within_its_steps(void **state)
 {
     (void)state;
     uint64_t left = ENTITY_STEPS;
@@ -232,7 +231,7 @@ static void a_type_is_compiled_within_the_steps_it_is_given(void **state)
     left = cost / 4;
     assert_int_equal(add_type_with("3", 10), TIDINGS_E_INVALID);
     assert_int_equal(left, 0);
-    left = cost / 2 + cost / 4; /* the second schema is paid for, too */
+    left = cost / 2 + cost / 4; /* the second schema costs steps too */
     assert_int_equal(add_type_with("3", 10), TIDINGS_E_INVALID);
     assert_int_equal(left, 0);
     left = cost + 1;
@@ -240,11 +239,11 @@ static void a_type_is_compiled_within_the_steps_it_is_given(void **state)
     steps = NULL;
 }
 
-/* ---- schemas of other versions of the program ------------------------------------------------ */
+/* ---- schemas of other program versions ------------------------------------------------------- */
 
 #define BACKREFERENCE "{\"properties\":{\"text\":{\"pattern\":\"(a)\\\\1\"}}}"
 
-/* As one left it that knew backreferences: a type, and an entity of it. */
+/* State left by a program version that supported backreferences: a type, and an entity of it. */
 static int set_up_old(void **state)
 {
     (void)state;
@@ -287,7 +286,7 @@ static void assert_unusable(int rc)
     assert_non_null(strstr(err.text, "backreference"));
 }
 
-static void what_has_a_type_that_cannot_be_used_is_read_and_not_written(void **state)
+static void entity_of_an_unusable_type_is_readable_but_not_writable(void **state)
 {
     (void)state;
     assert_non_null(entity_types_find(e, STR("Note"), STR("1")));
@@ -300,12 +299,12 @@ static void what_has_a_type_that_cannot_be_used_is_read_and_not_written(void **s
     assert_int_equal(write_it(ENTITY_UNDELETE, NULL, NULL), 0);
 }
 
-static void another_version_of_the_type_makes_it_writable(void **state)
+static void new_type_version_makes_the_entity_writable(void **state)
 {
     (void)state;
-    assert_int_equal(add_type("2", BACKREFERENCE), TIDINGS_E_INVALID); /* not once more */
+    assert_int_equal(add_type("2", BACKREFERENCE), TIDINGS_E_INVALID); /* not a second time */
     assert_int_equal(add_type("2", "{\"properties\":{\"text\":{\"pattern\":\"^a\"}}}"), 0);
-    assert_int_equal(upsert("{\"text\":\"ab\"}"), 0); /* which brings it to the newest */
+    assert_int_equal(upsert("{\"text\":\"ab\"}"), 0); /* which moves it to the newest */
     assert_stored("{\"text\":\"ab\"}", false);
 }
 
@@ -317,12 +316,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(too_large_value_is_not_checked),
         CASE(too_large_patch_is_not_checked),
-        CASE(both_schemas_of_a_type_are_compiled_within_one_bound),
-        CASE(an_ordinary_write_costs_next_to_nothing),
+        CASE(both_schemas_of_a_type_share_one_compile_bound),
+        CASE(ordinary_write_costs_few_steps),
         CASE(write_is_checked_within_its_steps),
-        CASE(a_type_is_compiled_within_the_steps_it_is_given),
-        OLD_CASE(what_has_a_type_that_cannot_be_used_is_read_and_not_written),
-        OLD_CASE(another_version_of_the_type_makes_it_writable),
+        CASE(type_is_compiled_within_its_steps),
+        OLD_CASE(entity_of_an_unusable_type_is_readable_but_not_writable),
+        OLD_CASE(new_type_version_makes_the_entity_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

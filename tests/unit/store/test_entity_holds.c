@@ -19,7 +19,7 @@
 
 #define TIMES 16u
 
-static void random_holds_are_those_of_a_table(void **state)
+static void random_holds_match_the_table(void **state)
 {
     (void)state;
     struct entity_holds h;
@@ -35,7 +35,7 @@ static void random_holds_are_those_of_a_table(void **state)
             assert_int_equal(entity_holds_add(&h, ids[which], at), 0);
             counts[which][at]++;
         } else {
-            entity_holds_remove(&h, ids[which], at); /* perhaps there is none */
+            entity_holds_remove(&h, ids[which], at); /* it may not exist */
             counts[which][at] -= counts[which][at] > 0;
         }
         int64_t oldest = TIMELINE_FOREVER;
@@ -48,7 +48,7 @@ static void random_holds_are_those_of_a_table(void **state)
     entity_holds_deinit(&h);
 }
 
-static void what_is_offered_counts_as_held_as_long_as_anything_is(void **state)
+static void offered_versions_count_as_held_while_any_is_held(void **state)
 {
     (void)state;
     struct entity_holds h;
@@ -67,7 +67,7 @@ static void what_is_offered_counts_as_held_as_long_as_anything_is(void **state)
     entity_holds_deinit(&h);
 }
 
-static void whatever_allocation_fails_nothing_is_held_and_nothing_leaks(void **state)
+static void failed_allocation_holds_nothing_and_leaks_nothing(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -95,8 +95,7 @@ static void whatever_allocation_fails_nothing_is_held_and_nothing_leaks(void **s
     fail_alloc_end();
 }
 
-/* ---- what compaction makes of it ---------------------------------------------------------------
- */
+/* ---- compaction of held versions ------------------------------------------------------------ */
 
 static struct entities *e;
 static struct arena arena;
@@ -154,7 +153,7 @@ static bool begins_at(const char *id, int64_t from)
     return entities_find(e, tidings_str(id), from, &arena, &v, NULL) == 1 && v.from == from;
 }
 
-static void what_is_held_stays_and_goes_with_the_first_write_after_it(void **state)
+static void held_version_is_kept_until_the_first_write_after_release(void **state)
 {
     (void)state;
     static const struct {
@@ -187,11 +186,11 @@ static void what_is_held_stays_and_goes_with_the_first_write_after_it(void **sta
         entities_release(e, id, 1000);
         assert_true(begins_at(rows[t].type, 1000));
         put_number(rows[t].type, 11);
-        bool is_calm = strcmp(rows[t].type, "Calm") == 0; /* it forgets nothing that was put */
+        bool is_calm = strcmp(rows[t].type, "Calm") == 0; /* it keeps everything that was put */
         assert_int_equal(begins_at(rows[t].type, 1000), is_calm);
         assert_true(begins_at(rows[t].type, second));
         entities_release(e, id, second);
-        entities_release(e, id, second); /* once too often: nothing */
+        entities_release(e, id, second); /* once too often: no effect */
         put_number(rows[t].type, 12);
         assert_int_equal(begins_at(rows[t].type, second), is_calm);
         assert_int_equal(versions_of(rows[t].type), rows[t].kept + (is_calm ? 2 : 0));
@@ -203,10 +202,10 @@ static void what_is_held_stays_and_goes_with_the_first_write_after_it(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_holds_are_those_of_a_table),
-        cmocka_unit_test(what_is_offered_counts_as_held_as_long_as_anything_is),
-        cmocka_unit_test(what_is_held_stays_and_goes_with_the_first_write_after_it),
-        cmocka_unit_test(whatever_allocation_fails_nothing_is_held_and_nothing_leaks),
+        cmocka_unit_test(random_holds_match_the_table),
+        cmocka_unit_test(offered_versions_count_as_held_while_any_is_held),
+        cmocka_unit_test(held_version_is_kept_until_the_first_write_after_release),
+        cmocka_unit_test(failed_allocation_holds_nothing_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is in the set is never denied; what is not is, once the set is complete; too many, or no
- * memory, and it knows nothing.
- */
+ * The set never denies an id that it contains. It denies other ids once it is complete. Above its
+ * limit, or without memory, it denies nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +28,7 @@ static bool may_have(const struct entity_ids *ids, unsigned n)
     return entity_ids_may_have(ids, tidings_strn(id, (size_t)len));
 }
 
-static void nothing_is_denied_before_all_were_added(void **state)
+static void set_denies_nothing_before_it_is_complete(void **state)
 {
     (void)state;
     struct entity_ids ids = {0};
@@ -48,7 +47,7 @@ static void nothing_is_denied_before_all_were_added(void **state)
     entity_ids_clear(&ids);
 }
 
-static void what_was_added_is_never_denied(void **state)
+static void added_ids_are_never_denied(void **state)
 {
     (void)state;
     struct entity_ids ids = {.is_complete = true};
@@ -66,7 +65,7 @@ static void what_was_added_is_never_denied(void **state)
     entity_ids_clear(&ids);
 }
 
-static void too_many_and_it_knows_nothing(void **state)
+static void set_denies_nothing_above_its_limit(void **state)
 {
     (void)state;
     struct entity_ids ids = {.is_complete = true};
@@ -80,7 +79,7 @@ static void too_many_and_it_knows_nothing(void **state)
     assert_null(ids.slots);
 }
 
-static void without_memory_it_knows_nothing(void **state)
+static void set_denies_nothing_without_memory(void **state)
 {
     (void)state;
     struct entity_ids ids = {.is_complete = true};
@@ -96,10 +95,10 @@ static void without_memory_it_knows_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_denied_before_all_were_added),
-        cmocka_unit_test(what_was_added_is_never_denied),
-        cmocka_unit_test(too_many_and_it_knows_nothing),
-        cmocka_unit_test(without_memory_it_knows_nothing),
+        cmocka_unit_test(set_denies_nothing_before_it_is_complete),
+        cmocka_unit_test(added_ids_are_never_denied),
+        cmocka_unit_test(set_denies_nothing_above_its_limit),
+        cmocka_unit_test(set_denies_nothing_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

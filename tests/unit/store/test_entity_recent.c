@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions that were followed a moment ago: found by any thread, whole, never older than what was
- * read or written since.
- */
+ * Recently followed versions: any thread finds them, whole, and never older than the last read or
+ * write. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +35,7 @@ static void put(struct entity_recent *r, const char *id, int64_t from, struct ti
     entity_recent_put(r, &v);
 }
 
-/* When it began; -1: it is not there. */
+/* Its start time; -1: not found. */
 static int64_t find(struct entity_recent *r, const char *id)
 {
     const struct recent_version *one = entity_recent_find(r, tidings_str(id));
@@ -45,7 +44,7 @@ static int64_t find(struct entity_recent *r, const char *id)
     return from;
 }
 
-static void the_newest_is_found_and_nothing_older(void **state)
+static void only_the_newest_version_is_found(void **state)
 {
     (void)state;
     struct entity_recent *r = create();
@@ -55,23 +54,23 @@ static void the_newest_is_found_and_nothing_older(void **state)
     assert_true(held && str_eq(held->v.value, STR("{\"n\":5}")) && str_eq(held->v.type, STR("T")));
     put(r, "x", 6, STR("6"));
     assert_int_equal(find(r, "x"), 6);
-    entity_recent_drop(r, STR("x"), 6); /* that one was read */
+    entity_recent_drop(r, STR("x"), 6); /* that version was read */
     entity_recent_drop(r, STR("y"), 9);
     assert_int_equal(find(r, "x"), 6);
-    entity_recent_drop(r, STR("x"), 7); /* a newer one was */
+    entity_recent_drop(r, STR("x"), 7); /* a newer version was read */
     assert_int_equal(find(r, "x"), -1);
     put(r, "x", 8, STR("8"));
     put(r, "y", 8, STR("8"));
     entity_recent_clear(r);
     assert_int_equal(find(r, "x"), -1);
     assert_int_equal(find(r, "y"), -1);
-    /* Whoever holds one has it until it lets go. */
+    /* A version stays valid until its holder releases it. */
     assert_true(str_eq(held->v.value, STR("{\"n\":5}")));
     recent_version_unref(held);
     entity_recent_destroy(r);
 }
 
-static void there_is_an_end_to_them(void **state)
+static void recent_versions_are_limited(void **state)
 {
     (void)state;
     struct entity_recent *r = create();
@@ -89,12 +88,12 @@ static void there_is_an_end_to_them(void **state)
     assert_true(found > 0 && found <= RECENT_COUNT);
     put(r, "x", 1, STR("1"));
     put(r, "x", 2, tidings_strn(large, RECENT_BYTES + 1));
-    assert_int_equal(find(r, "x"), -1); /* nor what was there before */
+    assert_int_equal(find(r, "x"), -1); /* nor the earlier ones */
     mem_free(large);
     entity_recent_destroy(r);
 }
 
-static void without_a_table_there_is_nothing(void **state)
+static void lookup_finds_nothing_without_a_table(void **state)
 {
     (void)state;
     put(NULL, "x", 1, STR("1"));
@@ -127,7 +126,7 @@ static void *read_all_the_time(void *user)
     return NULL;
 }
 
-static void who_reads_meanwhile_reads_whole_versions_in_order(void **state)
+static void concurrent_readers_get_whole_versions_in_order(void **state)
 {
     (void)state;
     struct entity_recent *r = create();
@@ -156,10 +155,10 @@ static void who_reads_meanwhile_reads_whole_versions_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_is_found_and_nothing_older),
-        cmocka_unit_test(there_is_an_end_to_them),
-        cmocka_unit_test(without_a_table_there_is_nothing),
-        cmocka_unit_test(who_reads_meanwhile_reads_whole_versions_in_order),
+        cmocka_unit_test(only_the_newest_version_is_found),
+        cmocka_unit_test(recent_versions_are_limited),
+        cmocka_unit_test(lookup_finds_nothing_without_a_table),
+        cmocka_unit_test(concurrent_readers_get_whole_versions_in_order),
     };
     return cmocka_run_group_tests_name("recent versions", tests, NULL, NULL);
 }

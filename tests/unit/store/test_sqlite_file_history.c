@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a cursor of an earlier run is worth for files: exactly what was announced after it follows,
- * as far as that is known, and nothing else is promised.
- */
+ * The value of an earlier run's cursor for files: exactly the changes announced after it follow, as
+ * far as they are known. The store promises nothing else. */
 #include "store/sqlite_files.h"
 
 #include <setjmp.h>
@@ -29,7 +28,7 @@ struct fixture {
 
 static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
 
-/* A run begins: those mounts are there. */
+/* Starts a run with those mounts. */
 static void start(struct fixture *f, const struct file_mount_row *mounts, size_t count)
 {
     struct tidings_error err = {0};
@@ -69,7 +68,7 @@ static int fixture_close(void **state)
     return 0;
 }
 
-/* A part that is whole: that change (NULL: none) was announced, up to that number. */
+/* A complete part: that change (NULL: none) was announced, up to that number. */
 static void save(struct fixture *f, const char *uri, enum tidings_change_kind kind, uint64_t number,
                  const char *scope, uint64_t scope_number)
 {
@@ -127,7 +126,7 @@ static bool see(void *user, const struct log_entry *k)
     return true;
 }
 
-/* What follows that position, in order: "+created ~updated -deleted ". */
+/* The changes after that position, in order: "+created ~updated -deleted ". */
 static const char *follows(const struct fixture *f, uint64_t after)
 {
     static struct seen seen;
@@ -137,7 +136,7 @@ static const char *follows(const struct fixture *f, uint64_t after)
     return seen.text;
 }
 
-static void what_was_announced_after_the_cursor_follows(void **state)
+static void changes_announced_after_the_cursor_follow(void **state)
 {
     struct fixture *f = *state;
     uint64_t epoch = f->epoch;
@@ -151,17 +150,17 @@ static void what_was_announced_after_the_cursor_follows(void **state)
     assert_string_equal(follows(f, resume(f, MOUNT, epoch, 5)), "~b ~a -c ");
     assert_string_equal(follows(f, resume(f, MOUNT "a", epoch, 6)), "~a -c ");
     assert_string_equal(follows(f, resume(f, MOUNT "x/", epoch, 9)), "");
-    /* After yet another run. */
+    /* After another run. */
     uint64_t second = f->epoch, second_first = f->first;
     save(f, MOUNT "d", TIDINGS_CHANGE_CREATED, second_first + 2, NULL, 0);
     start(f, &mount, 1);
     assert_string_equal(follows(f, resume(f, MOUNT, epoch, 8)), "-c +d ");
     assert_string_equal(follows(f, resume(f, MOUNT, second, second_first + 1)), "+d ");
-    /* One of numbers that are positions: it was catching up. */
+    /* A number that is a position, because the client was catching up. */
     assert_string_equal(follows(f, resume(f, MOUNT, second, second_first - 1)), "-c +d ");
 }
 
-static void unsubscribable_changes_stay_so(void **state)
+static void unsubscribable_changes_keep_their_flag(void **state)
 {
     struct fixture *f = *state;
     uint64_t epoch = f->epoch;
@@ -175,7 +174,7 @@ static void unsubscribable_changes_stay_so(void **state)
                         "+dark(mute) ~dark(mute) -darker(mute) ~light ");
 }
 
-static void what_is_not_known_is_not_promised(void **state)
+static void unknown_history_is_not_promised(void **state)
 {
     struct fixture *f = *state;
     uint64_t epoch = f->epoch;
@@ -184,7 +183,7 @@ static void what_is_not_known_is_not_promised(void **state)
     start(f, &mount, 1);
     assert_int_not_equal(resume(f, MOUNT "sub/x", epoch, 3), UNKNOWN);
     assert_int_equal(resume(f, MOUNT "sub/x", epoch, 2), UNKNOWN); /* before it was known */
-    assert_int_equal(resume(f, MOUNT "sub/x", epoch, 6), UNKNOWN); /* told, and never saved */
+    assert_int_equal(resume(f, MOUNT "sub/x", epoch, 6), UNKNOWN); /* announced, but never saved */
     assert_int_equal(resume(f, MOUNT "sub/x", epoch + 1, 3), UNKNOWN);
     assert_int_equal(resume(f, MOUNT, epoch, 3), UNKNOWN);
     assert_int_equal(resume(f, MOUNT "subx", epoch, 3), UNKNOWN);
@@ -194,14 +193,14 @@ static void what_is_not_known_is_not_promised(void **state)
     const struct file_cursor ahead = {.epoch = epoch, .number = 3, .position = 2};
     uint64_t since = 0;
     assert_false(file_history_resume(f->history, STR(MOUNT "sub/"), &ahead, &since));
-    /* A run in which nothing of it was saved. */
+    /* A run that saved none of it. */
     uint64_t second = f->epoch;
     start(f, &mount, 1);
     assert_int_equal(resume(f, MOUNT "sub/", second, f->first), UNKNOWN);
     assert_int_not_equal(resume(f, MOUNT "sub/", epoch, 3), UNKNOWN);
 }
 
-static void a_mount_that_changed_or_was_not_there_has_no_history(void **state)
+static void changed_or_new_mount_has_no_history(void **state)
 {
     struct fixture *f = *state;
     const struct file_mount_row other = {STR(MOUNT), STR("other settings")};
@@ -224,7 +223,7 @@ static void a_mount_that_changed_or_was_not_there_has_no_history(void **state)
     assert_int_equal(resume(f, MOUNT, epoch, f->first + 1), UNKNOWN);
 }
 
-static void changes_beyond_the_length_of_the_log_are_forgotten_and_that_is_said(void **state)
+static void changes_beyond_the_log_length_are_reported_as_lost(void **state)
 {
     struct fixture *f = *state;
     uint64_t floor = 0;
@@ -241,7 +240,7 @@ static void changes_beyond_the_length_of_the_log_are_forgotten_and_that_is_said(
     assert_int_equal(strncmp(seen.text, "+50 ", 4), 0);
 }
 
-static void memory_that_is_gone_is_said(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     struct fixture *f = *state;
     save(f, MOUNT "a", TIDINGS_CHANGE_CREATED, 5, MOUNT, 3);
@@ -262,18 +261,17 @@ static void memory_that_is_gone_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_announced_after_the_cursor_follows, fixture_open,
+        cmocka_unit_test_setup_teardown(changes_announced_after_the_cursor_follow, fixture_open,
                                         fixture_close),
-        cmocka_unit_test_setup_teardown(unsubscribable_changes_stay_so, fixture_open,
+        cmocka_unit_test_setup_teardown(unsubscribable_changes_keep_their_flag, fixture_open,
                                         fixture_close),
-        cmocka_unit_test_setup_teardown(what_is_not_known_is_not_promised, fixture_open,
+        cmocka_unit_test_setup_teardown(unknown_history_is_not_promised, fixture_open,
                                         fixture_close),
-        cmocka_unit_test_setup_teardown(a_mount_that_changed_or_was_not_there_has_no_history,
+        cmocka_unit_test_setup_teardown(changed_or_new_mount_has_no_history, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(changes_beyond_the_log_length_are_reported_as_lost,
                                         fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(
-            changes_beyond_the_length_of_the_log_are_forgotten_and_that_is_said, fixture_open,
-            fixture_close),
-        cmocka_unit_test_setup_teardown(memory_that_is_gone_is_said, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(failed_allocation_is_reported, fixture_open, fixture_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

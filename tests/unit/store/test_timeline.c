@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Valid time: which spellings name which instant, that versions rise strictly whatever is wanted,
- * and that each instant belongs to one version.
- */
+ * Valid time: the spellings of each instant, versions that always rise strictly, and one version
+ * for each instant. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +14,7 @@
 #include "base/str.h"
 #include "store/store.h"
 
-static void spellings_of_one_instant_are_one_instant(void **state)
+static void spellings_of_an_instant_are_equal(void **state)
 {
     (void)state;
     static const struct {
@@ -44,7 +43,7 @@ static void spellings_of_one_instant_are_one_instant(void **state)
     assert_string_equal(timeline_text(TIMELINE_FOREVER, text).ptr, "9999-01-01T00:00:00.000Z");
 }
 
-static void what_is_no_instant_is_refused(void **state)
+static void invalid_instants_are_rejected(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -110,8 +109,8 @@ static void versions_rise_by_at_least_a_millisecond(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spellings_of_one_instant_are_one_instant),
-        cmocka_unit_test(what_is_no_instant_is_refused),
+        cmocka_unit_test(spellings_of_an_instant_are_equal),
+        cmocka_unit_test(invalid_instants_are_rejected),
         cmocka_unit_test(every_day_of_eight_centuries_reads_back),
         cmocka_unit_test(versions_rise_by_at_least_a_millisecond),
     };

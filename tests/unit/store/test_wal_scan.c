@@ -34,7 +34,7 @@ static struct wal_facts wal_scan_of(const struct wal_made *w)
     return facts;
 }
 
-static void a_whole_log_is_read_in_both_byte_orders(void **state)
+static void complete_log_is_read_in_both_byte_orders(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -50,7 +50,7 @@ static void a_whole_log_is_read_in_both_byte_orders(void **state)
     }
 }
 
-static void every_changed_byte_before_the_last_two_commits_is_damage(void **state)
+static void changed_byte_before_the_last_two_commits_is_damage(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -68,7 +68,7 @@ static void every_changed_byte_before_the_last_two_commits_is_damage(void **stat
     }
 }
 
-static void a_torn_last_transaction_is_accepted(void **state)
+static void torn_last_transaction_is_accepted(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -87,7 +87,7 @@ static void a_torn_last_transaction_is_accepted(void **state)
         assert_false(f.is_damaged);
         assert_int_equal(f.committed, 3);
     }
-    for (size_t size = 0; size < w.size; size += 40) { /* nor is one that is cut off */
+    for (size_t size = 0; size < w.size; size += 40) { /* nor a truncated mark */
         struct wal_made cut = w;
         cut.size = size;
         assert_false(wal_scan_of(&cut).is_damaged);
@@ -102,9 +102,9 @@ static void leftovers_of_a_rollback_are_accepted(void **state)
     wal_made_begin(&w, &one, false);
     wal_made_add(&w, 2, true, 1);
     const uint32_t sum[2] = {w.sum[0], w.sum[1]};
-    wal_made_add(&w, 5, false, 2); /* spilled, and rolled back */
+    wal_made_add(&w, 5, false, 2); /* spilled, then rolled back */
     wal_made_back(&w, 2, sum);
-    wal_made_add(&w, 4, true, 3); /* its commit failed when it was synced */
+    wal_made_add(&w, 4, true, 3); /* its commit failed during the sync */
     wal_made_back(&w, 2, sum);
     wal_made_add(&w, 1, true, 4);
     struct wal_facts f = wal_scan_of(&w);
@@ -112,7 +112,7 @@ static void leftovers_of_a_rollback_are_accepted(void **state)
     assert_int_equal(f.committed, 3);
 }
 
-static void padding_of_a_commit_proves_nothing(void **state)
+static void commit_padding_proves_nothing(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -129,9 +129,9 @@ static void padding_of_a_commit_proves_nothing(void **state)
     memset(&w, 0, sizeof w);
     wal_made_begin(&w, &one, false);
     wal_made_add(&w, 2, true, 1);
-    wal_made_add(&w, 3, true, 2); /* a commit whose padding failed, so that it has not happened */
+    wal_made_add(&w, 3, true, 2); /* a commit whose padding failed, so it does not count */
     wal_made_pad(&w);
-    w.bytes[wal_made_offset(2)] ^= 1; /* and over which the next one is written */
+    w.bytes[wal_made_offset(2)] ^= 1; /* and which the next one overwrites */
     assert_false(wal_scan_of(&w).is_damaged);
 }
 
@@ -151,7 +151,7 @@ static void leftovers_of_an_earlier_log_are_accepted(void **state)
     assert_false(wal_is_successor(&one, &one));
 }
 
-static void damage_is_found_without_a_header_too(void **state)
+static void damage_is_found_without_a_header(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -189,13 +189,13 @@ static void a_mark_is_rejected_if_any_byte_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_log_is_read_in_both_byte_orders),
-        cmocka_unit_test(every_changed_byte_before_the_last_two_commits_is_damage),
-        cmocka_unit_test(a_torn_last_transaction_is_accepted),
+        cmocka_unit_test(complete_log_is_read_in_both_byte_orders),
+        cmocka_unit_test(changed_byte_before_the_last_two_commits_is_damage),
+        cmocka_unit_test(torn_last_transaction_is_accepted),
         cmocka_unit_test(leftovers_of_a_rollback_are_accepted),
-        cmocka_unit_test(padding_of_a_commit_proves_nothing),
+        cmocka_unit_test(commit_padding_proves_nothing),
         cmocka_unit_test(leftovers_of_an_earlier_log_are_accepted),
-        cmocka_unit_test(damage_is_found_without_a_header_too),
+        cmocka_unit_test(damage_is_found_without_a_header),
         cmocka_unit_test(a_mark_is_rejected_if_any_byte_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
