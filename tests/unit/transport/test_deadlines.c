@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deadlines of connections: the timer runs until the nearest and not otherwise, many share a
- * wake-up, and a worker whose clients are idle is not woken before one of them has to be looked at.
- * The clock is the test's own: a wake-up is what the loop would wait for, and then comes.
- */
+ * Connection deadlines: the timer runs only until the nearest deadline, many deadlines share a
+ * wake-up, and a worker with idle clients wakes only when a client needs a check. The test controls
+ * the clock: it advances the clock to the time at which the loop would wake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@
 #include "transport/connection.h"
 #include "transport/lines.h"
 
-#define BEGINNING_MS (1u << 20) /* where every grain begins */
+#define BEGINNING_MS (1u << 20) /* the start of every grain */
 #define LONG_MS 60000u
 #define SHORT_MS 8000u
 #define SHORT_GRAIN_MS 512u
@@ -42,7 +41,7 @@ static void begin_time(void)
     clock_set_fake(&now);
 }
 
-/* ---- the module ------------------------------------------------------------------------------ */
+/* ---- the deadlines module -------------------------------------------------------------------- */
 
 static struct {
     struct loop *loop;
@@ -115,14 +114,14 @@ static int end(void **state)
     return 0;
 }
 
-/* So long the loop would wait now; -1: for ever. */
+/* The time the loop would wait now; -1: forever. */
 static int waits_for(void)
 {
     loop_turn(f.loop);
     return loop_timeout_ms(f.loop);
 }
 
-static void without_deadlines_nothing_runs(void **state)
+static void timer_stays_off_without_deadlines(void **state)
 {
     (void)state;
     struct deadline_list without;
@@ -137,22 +136,22 @@ static void without_deadlines_nothing_runs(void **state)
     assert_null(deadline_list_first(&without));
 }
 
-static void the_timer_runs_until_the_nearest(void **state)
+static void timer_runs_until_the_nearest_deadline(void **state)
 {
     (void)state;
     deadline_enter(&f.lasting, &f.d[0]);
     assert_in_range(waits_for(), LONG_MS, LONG_MS + 1024);
     deadline_enter(&f.brief, &f.d[1]);
     assert_in_range(waits_for(), SHORT_MS, SHORT_MS + SHORT_GRAIN_MS);
-    deadline_enter(&f.lasting, &f.d[1]); /* moved: it is not the nearest any more */
+    deadline_enter(&f.lasting, &f.d[1]); /* moved: no longer the nearest */
     assert_in_range(waits_for(), LONG_MS, LONG_MS + 1024);
     deadline_leave(&f.lasting, &f.d[1]);
     deadline_leave(&f.lasting, &f.d[0]);
     assert_int_equal(waits_for(), -1);
 }
 
-/* What comes after the end of a turn, from the hook of another, is not missed. */
-static void an_earlier_one_sets_the_timer_at_once(void **state)
+/* A deadline set after the end of a turn, by another hook, is not missed. */
+static void earlier_deadline_sets_the_timer_at_once(void **state)
 {
     (void)state;
     deadline_enter(&f.lasting, &f.d[0]);
@@ -161,7 +160,7 @@ static void an_earlier_one_sets_the_timer_at_once(void **state)
     assert_in_range(loop_timeout_ms(f.loop), SHORT_MS, SHORT_MS + SHORT_GRAIN_MS);
 }
 
-static void those_that_are_due_share_a_wake_up(void **state)
+static void deadlines_due_together_share_a_wake_up(void **state)
 {
     (void)state;
     pass(1);
@@ -182,7 +181,7 @@ static void those_that_are_due_share_a_wake_up(void **state)
     assert_int_equal(waits_for(), -1);
 }
 
-static void who_is_left_alone_is_asked_again_after_the_same_time(void **state)
+static void untouched_connection_is_checked_again_after_the_same_time(void **state)
 {
     (void)state;
     struct deadline_list list;
@@ -197,14 +196,14 @@ static void who_is_left_alone_is_asked_again_after_the_same_time(void **state)
     }
 }
 
-static void progress_begins_the_time_of_a_stall_anew(void **state)
+static void progress_restarts_the_stall_deadline(void **state)
 {
     (void)state;
     deadline_stall(&f.brief, &f.d[0], 100);
     uint32_t since = f.d[0].listed_ms;
     pass(SHORT_MS / 2);
     loop_turn(f.loop);
-    deadline_stall(&f.brief, &f.d[0], 100); /* nothing was taken */
+    deadline_stall(&f.brief, &f.d[0], 100); /* the client read nothing */
     assert_int_equal(f.d[0].listed_ms, since);
     deadline_stall(&f.brief, &f.d[0], 101);
     assert_int_equal(f.d[0].listed_ms, since + SHORT_MS / 2);
@@ -216,14 +215,14 @@ static void progress_begins_the_time_of_a_stall_anew(void **state)
     assert_int_equal(f.due, 1);
 }
 
-static void what_else_is_looked_at_is_not_put_off_by_turns(void **state)
+static void other_checks_are_not_delayed_by_turns(void **state)
 {
     (void)state;
     deadline_enter(&f.lasting, &f.d[0]);
     f.look_ms = loop_now_ms(f.loop) + 1000;
     assert_int_equal(waits_for(), 1000);
     pass(600);
-    f.look_ms += 600; /* a second from now, says whoever is asked */
+    f.look_ms += 600; /* the callback answers: in a second */
     deadlines_changed(&f.all);
     assert_int_equal(waits_for(), 400);
     pass(400);
@@ -232,7 +231,7 @@ static void what_else_is_looked_at_is_not_put_off_by_turns(void **state)
     assert_true(waits_for() > 1000);
 }
 
-static void a_time_on_the_wall_is_asked_for_each_minute(void **state)
+static void wall_clock_deadline_is_checked_each_minute(void **state)
 {
     (void)state;
     uint64_t turn = loop_now_ms(f.loop);
@@ -271,7 +270,7 @@ static size_t count_connections(struct socket_worker *sw)
     return wire_connections(&w, 0) + worker_inbox_count(socket_worker_inbox(sw));
 }
 
-static void idle_clients_wake_nobody_before_they_must(void **state)
+static void idle_clients_cause_no_early_wake_ups(void **state)
 {
     (void)state;
     begin_time();
@@ -297,13 +296,13 @@ static void idle_clients_wake_nobody_before_they_must(void **state)
         pass((uint64_t)wait);
         passed += (uint64_t)wait;
         wire_turn(&w);
-        /* Each was for something: a keep-alive, a ping, or an end. */
+        /* Each wake-up had a purpose: a keep-alive, a ping, or an end. */
         bool has_said = stream->heard.len > 0 || ws->heard.len > 0;
         assert_true(has_said || count_connections(sw) < before);
         buf_clear(&stream->heard);
         buf_clear(&ws->heard);
     }
-    /* The stream once in each time of silence; one each for the end of those that only connected,
+    /* One for the stream in each silent period; one for the end of each client that only connected,
      * and of the WebSocket, which did not answer its ping. */
     assert_in_range(wakes, 10, 10 * 8 / 7 + 3);
     assert_int_equal(count_connections(sw), 1);
@@ -317,8 +316,8 @@ static void idle_clients_wake_nobody_before_they_must(void **state)
     clock_set_fake(NULL);
 }
 
-/* What is written puts a keep-alive off, and the connection is not moved for it. */
-static void a_stream_that_is_written_to_needs_no_keep_alive(void **state)
+/* A write postpones the keep-alive, without moving the connection in the list. */
+static void written_stream_needs_no_keep_alive(void **state)
 {
     (void)state;
     begin_time();
@@ -336,7 +335,7 @@ static void a_stream_that_is_written_to_needs_no_keep_alive(void **state)
         assert_null(strstr(heard, "\n:\n"));
     }
     uint64_t silence = 0;
-    while (stream->heard.len == 0) { /* and then one in time */
+    while (stream->heard.len == 0) { /* and then one keep-alive in time */
         int wait = loop_timeout_ms(w.b.loop);
         pass((uint64_t)wait);
         silence += (uint64_t)wait;
@@ -353,16 +352,16 @@ int main(void)
 {
 #define OF_MODULE(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        OF_MODULE(without_deadlines_nothing_runs),
-        OF_MODULE(the_timer_runs_until_the_nearest),
-        OF_MODULE(an_earlier_one_sets_the_timer_at_once),
-        OF_MODULE(those_that_are_due_share_a_wake_up),
-        OF_MODULE(who_is_left_alone_is_asked_again_after_the_same_time),
-        OF_MODULE(progress_begins_the_time_of_a_stall_anew),
-        OF_MODULE(what_else_is_looked_at_is_not_put_off_by_turns),
-        OF_MODULE(a_time_on_the_wall_is_asked_for_each_minute),
-        cmocka_unit_test(idle_clients_wake_nobody_before_they_must),
-        cmocka_unit_test(a_stream_that_is_written_to_needs_no_keep_alive),
+        OF_MODULE(timer_stays_off_without_deadlines),
+        OF_MODULE(timer_runs_until_the_nearest_deadline),
+        OF_MODULE(earlier_deadline_sets_the_timer_at_once),
+        OF_MODULE(deadlines_due_together_share_a_wake_up),
+        OF_MODULE(untouched_connection_is_checked_again_after_the_same_time),
+        OF_MODULE(progress_restarts_the_stall_deadline),
+        OF_MODULE(other_checks_are_not_delayed_by_turns),
+        OF_MODULE(wall_clock_deadline_is_checked_each_minute),
+        cmocka_unit_test(idle_clients_cause_no_early_wake_ups),
+        cmocka_unit_test(written_stream_needs_no_keep_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

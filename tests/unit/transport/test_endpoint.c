@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Listening sockets: whose path it is, when it may be taken over, and what the errors say.
- */
+ * Listening sockets: the owner of the path, the conditions of a takeover, and the error messages.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static bool exists(const char *where)
     return lstat(where, &st) == 0;
 }
 
-static void a_socket_has_its_permissions_and_goes_with_its_server(void **state)
+static void socket_has_its_permissions_and_is_removed_with_its_server(void **state)
 {
     (void)state;
     struct endpoint e;
@@ -75,7 +75,7 @@ static void a_socket_has_its_permissions_and_goes_with_its_server(void **state)
     endpoint_close(&e);
 }
 
-static void the_socket_of_a_server_that_is_gone_is_replaced(void **state)
+static void socket_of_a_dead_server_is_replaced(void **state)
 {
     (void)state;
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -91,7 +91,7 @@ static void the_socket_of_a_server_that_is_gone_is_replaced(void **state)
     endpoint_close(&e);
 }
 
-static void the_socket_of_a_living_server_is_not(void **state)
+static void socket_of_a_running_server_is_not_replaced(void **state)
 {
     (void)state;
     struct endpoint e, second;
@@ -104,7 +104,7 @@ static void the_socket_of_a_living_server_is_not(void **state)
     endpoint_close(&e);
 }
 
-static void what_is_no_socket_is_left_alone(void **state)
+static void file_other_than_a_socket_is_left_unchanged(void **state)
 {
     (void)state;
     struct endpoint e;
@@ -116,7 +116,7 @@ static void what_is_no_socket_is_left_alone(void **state)
     assert_true(exists(path));
 }
 
-static void a_successors_socket_stays(void **state)
+static void socket_of_a_successor_is_left_unchanged(void **state)
 {
     (void)state;
     struct endpoint first, second;
@@ -153,7 +153,7 @@ static void errors_say_what_to_do(void **state)
     endpoint_close(&e);
 }
 
-static void a_passed_socket_must_listen(void **state)
+static void passed_socket_must_listen(void **state)
 {
     (void)state;
     struct endpoint e, taken;
@@ -163,7 +163,7 @@ static void a_passed_socket_must_listen(void **state)
     struct endpoint_address at = {.fd = pair[0]};
     assert_int_equal(endpoint_open(&e, &at, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "does not listen"));
-    assert_int_equal(write(pair[0], "", 1), 1); /* still ours */
+    assert_int_equal(write(pair[0], "", 1), 1); /* still open */
     close(pair[0]);
     close(pair[1]);
 
@@ -173,7 +173,7 @@ static void a_passed_socket_must_listen(void **state)
     assert_string_equal(taken.path, path);
     assert_int_not_equal(taken.fd, e.fd);
     endpoint_close(&taken);
-    assert_true(exists(path)); /* whoever made it removes it */
+    assert_true(exists(path)); /* its creator removes it */
     assert_int_equal(connect_to(path), 0);
     endpoint_close(&e);
     assert_false(exists(path));
@@ -183,13 +183,13 @@ int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(a_socket_has_its_permissions_and_goes_with_its_server),
-        CASE(the_socket_of_a_server_that_is_gone_is_replaced),
-        CASE(the_socket_of_a_living_server_is_not),
-        CASE(what_is_no_socket_is_left_alone),
-        CASE(a_successors_socket_stays),
+        CASE(socket_has_its_permissions_and_is_removed_with_its_server),
+        CASE(socket_of_a_dead_server_is_replaced),
+        CASE(socket_of_a_running_server_is_not_replaced),
+        CASE(file_other_than_a_socket_is_left_unchanged),
+        CASE(socket_of_a_successor_is_left_unchanged),
         CASE(errors_say_what_to_do),
-        CASE(a_passed_socket_must_listen),
+        CASE(passed_socket_must_listen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

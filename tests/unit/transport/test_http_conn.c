@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of an HTTP connection over a socket pair: which state each thing that happens to it
- * leads to, and what the client hears. Deadlines are met by making connections older.
- */
+ * The life of an HTTP connection over a socket pair: the state after each event, and the bytes that
+ * the client receives. The tests meet deadlines by making connections older. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,9 +36,9 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- one request after the other ------------------------------------------------------------- */
+/* ---- sequential requests --------------------------------------------------------------------- */
 
-static void a_connection_is_kept_for_the_next_request(void **state)
+static void connection_is_kept_for_the_next_request(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -57,7 +56,7 @@ static void a_connection_is_kept_for_the_next_request(void **state)
     assert_int_equal(wire_connections(&w, 0), 0);
 }
 
-static void http_1_0_is_kept_only_when_it_asks_for_it(void **state)
+static void http_1_0_connection_is_kept_only_on_request(void **state)
 {
     (void)state;
     struct wire_client *kept = wire_connect(&w, 0), *closed = wire_connect(&w, 1);
@@ -70,7 +69,7 @@ static void http_1_0_is_kept_only_when_it_asks_for_it(void **state)
     assert_false(kept->over);
 }
 
-static void a_request_may_come_in_any_pieces(void **state)
+static void request_may_arrive_in_any_pieces(void **state)
 {
     (void)state;
     static const char text[] =
@@ -89,7 +88,7 @@ static void a_request_may_come_in_any_pieces(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
-static void what_is_pipelined_is_answered_in_order(void **state)
+static void pipelined_requests_are_answered_in_order(void **state)
 {
     (void)state;
     char text[4096] = "";
@@ -110,7 +109,7 @@ static void what_is_pipelined_is_answered_in_order(void **state)
     }
 }
 
-static void who_asks_too_much_at_once_goes_on_in_the_next_turn(void **state)
+static void excess_requests_are_handled_in_the_next_turn(void **state)
 {
     (void)state;
     char text[8192] = "";
@@ -129,7 +128,7 @@ static void who_asks_too_much_at_once_goes_on_in_the_next_turn(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
-static void what_follows_waits_for_an_answer_that_comes_later(void **state)
+static void pipelined_request_waits_for_a_delayed_answer(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -146,7 +145,7 @@ static void what_follows_waits_for_an_answer_that_comes_later(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
-static void unread_answers_hold_back_what_is_pipelined(void **state)
+static void unread_answers_delay_pipelined_requests(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -168,9 +167,9 @@ static void unread_answers_hold_back_what_is_pipelined(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
-/* ---- the client ends ------------------------------------------------------------------------- */
+/* ---- the client closes ----------------------------------------------------------------------- */
 
-static void what_was_asked_before_a_half_close_is_answered(void **state)
+static void requests_before_a_half_close_are_answered(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -181,7 +180,7 @@ static void what_was_asked_before_a_half_close_is_answered(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
 }
 
-static void a_half_close_in_the_middle_of_a_request_ends_it_without_a_word(void **state)
+static void half_close_within_a_request_closes_without_an_answer(void **state)
 {
     (void)state;
     static const char *const halves[] = {
@@ -196,7 +195,7 @@ static void a_half_close_in_the_middle_of_a_request_ends_it_without_a_word(void 
     }
 }
 
-static void who_goes_while_it_waits_cancels_what_it_asked(void **state)
+static void disconnect_cancels_the_pending_request(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -213,7 +212,8 @@ static void who_goes_while_it_waits_cancels_what_it_asked(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-/* It was refused: told why, and its input thrown away until it is done or a second went by. */
+/* The connection was refused: the client gets the reason, and the server discards its input until
+ * it closes or a second has passed. */
 static void assert_refused(struct wire_client *c, const char *status)
 {
     const char *heard = wire_heard(c);
@@ -227,7 +227,7 @@ static void assert_refused(struct wire_client *c, const char *status)
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
 }
 
-static void an_idle_connection_is_closed_in_time(void **state)
+static void idle_connection_is_closed_in_time(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -239,19 +239,19 @@ static void an_idle_connection_is_closed_in_time(void **state)
     assert_string_equal(wire_heard(c), "");
 }
 
-static void a_head_that_drips_is_refused_in_time(void **state)
+static void slow_head_is_refused_in_time(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
     wire_say(c, "GET /ping HTTP/1.1\r\n");
     wire_age(&w, 0, CONN_HEAD, w.config.header_timeout_ms / 2);
-    wire_say(c, "Host: localhost\r\n"); /* no progress that counts */
+    wire_say(c, "Host: localhost\r\n"); /* too little to count as progress */
     assert_int_equal(wire_state(&w, 0), CONN_HEAD);
     wire_age(&w, 0, CONN_HEAD, w.config.header_timeout_ms / 2);
     assert_refused(c, "HTTP/1.1 408");
 }
 
-static void a_body_that_drips_is_refused_in_time(void **state)
+static void slow_body_is_refused_in_time(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -265,7 +265,7 @@ static void a_body_that_drips_is_refused_in_time(void **state)
     assert_int_equal(limit_in_use(w.b.worker[0]->limit_counters, LIMIT_INPUT), 0);
 }
 
-static void a_body_that_comes_on_has_its_time_anew(void **state)
+static void body_progress_restarts_the_deadline(void **state)
 {
     (void)state;
     static char half[70000]; /* more than 64 KiB of progress */
@@ -281,7 +281,7 @@ static void a_body_that_comes_on_has_its_time_anew(void **state)
     wire_assert_has(wire_heard(c), "HTTP/1.1 200");
 }
 
-static void who_takes_nothing_is_cut(void **state)
+static void stalled_reader_is_disconnected(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -303,7 +303,7 @@ static void who_takes_nothing_is_cut(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void what_is_too_large_is_refused_before_it_has_come(void **state)
+static void oversized_request_is_refused_before_it_arrives(void **state)
 {
     (void)state;
     char text[512];
@@ -317,12 +317,12 @@ static void what_is_too_large_is_refused_before_it_has_come(void **state)
     c = wire_connect(&w, 0);
     snprintf(text, sizeof(text),
              "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: %u\r\n\r\n", WIRE_MAX_BODY);
-    wire_say(c, text); /* just not too large */
+    wire_say(c, text); /* at the limit */
     assert_int_equal(wire_state(&w, 0), CONN_BODY);
     wire_leave(c);
 }
 
-static void chunks_that_become_too_large_are_refused(void **state)
+static void chunks_are_refused_if_they_exceed_the_limit(void **state)
 {
     (void)state;
     static char chunk[WIRE_MAX_BODY + 1];
@@ -336,7 +336,7 @@ static void chunks_that_become_too_large_are_refused(void **state)
     assert_refused(c, "HTTP/1.1 413");
 }
 
-static void a_head_without_end_is_refused(void **state)
+static void endless_head_is_refused(void **state)
 {
     (void)state;
     static char field[HTTP_MAX_HEAD];
@@ -359,7 +359,7 @@ static void make_older(enum conn_state state, uint32_t ms)
     connections_each(&w.hw[0]->conns, 1u << state, age_one, &ms);
 }
 
-static void the_slowest_is_cut_when_all_hold_too_much(void **state)
+static void slowest_connection_is_closed_if_memory_runs_out(void **state)
 {
     (void)state;
     static char part[3000];
@@ -377,7 +377,7 @@ static void the_slowest_is_cut_when_all_hold_too_much(void **state)
     assert_true(held >= 2 * sizeof(part));
     counters->values[LIMIT_INPUT] = held;
     wire_say(quick, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1");
-    wire_assert_has(wire_heard(slowest), "HTTP/1.1 503"); /* which is room enough */
+    wire_assert_has(wire_heard(slowest), "HTTP/1.1 503"); /* which frees enough memory */
     wire_say(slow, "1");
     wire_assert_has(wire_heard(slow), "HTTP/1.1 200");
     wire_say(quick, "2");
@@ -385,9 +385,9 @@ static void the_slowest_is_cut_when_all_hold_too_much(void **state)
     assert_int_equal(limit_in_use(counters, LIMIT_INPUT), 0);
 }
 
-/* ---- mistakes -------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
-static void a_mistake_is_answered_and_nothing_behind_it(void **state)
+static void malformed_request_is_answered_and_later_ones_ignored(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -396,11 +396,11 @@ static void a_mistake_is_answered_and_nothing_behind_it(void **state)
     wire_assert_has(heard, "HTTP/1.1 400");
     assert_int_equal(wire_count(heard, "HTTP/1.1"), 1);
     assert_int_equal(wire_state(&w, 0), CONN_LINGER);
-    wire_half_close(c); /* it has read it */
+    wire_half_close(c); /* the client has read it */
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
 }
 
-static void a_refusal_after_a_head_request_has_its_text(void **state)
+static void refusal_after_a_head_request_has_its_body(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -414,7 +414,7 @@ static void a_refusal_after_a_head_request_has_its_text(void **state)
     wire_assert_has(heard, "\r\n\r\nthe request line");
 }
 
-static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
+static void expect_header_gets_one_continue(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -426,7 +426,7 @@ static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
     assert_string_equal(wire_heard(c), "");
     wire_say(c, "cd");
     wire_assert_has(wire_heard(c), "\r\n\r\nabcd");
-    /* What has come already is not asked for, and what is refused is not either. */
+    /* The server does not ask for a body that has arrived or that it refuses. */
     wire_say(c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
                 "Expect: 100-continue\r\n\r\nef");
     assert_null(strstr(wire_heard(c), "100 Continue"));
@@ -442,28 +442,28 @@ static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_connection_is_kept_for_the_next_request),
-        CASE(http_1_0_is_kept_only_when_it_asks_for_it),
-        CASE(a_request_may_come_in_any_pieces),
-        CASE(what_is_pipelined_is_answered_in_order),
-        CASE(who_asks_too_much_at_once_goes_on_in_the_next_turn),
-        CASE(what_follows_waits_for_an_answer_that_comes_later),
-        CASE(unread_answers_hold_back_what_is_pipelined),
-        CASE(what_was_asked_before_a_half_close_is_answered),
-        CASE(a_half_close_in_the_middle_of_a_request_ends_it_without_a_word),
-        CASE(who_goes_while_it_waits_cancels_what_it_asked),
-        CASE(an_idle_connection_is_closed_in_time),
-        CASE(a_head_that_drips_is_refused_in_time),
-        CASE(a_body_that_drips_is_refused_in_time),
-        CASE(a_body_that_comes_on_has_its_time_anew),
-        CASE(who_takes_nothing_is_cut),
-        CASE(what_is_too_large_is_refused_before_it_has_come),
-        CASE(chunks_that_become_too_large_are_refused),
-        CASE(a_head_without_end_is_refused),
-        CASE(the_slowest_is_cut_when_all_hold_too_much),
-        CASE(a_mistake_is_answered_and_nothing_behind_it),
-        CASE(a_refusal_after_a_head_request_has_its_text),
-        CASE(who_expects_to_be_told_to_go_on_is_told_once),
+        CASE(connection_is_kept_for_the_next_request),
+        CASE(http_1_0_connection_is_kept_only_on_request),
+        CASE(request_may_arrive_in_any_pieces),
+        CASE(pipelined_requests_are_answered_in_order),
+        CASE(excess_requests_are_handled_in_the_next_turn),
+        CASE(pipelined_request_waits_for_a_delayed_answer),
+        CASE(unread_answers_delay_pipelined_requests),
+        CASE(requests_before_a_half_close_are_answered),
+        CASE(half_close_within_a_request_closes_without_an_answer),
+        CASE(disconnect_cancels_the_pending_request),
+        CASE(idle_connection_is_closed_in_time),
+        CASE(slow_head_is_refused_in_time),
+        CASE(slow_body_is_refused_in_time),
+        CASE(body_progress_restarts_the_deadline),
+        CASE(stalled_reader_is_disconnected),
+        CASE(oversized_request_is_refused_before_it_arrives),
+        CASE(chunks_are_refused_if_they_exceed_the_limit),
+        CASE(endless_head_is_refused),
+        CASE(slowest_connection_is_closed_if_memory_runs_out),
+        CASE(malformed_request_is_answered_and_later_ones_ignored),
+        CASE(refusal_after_a_head_request_has_its_body),
+        CASE(expect_header_gets_one_continue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests whose session may be at another node: they wait, nobody else does, and each ends in an
- * answer.
- */
+ * Requests whose session may be at another node: only these requests wait, and each gets an answer.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +31,7 @@ _Static_assert(sizeof(BODY) - 1 == 40, "Content-Length");
 static struct wire w;
 static struct session_job *asked[8];
 static size_t asked_count;
-static int put_code; /* of what is written */
+static int put_code; /* of the output */
 
 static void submit(struct session_store *store, struct session_job *job)
 {
@@ -46,7 +45,7 @@ static void submit(struct session_store *store, struct session_job *job)
     }
 }
 
-/* The oldest question: there is one, there is none (0), nobody knows. */
+/* The answer to the oldest question: the session exists, it does not (0), or it is unknown. */
 static void reply(int code)
 {
     struct session_job *job = asked[0];
@@ -88,14 +87,14 @@ static int teardown(void **state)
     return 0;
 }
 
-static void a_request_waits_for_its_session(void **state)
+static void request_waits_for_its_session(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
     wire_say(c, POST PING);
     assert_int_equal(wire_state(&w, 0), CONN_ADOPTING);
     assert_string_equal(wire_heard(c), "");
-    struct wire_client *other = wire_connect(&w, 0); /* the worker goes on */
+    struct wire_client *other = wire_connect(&w, 0); /* the worker continues */
     wire_say(other, PING);
     wire_assert_has(wire_heard(other), "pong");
     wire_leave(other);
@@ -103,48 +102,48 @@ static void a_request_waits_for_its_session(void **state)
     const char *heard = wire_heard(c);
     wire_assert_has(heard, "HTTP/1.1 200 OK");
     wire_assert_has(heard, "\"result\":{}");
-    wire_assert_has(heard, "pong"); /* what followed it */
+    wire_assert_has(heard, "pong"); /* the request after it */
     assert_int_equal(w.b.worker[0]->stats.sessions, 1);
     wire_say(c, POST); /* now it is here */
     wire_assert_has(wire_heard(c), "HTTP/1.1 200 OK");
     assert_int_equal(asked_count, 0);
 }
 
-static void streams_and_ends_of_sessions_do_too(void **state)
+static void streams_and_session_ends_wait_for_their_session(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0), *d = wire_connect(&w, 0);
     wire_say(c, GET);
     wire_say(d, DELETE);
-    assert_int_equal(asked_count, 1); /* together */
+    assert_int_equal(asked_count, 1); /* at the same time */
     reply(1);
     wire_assert_has(wire_heard(c), "HTTP/1.1 200 OK");
     wire_assert_has(wire_heard(d), "HTTP/1.1 204");
     assert_int_equal(w.b.worker[0]->stats.sessions, 0);
 }
 
-/* The node was stopped while its question was answered. Meanwhile another took the session, and
- * told its client more, which comes here again: the answer is old. */
-static void who_heard_of_later_events_is_not_given_the_session_as_it_was_before(void **state)
+/* The node stalled while its question was answered. Another node took the session in that time,
+ * sent its client more events, and the client now returns: the answer is old. */
+static void outdated_session_is_not_used_for_a_client_with_later_events(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0), *d = wire_connect(&w, 0);
     wire_say(c, GET);
     wire_say(d, "GET /mcp HTTP/1.1\r\n" HEAD "Last-Event-ID: 1.9000000.ea.2.2\r\n\r\n");
-    assert_int_equal(asked_count, 1); /* together */
-    put_code = TIDINGS_E_CONFLICT;    /* it is not this node's any more */
+    assert_int_equal(asked_count, 1); /* at the same time */
+    put_code = TIDINGS_E_CONFLICT;    /* it no longer belongs to this node */
     reply(1);
     put_code = 0;
     assert_string_equal(wire_heard(d), "");
-    while (asked_count == 0) { /* so it is taken again, though not at once */
+    while (asked_count == 0) { /* so the node takes it again, though not immediately */
         (void)usleep(1000);
         wire_turn(&w);
     }
     reply(1);
-    wire_assert_has(wire_heard(d), "no such event"); /* it is here: of its events this is none */
+    wire_assert_has(wire_heard(d), "no such event"); /* it is here: this is not one of its events */
 }
 
-static void one_that_is_nowhere_is_not_found(void **state)
+static void unknown_session_is_not_found(void **state)
 {
     (void)state;
     static const char *const requests[] = {POST, GET, DELETE};
@@ -157,7 +156,7 @@ static void one_that_is_nowhere_is_not_found(void **state)
     assert_int_equal(w.b.worker[0]->stats.sessions, 0);
 }
 
-static void while_the_store_is_away_nobody_is_sent_away_for_good(void **state)
+static void store_outage_refuses_sessions_only_temporarily(void **state)
 {
     (void)state;
     static const char *const requests[] = {POST, GET, DELETE};
@@ -173,8 +172,8 @@ static void while_the_store_is_away_nobody_is_sent_away_for_good(void **state)
     }
 }
 
-/* The answer to the first waits until it is written; the second ends the session meanwhile. */
-static void what_follows_an_answer_that_waited_may_end_the_session(void **state)
+/* The answer to the first waits until it is written; in that time the second ends the session. */
+static void request_after_a_delayed_answer_may_end_the_session(void **state)
 {
     (void)state;
     static const char level[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\","
@@ -198,7 +197,7 @@ static void what_follows_an_answer_that_waited_may_end_the_session(void **state)
     wire_assert_has(wire_heard(c), "HTTP/1.1 404");
 }
 
-static void nobody_waits_for_ever(void **state)
+static void wait_for_a_session_is_limited(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -208,12 +207,12 @@ static void nobody_waits_for_ever(void **state)
     wire_age(&w, 0, CONN_ADOPTING, 1001);
     wire_assert_has(wire_heard(c), "HTTP/1.1 503");
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
-    reply(1); /* it was taken all the same, and is here for whoever comes back */
+    reply(1); /* the node took it anyway and keeps it for a returning client */
     wire_say(c, POST);
     wire_assert_has(wire_heard(c), "HTTP/1.1 200");
 }
 
-static void who_leaves_while_it_waits_leaves_nothing(void **state)
+static void disconnected_request_leaves_nothing_behind(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -225,8 +224,8 @@ static void who_leaves_while_it_waits_leaves_nothing(void **state)
     assert_int_equal(w.b.worker[0]->stats.sessions, 1);
 }
 
-/* Sessions mean nothing to modern traffic, and what is no id is looked for nowhere. */
-static void nothing_else_waits(void **state)
+/* Modern requests ignore sessions, and an invalid id causes no lookup. */
+static void other_requests_do_not_wait(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -242,7 +241,7 @@ static void nothing_else_waits(void **state)
     assert_int_equal(asked_count, 0);
 }
 
-static void a_server_that_ends_sends_them_elsewhere(void **state)
+static void stopping_server_sends_clients_to_other_nodes(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -257,16 +256,16 @@ static void a_server_that_ends_sends_them_elsewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_request_waits_for_its_session),
-        TEST(streams_and_ends_of_sessions_do_too),
-        TEST(who_heard_of_later_events_is_not_given_the_session_as_it_was_before),
-        TEST(one_that_is_nowhere_is_not_found),
-        TEST(while_the_store_is_away_nobody_is_sent_away_for_good),
-        TEST(what_follows_an_answer_that_waited_may_end_the_session),
-        TEST(nobody_waits_for_ever),
-        TEST(who_leaves_while_it_waits_leaves_nothing),
-        TEST(nothing_else_waits),
-        TEST(a_server_that_ends_sends_them_elsewhere),
+        TEST(request_waits_for_its_session),
+        TEST(streams_and_session_ends_wait_for_their_session),
+        TEST(outdated_session_is_not_used_for_a_client_with_later_events),
+        TEST(unknown_session_is_not_found),
+        TEST(store_outage_refuses_sessions_only_temporarily),
+        TEST(request_after_a_delayed_answer_may_end_the_session),
+        TEST(wait_for_a_session_is_limited),
+        TEST(disconnected_request_leaves_nothing_behind),
+        TEST(other_requests_do_not_wait),
+        TEST(stopping_server_sends_clients_to_other_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tables of moves of HTTP connections, WebSockets and line-framed connections, held against the
- * drawings above their enums, and what becomes of a connection that is moved otherwise.
- */
+ * The state transition tables of HTTP connections, WebSockets and line-framed connections, compared
+ * with the drawings above their enums. An undrawn transition must fail. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,7 +22,7 @@
 
 #define MOVES_MAX 16u
 
-/* One row of a drawing: from a state to these, ended by -1. */
+/* One row of a drawing: from a state to these states, terminated by -1. */
 struct row {
     int from;
     int to[MOVES_MAX];
@@ -51,7 +50,7 @@ static bool http_may_move(int from, int to)
     return connection_may_move(&http_kind, from, to);
 }
 
-static void the_moves_of_http_connections_are_those_drawn(void **state)
+static void http_transitions_match_the_drawing(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -87,7 +86,7 @@ static bool ws_may_move(int from, int to)
     return connection_may_move(&websocket_kind, from, to);
 }
 
-static void the_moves_of_websockets_are_those_drawn(void **state)
+static void websocket_transitions_match_the_drawing(void **state)
 {
     (void)state;
 #define ENDS WEBSOCKET_CLOSING, WEBSOCKET_LEAVING, WEBSOCKET_REFUSED, WEBSOCKET_GONE, -1
@@ -114,7 +113,7 @@ static bool line_may_move(int from, int to)
     return connection_may_move(&line_kind, from, to);
 }
 
-static void the_moves_of_line_framed_connections_are_those_drawn(void **state)
+static void line_framed_transitions_match_the_drawing(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -130,7 +129,7 @@ static void the_moves_of_line_framed_connections_are_those_drawn(void **state)
     check_table(rows, LINE_STATES, line_may_move);
 }
 
-/* In a process of its own: 0: it was closed; 1: it was moved; aborted: asserted. */
+/* In a child process: 0: it was closed; 1: it was moved; aborted: an assertion failed. */
 static int move_in_child(struct http_conn *conn, enum conn_state to)
 {
     int status = 0;
@@ -146,7 +145,7 @@ static int move_in_child(struct http_conn *conn, enum conn_state to)
     return status;
 }
 
-static void a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection(void **state)
+static void undrawn_transition_aborts_or_closes_the_connection(void **state)
 {
     (void)state;
     static struct wire w;
@@ -158,8 +157,8 @@ static void a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection
     assert_true(WIFEXITED(good) && WEXITSTATUS(good) == 1);
     assert_true((WIFSIGNALED(bad) && WTERMSIG(bad) == SIGABRT) ||
                 (WIFEXITED(bad) && WEXITSTATUS(bad) == 0));
-    connection_close(&conn->base,
-                     "test"); /* the child may have taken it from the epoll that both have */
+    /* the child may have removed it from the epoll instance that both share */
+    connection_close(&conn->base, "test");
     wire_leave(c);
     wire_stop(&w);
 }
@@ -167,10 +166,10 @@ static void a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_moves_of_http_connections_are_those_drawn),
-        cmocka_unit_test(the_moves_of_websockets_are_those_drawn),
-        cmocka_unit_test(the_moves_of_line_framed_connections_are_those_drawn),
-        cmocka_unit_test(a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection),
+        cmocka_unit_test(http_transitions_match_the_drawing),
+        cmocka_unit_test(websocket_transitions_match_the_drawing),
+        cmocka_unit_test(line_framed_transitions_match_the_drawing),
+        cmocka_unit_test(undrawn_transition_aborts_or_closes_the_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What HTTP connections become: streams, long polls, streams of HTTP+SSE, connections of another
- * worker; and their end when the server stops. Over socket pairs, as in test_http_conn.c.
- */
+ * HTTP connections that become streams, long polls, streams of HTTP+SSE or connections of another
+ * worker, and their end when the server stops. The tests use socket pairs, as in test_http_conn.c.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void listen_stays_open_until_client_leaves(void **state)
     wire_say(c, wire_listen("mem://x/a"));
     wire_assert_has(wire_heard(c), "subscriptions/acknowledged");
     assert_int_equal(wire_state(&w, 0), CONN_STREAM);
-    assert_null(wire_conn(&w, 0)->r); /* it holds nothing to read with */
+    assert_null(wire_conn(&w, 0)->r); /* it holds no read buffer */
     harness_update(&w.b, "mem://x/a");
     wire_turn(&w);
     wire_assert_has(wire_heard(c), "notifications/resources/updated");
@@ -87,7 +87,7 @@ static void say_in_session(struct wire_client *c, const char *id, const char *bo
     wire_say(c, text);
 }
 
-static void a_long_poll_ends_with_what_there_is_to_say(void **state)
+static void long_poll_ends_with_its_pending_messages(void **state)
 {
     (void)state;
     char id[128], text[512];
@@ -115,7 +115,7 @@ static void a_long_poll_ends_with_what_there_is_to_say(void **state)
     assert_true(c->over);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
 
-    c = wire_connect(&w, 0); /* nothing to say */
+    c = wire_connect(&w, 0); /* no messages */
     wire_say(c, text);
     assert_int_equal(wire_state(&w, 0), CONN_POLL);
     (void)wire_heard(c);
@@ -124,7 +124,7 @@ static void a_long_poll_ends_with_what_there_is_to_say(void **state)
     assert_true(c->over);
 }
 
-static void a_legacy_stream_answers_what_is_posted_elsewhere(void **state)
+static void legacy_stream_carries_answers_to_posts_on_other_connections(void **state)
 {
     (void)state;
     char id[128], text[512];
@@ -139,7 +139,7 @@ static void a_legacy_stream_answers_what_is_posted_elsewhere(void **state)
              "Content-Type: application/json\r\nContent-Length: 40\r\n\r\n"
              "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
              id);
-    wire_say(poster, text); /* which moves to the worker of the stream */
+    wire_say(poster, text); /* which moves to the stream's worker */
     wire_assert_has(wire_heard(poster), "HTTP/1.1 202");
     wire_assert_has(wire_heard(stream), "\"id\":1");
     assert_int_equal(wire_connections(&w, 0), 2);
@@ -149,9 +149,9 @@ static void a_legacy_stream_answers_what_is_posted_elsewhere(void **state)
     wire_assert_has(wire_heard(poster), "HTTP/1.1 404");
 }
 
-/* ---- to another worker ----------------------------------------------------------------------- */
+/* ---- moves to another worker ----------------------------------------------------------------- */
 
-static void a_connection_moves_to_the_worker_of_its_session(void **state)
+static void connection_moves_to_the_worker_of_its_session(void **state)
 {
     (void)state;
     char id[128], text[1024];
@@ -161,7 +161,7 @@ static void a_connection_moves_to_the_worker_of_its_session(void **state)
     c = wire_connect(&w, 0);
     snprintf(text, sizeof(text),
              PING "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n" PING, id);
-    wire_say(c, text); /* the answers before it are written first, what follows goes with it */
+    wire_say(c, text); /* earlier answers are written first; later requests move with it */
     const char *heard = wire_heard(c);
     assert_int_equal(wire_count(heard, "HTTP/1.1 200"),
                      2 + (strstr(heard, "HTTP/1.1 204") == NULL));
@@ -174,9 +174,9 @@ static void a_connection_moves_to_the_worker_of_its_session(void **state)
     wire_assert_has(wire_heard(c), "pong");
 }
 
-/* ---- the end of the server ------------------------------------------------------------------- */
+/* ---- server shutdown ------------------------------------------------------------------------- */
 
-static void draining_ends_who_asks_nothing_and_answers_who_waits(void **state)
+static void draining_closes_idle_connections_and_answers_pending_requests(void **state)
 {
     (void)state;
     struct wire_client *idle = wire_connect(&w, 0), *half = wire_connect(&w, 0),
@@ -205,10 +205,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(listen_stays_open_until_client_leaves),
-        CASE(a_long_poll_ends_with_what_there_is_to_say),
-        CASE(a_legacy_stream_answers_what_is_posted_elsewhere),
-        CASE(a_connection_moves_to_the_worker_of_its_session),
-        CASE(draining_ends_who_asks_nothing_and_answers_who_waits),
+        CASE(long_poll_ends_with_its_pending_messages),
+        CASE(legacy_stream_carries_answers_to_posts_on_other_connections),
+        CASE(connection_moves_to_the_worker_of_its_session),
+        CASE(draining_closes_idle_connections_and_answers_pending_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Host and Origin: one case named after each trick by which a page on another site has reached
- * servers on the loopback.
- */
+ * Host and Origin: one case for each trick that a page on another site has used to reach servers on
+ * the loopback. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -116,7 +115,7 @@ TRICK(blanks_around, " localhost", "localhost ", "\tlocalhost", "localhost\t", "
 TRICK(letters_that_look_alike, "lоcalhost" /* Cyrillic */, "ｌocalhost", "localhoſt", "ⓛocalhost")
 TRICK(percent_encoding, "%6cocalhost", "localhost%00.evil.example", "127.0.0.1%2eevil.example")
 
-static void a_nul_inside_the_name(void **state)
+static void host_is_refused_if_its_name_contains_a_nul(void **state)
 {
     (void)state;
     static const char host[] = "localhost\0.evil.example";
@@ -127,14 +126,14 @@ static void a_nul_inside_the_name(void **state)
     refuse_origin_text(tidings_strn(longer, sizeof(longer) - 1));
 }
 
-static void an_empty_host(void **state)
+static void host_is_refused_if_empty(void **state)
 {
     (void)state;
     refuse_host("");
     refuse_host(":80");
 }
 
-static void origins_of_opaque_or_other_schemes(void **state)
+static void origins_are_refused_if_opaque_or_of_other_schemes(void **state)
 {
     (void)state;
     static const char *const origins[] = {
@@ -165,7 +164,7 @@ static void origins_of_opaque_or_other_schemes(void **state)
     }
 }
 
-static void listed_origins_are_compared_whole(void **state)
+static void listed_origins_are_compared_in_full(void **state)
 {
     (void)state;
     static const char *const alike[] = {
@@ -181,7 +180,7 @@ static void listed_origins_are_compared_whole(void **state)
     assert_false(origin_check_allows(&unlisted, &near, STR("http://other.example")));
 }
 
-static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
+static void loopback_is_accepted_by_its_three_names_at_any_port(void **state)
 {
     (void)state;
     static const char *const names[] = {"localhost", "LocalHost", "127.0.0.1", "[::1]"};
@@ -194,13 +193,13 @@ static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
         snprintf(origin, sizeof(origin), "%s://%s", i % 2 ? "http" : "https", host);
         assert_true(origin_check_allows(&unlisted, &near, tidings_str(origin)));
         assert_true(origin_check_allows(&unlisted, &by_path, tidings_str(origin)));
-        /* From another machine, a page on that machine is a stranger. */
+        /* For another machine, a page on that machine is not trusted. */
         assert_false(origin_check_allows(&unlisted, &far, tidings_str(origin)));
         assert_false(origin_check_allows(&listed, &far, tidings_str(origin)));
     }
 }
 
-static void listed_hosts_are_let_in_at_any_port(void **state)
+static void listed_hosts_are_accepted_at_any_port(void **state)
 {
     (void)state;
     static const char *const hosts[] = {"notes.example", "Notes.Example:443", "box.local:7777"};
@@ -211,7 +210,7 @@ static void listed_hosts_are_let_in_at_any_port(void **state)
     assert_false(origin_check_knows_host(&listed, STR("else.example")));
 }
 
-static void the_address_that_was_reached_is_a_name_and_no_other_address_is(void **state)
+static void only_the_local_address_of_the_connection_is_a_valid_host(void **state)
 {
     (void)state;
     static const struct arrival six = {.address = "[2001:db8::1]"};
@@ -244,7 +243,7 @@ static void arrive(int family, const char *address, const char *expected, bool i
         inet_pton(family, address,
                   family == AF_INET ? (void *)&at.v4.sin_addr : (void *)&at.v6.sin6_addr),
         1);
-    setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof(one)); /* it need not be ours */
+    setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof(one)); /* it need not be local */
     socklen_t len = family == AF_INET ? sizeof(at.v4) : sizeof(at.v6);
     if (bind(fd, &at.any, len) < 0) { /* no IPv6 here */
         assert_int_equal(family, AF_INET6);
@@ -257,7 +256,7 @@ static void arrive(int family, const char *address, const char *expected, bool i
     close(fd);
 }
 
-static void where_a_connection_arrived_is_asked_of_the_kernel(void **state)
+static void local_address_comes_from_the_kernel(void **state)
 {
     (void)state;
     arrive(AF_INET, "127.0.0.1", "127.0.0.1", true);
@@ -280,7 +279,7 @@ static void where_a_connection_arrived_is_asked_of_the_kernel(void **state)
     assert_false(got.is_local);
 }
 
-static void a_page_of_the_server_itself_is_known_by_its_host(void **state)
+static void own_page_is_recognized_by_its_host(void **state)
 {
     (void)state;
     struct tidings_str host = tidings_str("files.example:8443");
@@ -323,15 +322,15 @@ int main(void)
         cmocka_unit_test(blanks_around),
         cmocka_unit_test(letters_that_look_alike),
         cmocka_unit_test(percent_encoding),
-        cmocka_unit_test(a_nul_inside_the_name),
-        cmocka_unit_test(an_empty_host),
-        cmocka_unit_test(origins_of_opaque_or_other_schemes),
-        cmocka_unit_test(listed_origins_are_compared_whole),
-        cmocka_unit_test(the_loopback_is_let_in_by_its_three_names_at_any_port),
-        cmocka_unit_test(listed_hosts_are_let_in_at_any_port),
-        cmocka_unit_test(the_address_that_was_reached_is_a_name_and_no_other_address_is),
-        cmocka_unit_test(where_a_connection_arrived_is_asked_of_the_kernel),
-        cmocka_unit_test(a_page_of_the_server_itself_is_known_by_its_host),
+        cmocka_unit_test(host_is_refused_if_its_name_contains_a_nul),
+        cmocka_unit_test(host_is_refused_if_empty),
+        cmocka_unit_test(origins_are_refused_if_opaque_or_of_other_schemes),
+        cmocka_unit_test(listed_origins_are_compared_in_full),
+        cmocka_unit_test(loopback_is_accepted_by_its_three_names_at_any_port),
+        cmocka_unit_test(listed_hosts_are_accepted_at_any_port),
+        cmocka_unit_test(only_the_local_address_of_the_connection_is_a_valid_host),
+        cmocka_unit_test(local_address_comes_from_the_kernel),
+        cmocka_unit_test(own_page_is_recognized_by_its_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

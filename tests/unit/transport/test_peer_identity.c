@@ -25,7 +25,7 @@ static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
     return peer_identity_quota_name(-1, &from, out);
 }
 
-static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
+static void ipv4_addresses_count_singly_and_ipv6_by_network(void **state)
 {
     (void)state;
     static const struct {
@@ -51,7 +51,7 @@ static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
     }
 }
 
-static void a_unix_socket_counts_by_its_user(void **state)
+static void unix_socket_counts_by_its_user(void **state)
 {
     (void)state;
     int pair[2];
@@ -68,8 +68,8 @@ static void a_unix_socket_counts_by_its_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_count_one_by_one_and_networks_of_ipv6_as_one),
-        cmocka_unit_test(a_unix_socket_counts_by_its_user),
+        cmocka_unit_test(ipv4_addresses_count_singly_and_ipv6_by_network),
+        cmocka_unit_test(unix_socket_counts_by_its_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a WebSocket over a socket pair, from the upgrade of its HTTP connection on: which
- * state each thing that happens to it leads to, and what the client hears. Deadlines are met by
- * making connections older.
- */
+ * The life of a WebSocket over a socket pair, starting with the upgrade of its HTTP connection: the
+ * state after each event, and the bytes that the client receives. The tests meet deadlines by
+ * making connections older. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +42,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The only WebSocket of the first worker; NULL: there is none. */
+/* The only WebSocket of the first worker; NULL if none. */
 static struct websocket *find(void)
 {
     return (struct websocket *)(void *)wire_only(&w.hw[0]->websockets->conns);
@@ -85,7 +84,7 @@ static void say_frame(struct wire_client *c, unsigned first_byte, const char *pa
     wire_say_bytes(c, frame, wire_frame(frame, first_byte, payload, strlen(payload)));
 }
 
-/* A close frame with this code is what was heard last. */
+/* Returns true if the last frame received is a close frame with this code. */
 static void assert_close(struct wire_client *c, unsigned code)
 {
     assert_true(c->heard.len >= 4);
@@ -99,7 +98,7 @@ static void assert_close(struct wire_client *c, unsigned code)
 
 /* ---- the upgrade ----------------------------------------------------------------------------- */
 
-static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **state)
+static void upgrade_ends_the_http_connection_and_keeps_the_socket(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -114,7 +113,7 @@ static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **stat
     assert_int_equal(wire_connections(&w, 0), 0);
 }
 
-static void what_came_before_and_behind_the_upgrade_is_answered_in_order(void **state)
+static void data_before_and_after_the_upgrade_is_answered_in_order(void **state)
 {
     (void)state;
     char text[1024];
@@ -130,7 +129,7 @@ static void what_came_before_and_behind_the_upgrade_is_answered_in_order(void **
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
 }
 
-static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
+static void unwritten_answers_move_with_the_socket(void **state)
 {
     (void)state;
     wire_leave(open_one());
@@ -154,7 +153,7 @@ static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
     wire_assert_has(wire_heard(c), "\"id\":7");
 }
 
-static void an_upgrade_that_cannot_be_is_refused_over_http(void **state)
+static void impossible_upgrade_is_refused_over_http(void **state)
 {
     (void)state;
     struct wire_client *c = wire_connect(&w, 0);
@@ -168,7 +167,7 @@ static void an_upgrade_that_cannot_be_is_refused_over_http(void **state)
     assert_int_equal(state_now(), WEBSOCKET_GONE);
 }
 
-static void who_goes_with_the_upgrade_is_gone(void **state)
+static void disconnect_during_the_upgrade_closes_the_connection(void **state)
 {
     (void)state;
     wire_leave(open_one());
@@ -205,7 +204,7 @@ static void fragmented_message_stays_partial_until_complete(void **state)
     wire_assert_has(wire_heard(c), "\"id\":8");
 }
 
-static void who_says_too_much_at_once_goes_on_in_the_next_turn(void **state)
+static void excess_messages_are_handled_in_the_next_turn(void **state)
 {
     (void)state;
     char text[8192];
@@ -241,7 +240,7 @@ static void listen_ends_with_its_client(void **state)
 
 /* ---- silence and deadlines ------------------------------------------------------------------- */
 
-static void a_silent_one_is_asked_and_stays_when_it_answers(void **state)
+static void silent_client_is_pinged_and_stays_if_it_answers(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -261,11 +260,11 @@ static void a_silent_one_is_asked_and_stays_when_it_answers(void **state)
     assert_int_equal(w.b.worker[0]->stats.cut, 1);
 }
 
-/* It was refused: its input is thrown away until a second went by. */
+/* It was refused: the server discards its input until a second has passed. */
 static void assert_lingers(struct wire_client *c)
 {
     assert_int_equal(state_now(), WEBSOCKET_LINGER);
-    assert_true(c->over); /* nothing more will be said */
+    assert_true(c->over); /* the server sends nothing more */
     assert_int_equal(send(c->fd, "more", 4, MSG_NOSIGNAL), 4);
     wire_turn(&w);
     assert_int_equal(state_now(), WEBSOCKET_LINGER);
@@ -274,20 +273,20 @@ static void assert_lingers(struct wire_client *c)
     assert_int_equal(limit_in_use(w.b.worker[0]->limit_counters, LIMIT_INPUT), 0);
 }
 
-static void a_message_that_drips_is_refused_in_time(void **state)
+static void slow_message_is_refused_in_time(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
     say_frame(c, FIRST_PART, "{\"jsonrpc\"");
     age(WEBSOCKET_PARTIAL, w.config.body_timeout_ms / 2);
-    say_frame(c, 0, ":"); /* another part, and no progress that counts */
+    say_frame(c, 0, ":"); /* another part, too small to count as progress */
     assert_int_equal(state_now(), WEBSOCKET_PARTIAL);
     age(WEBSOCKET_PARTIAL, w.config.body_timeout_ms / 2);
     assert_close(c, WS_POLICY);
     assert_lingers(c);
 }
 
-static void half_a_message_goes_when_all_hold_too_much(void **state)
+static void partial_message_is_dropped_if_memory_runs_out(void **state)
 {
     (void)state;
     struct limit_counters *counters = w.b.worker[0]->limit_counters;
@@ -301,7 +300,7 @@ static void half_a_message_goes_when_all_hold_too_much(void **state)
     assert_lingers(c);
 }
 
-static void one_that_takes_nothing_is_cut(void **state)
+static void stalled_reader_is_disconnected(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -326,7 +325,7 @@ static void one_that_takes_nothing_is_cut(void **state)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-static void a_close_is_answered_and_is_the_end(void **state)
+static void close_frame_is_answered_and_ends_the_connection(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -336,7 +335,7 @@ static void a_close_is_answered_and_is_the_end(void **state)
     assert_int_equal(state_now(), WEBSOCKET_GONE);
 }
 
-static void a_frame_against_the_rules_is_refused(void **state)
+static void malformed_frame_is_refused(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -345,7 +344,7 @@ static void a_frame_against_the_rules_is_refused(void **state)
     assert_lingers(c);
 }
 
-static void a_message_that_is_too_large_is_refused(void **state)
+static void oversized_message_is_refused(void **state)
 {
     (void)state;
     static char large[WIRE_MAX_BODY + 2];
@@ -356,7 +355,7 @@ static void a_message_that_is_too_large_is_refused(void **state)
     assert_lingers(c);
 }
 
-static void draining_says_goodbye_and_awaits_the_clients(void **state)
+static void draining_sends_a_close_frame_and_awaits_the_clients(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -373,7 +372,7 @@ static void draining_says_goodbye_and_awaits_the_clients(void **state)
     assert_int_equal(w.drained, 1);
 }
 
-static void draining_answers_first_what_is_under_way(void **state)
+static void draining_answers_pending_requests_first(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -387,7 +386,7 @@ static void draining_answers_first_what_is_under_way(void **state)
     fake_finish_reads(&w.fake);
     wire_turn(&w);
     wire_assert_has(wire_heard(c), "content of mem://x/a");
-    age(WEBSOCKET_GONE, 0); /* the tick after */
+    age(WEBSOCKET_GONE, 0); /* the next tick */
     assert_close(c, WS_GOING_AWAY);
     age(WEBSOCKET_AWAITING_CLOSE, LINGER_MS);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
@@ -400,7 +399,7 @@ static bool is_everybody(void *user, const struct principal *principal)
     return principal != NULL;
 }
 
-static void who_is_nobody_any_more_is_told_so(void **state)
+static void dismissed_client_gets_a_policy_close_frame(void **state)
 {
     (void)state;
     struct wire_client *c = open_one();
@@ -418,24 +417,24 @@ static void who_is_nobody_any_more_is_told_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(an_upgrade_ends_the_http_connection_and_keeps_the_socket),
-        CASE(what_came_before_and_behind_the_upgrade_is_answered_in_order),
-        CASE(answers_that_are_not_written_yet_go_with_the_socket),
-        CASE(an_upgrade_that_cannot_be_is_refused_over_http),
-        CASE(who_goes_with_the_upgrade_is_gone),
+        CASE(upgrade_ends_the_http_connection_and_keeps_the_socket),
+        CASE(data_before_and_after_the_upgrade_is_answered_in_order),
+        CASE(unwritten_answers_move_with_the_socket),
+        CASE(impossible_upgrade_is_refused_over_http),
+        CASE(disconnect_during_the_upgrade_closes_the_connection),
         CASE(fragmented_message_stays_partial_until_complete),
-        CASE(who_says_too_much_at_once_goes_on_in_the_next_turn),
+        CASE(excess_messages_are_handled_in_the_next_turn),
         CASE(listen_ends_with_its_client),
-        CASE(a_silent_one_is_asked_and_stays_when_it_answers),
-        CASE(a_message_that_drips_is_refused_in_time),
-        CASE(half_a_message_goes_when_all_hold_too_much),
-        CASE(one_that_takes_nothing_is_cut),
-        CASE(a_close_is_answered_and_is_the_end),
-        CASE(a_frame_against_the_rules_is_refused),
-        CASE(a_message_that_is_too_large_is_refused),
-        CASE(draining_says_goodbye_and_awaits_the_clients),
-        CASE(draining_answers_first_what_is_under_way),
-        CASE(who_is_nobody_any_more_is_told_so),
+        CASE(silent_client_is_pinged_and_stays_if_it_answers),
+        CASE(slow_message_is_refused_in_time),
+        CASE(partial_message_is_dropped_if_memory_runs_out),
+        CASE(stalled_reader_is_disconnected),
+        CASE(close_frame_is_answered_and_ends_the_connection),
+        CASE(malformed_frame_is_refused),
+        CASE(oversized_message_is_refused),
+        CASE(draining_sends_a_close_frame_and_awaits_the_clients),
+        CASE(draining_answers_pending_requests_first),
+        CASE(dismissed_client_gets_a_policy_close_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
