@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What rules say of a principal and a URI. What comes of that in answers and streams is in
- * engine/test_access.c.
- */
+ * The decision of the rules for a principal and a URI. engine/test_access.c tests its effect on
+ * answers and streams. */
 #include "security/access.h"
 
 #include <setjmp.h>
@@ -27,8 +26,8 @@ static int begin(void **state)
     return 0;
 }
 
-/* A rule for a name ("*": everybody, "": who is not known) and a glob, container or URI ("":
- * everything). */
+/* A rule for a name ("*": every principal, "": anonymous) and a glob, container or URI ("": all
+ * URIs). */
 struct row {
     const char *name, *scope, *uri;
     unsigned ops;
@@ -39,7 +38,7 @@ static void destroy_nothing(struct access_rules *rules)
     (void)rules;
 }
 
-/* From now on everybody is judged by these; nobody may be held. */
+/* These rules apply to all principals from now on; no principal may be held. */
 static void set_rules(const struct row *rows, size_t count)
 {
     static struct access_rule at[8];
@@ -76,7 +75,7 @@ static int end(void **state)
 
 #define SEE (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
 
-/* ada sees what is open, bob everything, nobody else anything. */
+/* ada may read what is open, bob everything, all others nothing. */
 static void set_usual(void)
 {
     static const struct row rows[] = {
@@ -89,7 +88,7 @@ static void set_usual(void)
     set_rules(rows, COUNT(rows));
 }
 
-/* A reference to who is called so and was given these scopes. */
+/* A reference to a principal with this name and these scopes. */
 static const struct principal *make(enum principal_kind kind, const char *name, const char *scope,
                                     int64_t expires_ms)
 {
@@ -113,7 +112,7 @@ static bool may(const char *name, enum principal_kind kind, const char *scope, e
     return yes;
 }
 
-static void what_no_rule_allows_is_denied(void **state)
+static void access_is_denied_if_no_rule_allows_it(void **state)
 {
     (void)state;
     assert_true(may("x", PRINCIPAL_TOKEN, "", ACCESS_READ, "mem://x/a")); /* no rules */
@@ -148,7 +147,7 @@ static void assert_missing(const struct principal *principal, unsigned ops, stru
     buf_deinit(&out);
 }
 
-static void the_scope_that_would_allow_it_can_be_named(void **state)
+static void missing_scope_is_named(void **state)
 {
     (void)state;
     set_usual();
@@ -156,13 +155,13 @@ static void the_scope_that_would_allow_it_can_be_named(void **state)
     struct tidings_str uri = STR("mem://x/open/nothing is there");
     assert_missing(principal, 1u << ACCESS_WRITE, uri, "res:write");
     assert_missing(principal, 1u << ACCESS_READ | 1u << ACCESS_WRITE, uri, "res:write");
-    assert_missing(principal, 1u << ACCESS_READ, uri, ""); /* it has that */
+    assert_missing(principal, 1u << ACCESS_READ, uri, ""); /* it has that scope */
     assert_missing(principal, 1u << ACCESS_READ, STR("mem://x/hidden/b"), "");
     assert_missing(NULL, 1u << ACCESS_READ, uri, "");
     principal_unref(principal);
 }
 
-static void principals_with_the_same_rules_are_one_class(void **state)
+static void principals_with_the_same_rules_share_a_class(void **state)
 {
     (void)state;
     set_usual();
@@ -177,16 +176,16 @@ static void principals_with_the_same_rules_are_one_class(void **state)
     principal_unref(one);
     principal_unref(two);
     principal_unref(other);
-    assert_true(list_empty(&w.principals.classes)); /* nobody is left */
+    assert_true(list_empty(&w.principals.classes)); /* no principal is left */
 }
 
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(what_no_rule_allows_is_denied),
-        TEST(the_scope_that_would_allow_it_can_be_named),
-        TEST(principals_with_the_same_rules_are_one_class),
+        TEST(access_is_denied_if_no_rule_allows_it),
+        TEST(missing_scope_is_named),
+        TEST(principals_with_the_same_rules_share_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

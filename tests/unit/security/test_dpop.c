@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Proofs of keys: what makes one good, each thing that makes it bad, and that it is used once, by
- * however many threads at once.
- */
+ * Proofs of possession: the rules for a valid proof, each violation, and single use, even by
+ * several threads at once. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +19,7 @@
 
 #define NOW INT64_C(1800000000000)
 #define TOKEN "the-token"
-/* SHA-256 of it, in base64url. */
+/* Its SHA-256, in base64url. */
 #define ATH "wqc_z2HfvcrceaELozCy7162b8Cmc17Wm3lrs8l7l64"
 #define GOOD                                                                                       \
     "\"jti\":\"1\",\"htm\":\"POST\",\"htu\":\"https://host/"                                       \
@@ -33,7 +32,7 @@ static struct dpop *open_dpop(enum dpop_mode mode)
     return d;
 }
 
-/* `jwk` NULL: that of the key. */
+/* `jwk` NULL: the key's own. */
 static const char *check(const struct dpop *d, const struct jose_key *key, const char *type,
                          const char *jwk, const char *claims, struct dpop_proof *ret)
 {
@@ -53,10 +52,10 @@ static const char *check(const struct dpop *d, const struct jose_key *key, const
     return why;
 }
 
-static void a_proof_is_for_one_request(void **state)
+static void proof_is_valid_for_one_request(void **state)
 {
     static const struct {
-        const char *claims, *why; /* NULL: it is good */
+        const char *claims, *why; /* NULL: it is valid */
     } cases[] = {
         {"{" GOOD "}", NULL},
         {"{\"jti\":\"1\",\"htm\":\"POST\",\"htu\":\"HTTPS://HOST:443/"
@@ -123,8 +122,8 @@ static void a_proof_is_for_one_request(void **state)
     dpop_destroy(d);
 }
 
-/* A proxy serves us below another path, or as another one. */
-static void behind_a_proxy_the_address_is_that_of_the_resource(void **state)
+/* A proxy publishes this server below another path, or at another address. */
+static void proof_names_the_public_address_behind_a_proxy(void **state)
 {
     static const struct {
         const char *resource, *path, *named; /* paths: of the resource, the request, the proof */
@@ -179,7 +178,7 @@ static void behind_a_proxy_the_address_is_that_of_the_resource(void **state)
     jose_key_destroy(key);
 }
 
-static void it_is_signed_with_the_key_it_holds(void **state)
+static void proof_is_signed_with_the_key_it_contains(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     struct jose_key *key = jose_key_create("ES256"), *other = jose_key_create("ES256");
@@ -191,13 +190,13 @@ static void it_is_signed_with_the_key_it_holds(void **state)
     assert_string_equal(check(d, key, "dpop+jwt", jwk.ptr, "{" GOOD "}", &proof),
                         "the signature of the proof is wrong");
     buf_clear(&jwk);
-    jose_put_jwk(&jwk, key, "\"d\":\"AAAA\""); /* it would give itself away */
+    jose_put_jwk(&jwk, key, "\"d\":\"AAAA\""); /* it would reveal the private key */
     assert_non_null(check(d, key, "dpop+jwt", jwk.ptr, "{" GOOD "}", &proof));
     assert_non_null(
         check(d, key, "dpop+jwt", "{\"kty\":\"oct\",\"k\":\"AAAA\"}", "{" GOOD "}", &proof));
     assert_non_null(check(d, key, "dpop+jwt", "null", "{" GOOD "}", &proof));
     assert_non_null(check(d, key, "JWT", NULL, "{" GOOD "}", &proof));
-    /* The same key has one name, whatever stands beside its numbers. */
+    /* The same key has one name, whatever other members it has. */
     buf_clear(&jwk);
     jose_put_jwk(&jwk, key, "\"kid\":\"x\",\"use\":\"sig\"");
     assert_null(check(d, key, "dpop+jwt", jwk.ptr, "{" GOOD "}", &proof));
@@ -213,7 +212,7 @@ static void it_is_signed_with_the_key_it_holds(void **state)
     dpop_destroy(d);
 }
 
-static void a_nonce_is_ours_and_young(void **state)
+static void nonce_is_accepted_only_if_issued_here_and_young(void **state)
 {
     struct dpop *d = open_dpop(DPOP_NONCE), *another = open_dpop(DPOP_NONCE);
     struct jose_key *key = jose_key_create("ES256");
@@ -242,7 +241,7 @@ static void a_nonce_is_ours_and_young(void **state)
     dpop_destroy(another);
 }
 
-static void a_proof_is_used_once_until_it_is_too_old(void **state)
+static void proof_is_rejected_if_reused_until_it_expires(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     struct dpop_proof proof = {.id = UINT64_C(0x123456789abcdef0), .until_ms = NOW + 60000};
@@ -250,8 +249,7 @@ static void a_proof_is_used_once_until_it_is_too_old(void **state)
     (void)state;
     assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_FRESH);
     assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_USED);
-    assert_int_equal(dpop_use(d, &beside, STR("ada"), NOW),
-                     DPOP_FRESH); /* in the place next to it */
+    assert_int_equal(dpop_use(d, &beside, STR("ada"), NOW), DPOP_FRESH); /* in the next slot */
     assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW + 60000), DPOP_USED);
     assert_int_equal(dpop_use(d, &beside, STR("ada"), NOW + 60000), DPOP_USED);
     assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW + 200000), DPOP_FRESH); /* forgotten */
@@ -276,8 +274,8 @@ static void proofs_are_rejected_without_capacity(void **state)
     dpop_destroy(d);
 }
 
-/* Entries hold 24 bits of the time: an old one must not come to life when they come round. */
-static void what_was_used_long_ago_takes_no_room(void **state)
+/* Entries hold 24 bits of the time: an old one must not become valid again when they wrap. */
+static void expired_proofs_take_no_space(void **state)
 {
     const int64_t later = NOW + INT64_C(120) * 86400 * 1000;
     struct dpop *d = open_dpop(DPOP_ACCEPT);
@@ -293,7 +291,7 @@ static void what_was_used_long_ago_takes_no_room(void **state)
     dpop_destroy(d);
 }
 
-/* However many one principal uses, there is room for those of others. */
+/* However many proofs one principal uses, others have space. */
 static void one_principal_cannot_use_all_space(void **state)
 {
     const int64_t begin = (NOW / 128000 + 1) * 128000; /* of a share */
@@ -314,7 +312,7 @@ static void one_principal_cannot_use_all_space(void **state)
         snprintf(name, sizeof(name), "ada%u", i);
         refused += dpop_use(d, &proof, tidings_str(name), begin) != DPOP_FRESH;
     }
-    assert_true(refused < 20); /* whose share is the same one: 1 in 1024 */
+    assert_true(refused < 20); /* with the same share: 1 in 1024 */
     struct dpop_proof again = {.id = next++ * UINT64_C(0x9e3779b97f4a7c15),
                                .until_ms = begin + 248000};
     assert_int_equal(dpop_use(d, &again, STR("mallory"), begin + 128000), DPOP_FRESH);
@@ -336,7 +334,7 @@ static void *use_all(void *arg)
     return NULL;
 }
 
-static void of_several_threads_one_uses_it(void **state)
+static void one_of_several_threads_uses_a_proof(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     pthread_t threads[THREADS];
@@ -353,7 +351,7 @@ static void of_several_threads_one_uses_it(void **state)
     dpop_destroy(d);
 }
 
-static void a_token_is_bound_by_the_name_of_a_key_alone(void **state)
+static void token_is_bound_only_by_the_name_of_a_key(void **state)
 {
     static const struct {
         const char *claims;
@@ -382,16 +380,16 @@ static void a_token_is_bound_by_the_name_of_a_key_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_proof_is_for_one_request),
-        cmocka_unit_test(behind_a_proxy_the_address_is_that_of_the_resource),
-        cmocka_unit_test(it_is_signed_with_the_key_it_holds),
-        cmocka_unit_test(a_nonce_is_ours_and_young),
-        cmocka_unit_test(a_proof_is_used_once_until_it_is_too_old),
+        cmocka_unit_test(proof_is_valid_for_one_request),
+        cmocka_unit_test(proof_names_the_public_address_behind_a_proxy),
+        cmocka_unit_test(proof_is_signed_with_the_key_it_contains),
+        cmocka_unit_test(nonce_is_accepted_only_if_issued_here_and_young),
+        cmocka_unit_test(proof_is_rejected_if_reused_until_it_expires),
         cmocka_unit_test(proofs_are_rejected_without_capacity),
-        cmocka_unit_test(what_was_used_long_ago_takes_no_room),
+        cmocka_unit_test(expired_proofs_take_no_space),
         cmocka_unit_test(one_principal_cannot_use_all_space),
-        cmocka_unit_test(of_several_threads_one_uses_it),
-        cmocka_unit_test(a_token_is_bound_by_the_name_of_a_key_alone),
+        cmocka_unit_test(one_of_several_threads_uses_a_proof),
+        cmocka_unit_test(token_is_bound_only_by_the_name_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests that failed: one row for each method and code, a bounded number of rows and of lines,
- * and lines that strangers cannot write.
- */
+ * Failed requests: one row for each method and code, a limited number of rows and log lines, and no
+ * forged log lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +58,7 @@ static bool note(const struct failure *x, uint64_t now_ms)
     return row != NULL;
 }
 
-static void a_line_says_what_failed_for_whom_and_why(void **state)
+static void log_line_names_the_failure_its_client_and_reason(void **state)
 {
     (void)state;
     const struct principal ann = {.kind = PRINCIPAL_TOKEN, .name = STR("ann")};
@@ -88,7 +87,7 @@ static void a_line_says_what_failed_for_whom_and_why(void **state)
     assert_non_null(strstr(said, "method=tools/call isError=true by=program"));
 }
 
-static void what_is_our_fault_is_a_warning(void **state)
+static void internal_error_is_logged_as_a_warning(void **state)
 {
     (void)state;
     const struct failure ours = {.kind = FAILURE_HTTP, .code = 500, .is_ours = true};
@@ -97,13 +96,13 @@ static void what_is_our_fault_is_a_warning(void **state)
     assert_int_equal(said_level, TIDINGS_LOG_WARNING);
     assert_true(note(&theirs, 1000));
     assert_int_equal(said_level, TIDINGS_LOG_INFO);
-    log_set_level(TIDINGS_LOG_WARNING); /* what is not wanted is not left out either */
+    log_set_level(TIDINGS_LOG_WARNING); /* lines below the log level do not count as suppressed */
     assert_false(note(&theirs, 99000));
     assert_int_equal(f.rows[1].left_out, 0);
     assert_int_equal(f.rows[1].count, 2);
 }
 
-static void one_cause_has_a_line_a_second_which_counts_those_left_out(void **state)
+static void each_cause_gets_a_line_a_second_with_the_suppressed_count(void **state)
 {
     (void)state;
     const struct failure x = {.kind = FAILURE_HTTP, .method = "/resource", .code = 404};
@@ -118,7 +117,7 @@ static void one_cause_has_a_line_a_second_which_counts_those_left_out(void **sta
     assert_int_equal(f.rows[0].count, 1002);
 }
 
-static void what_was_left_out_is_said_when_no_more_comes(void **state)
+static void suppressed_lines_are_counted_in_a_final_line(void **state)
 {
     (void)state;
     const struct failure x = {.kind = FAILURE_HTTP, .method = "/resource", .code = 404};
@@ -133,7 +132,7 @@ static void what_was_left_out_is_said_when_no_more_comes(void **state)
     assert_int_equal(lines, 3);
     assert_non_null(
         strstr(said, " info request: requests failed method=/resource status=404 others=9"));
-    assert_int_equal(f.due_ms, 7000); /* the other came later */
+    assert_int_equal(f.due_ms, 7000); /* the other arrived later */
     failures_say_left_out(&f, 7000);
     assert_int_equal(lines, 4);
     assert_non_null(strstr(said, "method=tools/call isError=true others=1"));
@@ -142,7 +141,7 @@ static void what_was_left_out_is_said_when_no_more_comes(void **state)
     assert_int_equal(lines, 4);
 }
 
-static void many_causes_together_have_a_burst_and_a_line_a_second(void **state)
+static void all_causes_together_have_a_burst_and_a_line_a_second(void **state)
 {
     (void)state;
     for (int second = 0; second < 10; second++) {
@@ -154,7 +153,7 @@ static void many_causes_together_have_a_burst_and_a_line_a_second(void **state)
     assert_int_equal(lines, FAILURES_BURST + 9 * FAILURES_LINES);
 }
 
-static void beyond_its_rows_everything_is_one(void **state)
+static void failures_beyond_the_row_limit_share_a_row(void **state)
 {
     (void)state;
     for (int code = 0; code < 1000; code++) {
@@ -184,7 +183,7 @@ static void beyond_its_rows_everything_is_one(void **state)
     buf_deinit(&text);
 }
 
-static void methods_that_there_are_not_are_one_row(void **state)
+static void unknown_methods_share_a_row(void **state)
 {
     (void)state;
     const struct failure x = {.kind = FAILURE_RPC, .code = -32601};
@@ -195,7 +194,7 @@ static void methods_that_there_are_not_are_one_row(void **state)
     assert_non_null(strstr(said, "method=unknown code=-32601"));
 }
 
-static void a_stranger_cannot_write_lines_or_fields(void **state)
+static void client_cannot_forge_lines_or_fields(void **state)
 {
     (void)state;
     const struct failure x = {
@@ -208,7 +207,7 @@ static void a_stranger_cannot_write_lines_or_fields(void **state)
     assert_non_null(strstr(said, "'a\\\" principal=\\\"root\\x0a2026 error \\x1b[2J\\\\\\xff'\""));
     char longer[4096];
     memset(longer, 'x', sizeof(longer));
-    memcpy(longer + LOG_SHOWN - 1, "\xc3\xa4", 2); /* is not cut in two */
+    memcpy(longer + LOG_SHOWN - 1, "\xc3\xa4", 2); /* is not split */
     const struct failure y = {
         .kind = FAILURE_RPC, .code = 1, .reason = tidings_strn(longer, sizeof(longer))};
     assert_true(note(&y, 1000));
@@ -219,11 +218,11 @@ static void a_stranger_cannot_write_lines_or_fields(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
 
-static void refusals_are_warnings_with_lines_of_their_own(void **state)
+static void refusals_are_warnings_with_their_own_line_budget(void **state)
 {
     (void)state;
     struct failure x = {.kind = FAILURE_HTTP, .method = "/mcp", .code = 404};
-    for (int i = 0; i < 100; i++) { /* what is not there uses up all lines for such */
+    for (int i = 0; i < 100; i++) { /* requests for unknown paths use up their lines */
         x.code = 404 + i;
         (void)note(&x, 5000);
     }
@@ -245,7 +244,7 @@ static void refusals_are_warnings_with_lines_of_their_own(void **state)
                                  "status=403 others=2"));
 }
 
-static void the_newest_is_kept_with_its_reason_and_address_cut_between_characters(void **state)
+static void newest_failure_keeps_its_reason_and_address_cut_between_characters(void **state)
 {
     (void)state;
     char long_reason[400], text[1024];
@@ -259,7 +258,7 @@ static void the_newest_is_kept_with_its_reason_and_address_cut_between_character
                               .reason = tidings_str(long_reason)};
     assert_int_equal(f.last.at_ms, 0);
     failures_note(&f, &x, STR("192.0.2.1"), 1000);
-    assert_int_equal(strlen(f.last.reason), sizeof(f.last.reason) - 2); /* no half of an é */
+    assert_int_equal(strlen(f.last.reason), sizeof(f.last.reason) - 2); /* not half of an é */
     const struct failure odd = {.path = STR("/a\xff\xc3\xa9"), .uri = STR("no")};
     failures_note(&f, &odd, STR("x"), 1500);
     assert_true(f.last.has_path);
@@ -281,16 +280,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            the_newest_is_kept_with_its_reason_and_address_cut_between_characters, begin, end),
-        TEST(a_line_says_what_failed_for_whom_and_why),
-        TEST(what_is_our_fault_is_a_warning),
-        TEST(refusals_are_warnings_with_lines_of_their_own),
-        TEST(one_cause_has_a_line_a_second_which_counts_those_left_out),
-        TEST(what_was_left_out_is_said_when_no_more_comes),
-        TEST(many_causes_together_have_a_burst_and_a_line_a_second),
-        TEST(beyond_its_rows_everything_is_one),
-        TEST(methods_that_there_are_not_are_one_row),
-        TEST(a_stranger_cannot_write_lines_or_fields),
+            newest_failure_keeps_its_reason_and_address_cut_between_characters, begin, end),
+        TEST(log_line_names_the_failure_its_client_and_reason),
+        TEST(internal_error_is_logged_as_a_warning),
+        TEST(refusals_are_warnings_with_their_own_line_budget),
+        TEST(each_cause_gets_a_line_a_second_with_the_suppressed_count),
+        TEST(suppressed_lines_are_counted_in_a_final_line),
+        TEST(all_causes_together_have_a_burst_and_a_line_a_second),
+        TEST(failures_beyond_the_row_limit_share_a_row),
+        TEST(unknown_methods_share_a_row),
+        TEST(client_cannot_forge_lines_or_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

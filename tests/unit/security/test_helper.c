@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the helper opens and runs, and what it does not. A process has one at most, so each case is
- * a child of its own.
- */
+ * The helper opens and runs only what its plan contains. A process has at most one helper, so each
+ * case runs in a child process. */
 #include "security/helper.h"
 
 #include <errno.h>
@@ -90,7 +89,7 @@ static bool start(void)
     return helper_start(&plan, NULL) == 0;
 }
 
-/* Number of the line that was not as expected. */
+/* The line number of the first failed check. */
 #define EXPECT(condition)                                                                          \
     if (!(condition)) {                                                                            \
         return __LINE__ % 255 + 1;                                                                 \
@@ -130,14 +129,14 @@ static int opens_files(void)
     EXPECT(holds(helper_open(f.file), "first"));
     EXPECT(helper_open(other) == -EPERM);
     EXPECT(helper_open("/etc/passwd") == -EPERM);
-    put("fresh", "second"); /* as editors and certbot do it */
+    put("fresh", "second"); /* as editors and certbot do */
     EXPECT(rename(fresh, f.file) == 0);
     EXPECT(holds(helper_open(f.file), "second"));
     EXPECT(unlink(f.file) == 0 && helper_open(f.file) == -ENOENT);
     return 0;
 }
 
-static void files_of_the_plan_are_opened_and_no_others(void **state)
+static void only_files_of_the_plan_are_opened(void **state)
 {
     (void)state;
     in_child(opens_files);
@@ -148,25 +147,25 @@ static int opens_log(void)
     char path[96];
     EXPECT(start());
     snprintf(path, sizeof path, "%s/log", f.dir);
-    for (int round = 0; round < 2; round++) { /* the first makes it */
+    for (int round = 0; round < 2; round++) { /* the first call creates it */
         int fd = helper_open_log(path);
         EXPECT(fd >= 0 && (fcntl(fd, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY));
         EXPECT(write(fd, "line", 4) == 4);
         close(fd);
     }
     EXPECT(holds(open(path, O_RDONLY | O_CLOEXEC), "lineline"));
-    EXPECT(helper_open(path) == -EPERM);       /* not to be read */
-    EXPECT(helper_open_log(f.file) == -EPERM); /* nor another to be written */
+    EXPECT(helper_open(path) == -EPERM);       /* not readable */
+    EXPECT(helper_open_log(f.file) == -EPERM); /* nor may another file be written */
     return 0;
 }
 
-static void the_log_of_the_plan_is_opened_at_its_end_and_no_other_file(void **state)
+static void log_of_the_plan_is_opened_for_appending_and_no_other_file(void **state)
 {
     (void)state;
     in_child(opens_log);
 }
 
-/* With the directory that has the name now. */
+/* The directory that has the name now. */
 static int open_below(const char *root, const char *path, int flags)
 {
     int fd = open(root, O_PATH | O_CLOEXEC);
@@ -191,20 +190,20 @@ static int opens_below(void)
     EXPECT(open_below(f.root, "a", O_WRONLY) == -EPERM);
     EXPECT(open_below(f.root, "b", O_RDWR | O_CREAT) == -EPERM);
     EXPECT(open_below(f.root, "b", O_RDONLY) == -ENOENT);
-    /* Removed and made again: what it had at the start is gone. */
+    /* Removed and created again: the original directory is gone. */
     EXPECT(rename(f.root, away) == 0 && mkdir(f.root, 0700) == 0);
     put("root/a", "made again");
     EXPECT(holds(open_below(f.root, "a", O_RDONLY), "made again"));
     int fd = open_below(f.root, "", O_RDONLY | O_DIRECTORY);
     EXPECT(fd >= 0);
-    /* Not the one that is meant; somebody else's. */
+    /* Not the intended directory, but another user's. */
     EXPECT(helper_open_below(f.root, open(away, O_PATH), "a", O_RDONLY, 0) == -ESTALE);
     EXPECT(geteuid() != 0 ||
            (chown(f.root, 65534, 65534) == 0 && open_below(f.root, "a", O_RDONLY) == -ESTALE));
     return 0;
 }
 
-static void below_a_root_everything_is_opened_and_nothing_beside_it(void **state)
+static void only_files_below_a_root_are_opened(void **state)
 {
     (void)state;
     in_child(opens_below);
@@ -235,7 +234,7 @@ static int runs(void)
     return 0;
 }
 
-static void commands_of_the_plan_are_run_and_no_others(void **state)
+static void only_commands_of_the_plan_are_run(void **state)
 {
     (void)state;
     in_child(runs);
@@ -255,17 +254,17 @@ static int kills(void)
     spawn_terminate(&s[0]);
     EXPECT(await(s[0].pidfd) && spawn_reap(&s[0], &how, &value));
     EXPECT(how == SPAWN_KILLED && value == SIGTERM);
-    /* What it left behind goes with it: nobody holds the pipe any more. */
+    /* Its background processes end with it: no process holds the pipe. */
     EXPECT(await(s[0].out) && read(s[0].out, text, sizeof text) == 0);
     spawn_deinit(&s[0]);
     pid_t pid = s[1].pid;
     EXPECT(kill(pid, 0) == 0);
-    spawn_deinit(&s[1]); /* kills, and waits for its end */
+    spawn_deinit(&s[1]); /* kills it, and waits for its end */
     EXPECT(kill(pid, 0) < 0 && errno == ESRCH);
     return 0;
 }
 
-static void a_command_is_killed_with_all_it_started(void **state)
+static void command_is_killed_with_its_descendants(void **state)
 {
     (void)state;
     in_child(kills);
@@ -288,7 +287,7 @@ static bool start_many(void)
     return helper_start(&plan, NULL) == 0;
 }
 
-/* However many run, each finds room, even if few descriptors are allowed at first. */
+/* However many commands run, each can start, even if the descriptor limit is low at first. */
 static int runs_all(void)
 {
     static struct spawn s[MANY];
@@ -334,8 +333,8 @@ static pid_t parent_of(pid_t pid)
     return parent;
 }
 
-/* Signals that the helper has not read when it says how a command ended and closes the socket: the
- * kernel then reports a reset before what was said. */
+/* The helper has unread signals when it reports how a command ended and closes the socket. The
+ * kernel then delivers a reset before the report. */
 static int tells_how_it_ended(void)
 {
     struct spawn s;
@@ -362,7 +361,7 @@ static int tells_how_it_ended(void)
     return 0;
 }
 
-static void how_a_command_ended_is_known_whatever_was_sent_to_it(void **state)
+static void exit_status_is_reported_despite_unread_signals(void **state)
 {
     (void)state;
     in_child(tells_how_it_ended);
@@ -378,10 +377,10 @@ static int ends(void)
     EXPECT(helper_run("sleep", &s, NULL) == 0);
     EXPECT(await(s.out) && read(s.out, text, sizeof text - 1) > 0);
     EXPECT(write(pipe_of_life[1], &s.pid, sizeof s.pid) == sizeof s.pid);
-    return 0; /* and is gone, without a word to anybody */
+    return 0; /* and exits without notifying any process */
 }
 
-static void when_its_process_ends_so_do_the_commands(void **state)
+static void commands_end_with_their_process(void **state)
 {
     (void)state;
     pid_t pid = 0;
@@ -390,21 +389,21 @@ static void when_its_process_ends_so_do_the_commands(void **state)
     in_child(ends);
     close(pipe_of_life[1]);
     assert_int_equal(read(pipe_of_life[0], &pid, sizeof pid), sizeof pid);
-    /* The helper has closed all descriptors of its process, and ends after the command. */
+    /* The helper has closed all descriptors of its process, and exits after the command. */
     assert_int_equal(read(pipe_of_life[0], &rest, 1), 0);
     close(pipe_of_life[0]);
     int process = (int)syscall(SYS_pidfd_open, pid, 0);
-    assert_true(process < 0 || await(process)); /* it may be gone so far that it has no name */
+    assert_true(process < 0 || await(process)); /* it may have exited so far that it has no name */
 }
 
-/* What is no question is not answered, and harms nobody. */
+/* Malformed requests get no answer and do no harm. */
 static int confuses(void)
 {
     struct helper_request q = {.kind = (enum helper_kind)77};
     memset(q.name, 'x', sizeof q.name);
     memset(q.path, 'x', sizeof q.path);
     EXPECT(close_range(3, ~0u, 0) == 0 && start());
-    int socket = fcntl(3, F_GETFD) >= 0 ? 3 : 4; /* of the two one was closed again */
+    int socket = fcntl(3, F_GETFD) >= 0 ? 3 : 4; /* one of the two was closed again */
     for (size_t size = 1; size <= sizeof q; size += 97) {
         EXPECT(helper_send(socket, &q, size, NULL, 0) > 0);
     }
@@ -412,7 +411,7 @@ static int confuses(void)
     return 0;
 }
 
-static void nonsense_is_passed_over(void **state)
+static void malformed_requests_are_ignored(void **state)
 {
     (void)state;
     in_child(confuses);
@@ -432,7 +431,7 @@ static int lends(void)
     return 0;
 }
 
-static void libraries_are_lent_a_copy(void **state)
+static void libraries_get_a_copy(void **state)
 {
     (void)state;
     in_child(lends);
@@ -441,22 +440,18 @@ static void libraries_are_lent_a_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(files_of_the_plan_are_opened_and_no_others, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(the_log_of_the_plan_is_opened_at_its_end_and_no_other_file,
+        cmocka_unit_test_setup_teardown(only_files_of_the_plan_are_opened, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(log_of_the_plan_is_opened_for_appending_and_no_other_file,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(below_a_root_everything_is_opened_and_nothing_beside_it,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(commands_of_the_plan_are_run_and_no_others, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_command_is_killed_with_all_it_started, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_files_below_a_root_are_opened, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_commands_of_the_plan_are_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(command_is_killed_with_its_descendants, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_command_can_run_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(how_a_command_ended_is_known_whatever_was_sent_to_it,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(when_its_process_ends_so_do_the_commands, set_up,
+        cmocka_unit_test_setup_teardown(exit_status_is_reported_despite_unread_signals, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(nonsense_is_passed_over, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(libraries_are_lent_a_copy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commands_end_with_their_process, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(malformed_requests_are_ignored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(libraries_get_a_copy, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

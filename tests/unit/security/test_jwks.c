@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Key sets: which keys are taken, which are passed over, and which one verifies what.
- */
+ * Key sets: the keys that are accepted or skipped, and the key that verifies a token. */
 #include "security/jwt.h"
 
 #include <setjmp.h>
@@ -45,7 +44,7 @@ static void drop(struct jwks *set)
     shared_value_unref(jwks_value(set));
 }
 
-static uint64_t proof; /* of the key that was found good last */
+static uint64_t proof; /* of the key that last verified a token */
 
 static enum jwks_result verify(const struct jwks *set, const char *kid,
                                enum signature_algorithm algorithm, const struct jose_key *key)
@@ -66,7 +65,7 @@ static void begin(struct buf *text)
     buf_puts(text, STR("{\"keys\":["));
 }
 
-static void a_key_is_found_by_name_and_algorithm(void **state)
+static void key_is_found_by_name_and_algorithm(void **state)
 {
     (void)state;
     struct buf text;
@@ -96,7 +95,7 @@ static void a_key_is_found_by_name_and_algorithm(void **state)
     buf_deinit(&text);
 }
 
-static void a_set_may_be_empty_and_verifies_nothing(void **state)
+static void empty_set_is_valid_and_verifies_nothing(void **state)
 {
     (void)state;
     struct jwks *set = NULL;
@@ -107,7 +106,7 @@ static void a_set_may_be_empty_and_verifies_nothing(void **state)
     drop(set);
 }
 
-/* The proof of the one key in the set. */
+/* The proof of the only key in the set. */
 static uint64_t proof_of(const char *issuer, const struct jose_key *key, const char *members)
 {
     struct buf text;
@@ -125,7 +124,7 @@ static uint64_t proof_of(const char *issuer, const struct jose_key *key, const c
     return proof;
 }
 
-static void a_proof_is_that_of_a_key_with_all_that_makes_it(void **state)
+static void proof_covers_the_key_and_its_attributes(void **state)
 {
     (void)state;
     struct jose_key *other = jose_key_create("ES256");
@@ -139,7 +138,7 @@ static void a_proof_is_that_of_a_key_with_all_that_makes_it(void **state)
     jose_key_destroy(other);
 }
 
-static void a_key_without_a_name_is_tried_for_every_token(void **state)
+static void key_without_a_name_is_tried_for_every_token(void **state)
 {
     (void)state;
     struct buf text;
@@ -174,8 +173,8 @@ static void two_keys_of_one_name_are_both_tried(void **state)
     buf_deinit(&text);
 }
 
-/* Alone in a set, each makes it useless; beside a good one, it is passed over. */
-static void keys_for_something_else_are_passed_over(void **state)
+/* As the only key, each makes the set useless; next to a valid key, it is skipped. */
+static void keys_for_other_purposes_are_skipped(void **state)
 {
     (void)state;
     static const struct {
@@ -217,7 +216,7 @@ static void keys_for_something_else_are_passed_over(void **state)
     }
 }
 
-static void what_is_no_set_is_refused(void **state)
+static void key_set_is_rejected_if_malformed(void **state)
 {
     (void)state;
     static const struct {
@@ -249,7 +248,7 @@ static void what_is_no_set_is_refused(void **state)
     }
 }
 
-static void there_are_only_so_many(void **state)
+static void number_of_keys_is_limited(void **state)
 {
     (void)state;
     struct buf text;
@@ -275,8 +274,8 @@ static void there_are_only_so_many(void **state)
     buf_deinit(&text);
 }
 
-/* A token that names no key costs a bounded number of attempts. */
-static void only_a_few_are_tried(void **state)
+/* A token without a key name costs a limited number of attempts. */
+static void number_of_tried_keys_is_limited(void **state)
 {
     (void)state;
     struct buf text;
@@ -297,7 +296,7 @@ static void only_a_few_are_tried(void **state)
     buf_deinit(&text);
 }
 
-static void a_failing_allocation_is_an_error(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     struct buf text;
@@ -328,16 +327,16 @@ static void a_failing_allocation_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_is_found_by_name_and_algorithm),
-        cmocka_unit_test(a_set_may_be_empty_and_verifies_nothing),
-        cmocka_unit_test(a_proof_is_that_of_a_key_with_all_that_makes_it),
-        cmocka_unit_test(a_key_without_a_name_is_tried_for_every_token),
+        cmocka_unit_test(key_is_found_by_name_and_algorithm),
+        cmocka_unit_test(empty_set_is_valid_and_verifies_nothing),
+        cmocka_unit_test(proof_covers_the_key_and_its_attributes),
+        cmocka_unit_test(key_without_a_name_is_tried_for_every_token),
         cmocka_unit_test(two_keys_of_one_name_are_both_tried),
-        cmocka_unit_test(keys_for_something_else_are_passed_over),
-        cmocka_unit_test(what_is_no_set_is_refused),
-        cmocka_unit_test(there_are_only_so_many),
-        cmocka_unit_test(only_a_few_are_tried),
-        cmocka_unit_test(a_failing_allocation_is_an_error),
+        cmocka_unit_test(keys_for_other_purposes_are_skipped),
+        cmocka_unit_test(key_set_is_rejected_if_malformed),
+        cmocka_unit_test(number_of_keys_is_limited),
+        cmocka_unit_test(number_of_tried_keys_is_limited),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signed tokens in every way that they can be wrong, for each algorithm: the kinds of cases that
- * Wycheproof's json_web_signature vectors have, under its names, with keys made here and claims
- * that are JSON (its own are not, so none of them gets as far as a signature here).
- */
+ * Signed tokens with every possible defect, for each algorithm: the kinds of cases of Wycheproof's
+ * json_web_signature vectors, under its names, with keys created here and JSON claims. Wycheproof's
+ * claims are not JSON, so none of its cases reaches the signature check here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,12 +24,12 @@ static const char *const algorithms[] = {"RS256", "RS384", "RS512", "PS256", "PS
                                          "PS512", "ES256", "ES384", "ES512", "EdDSA"};
 static unsigned cases;
 
-/* A key, what its set says of it besides, and a good token in its three parts. */
+/* A key, its other attributes in the set, and a valid token in its three parts. */
 struct subject {
     const char *algorithm;
     struct jose_key *key;
     char header[128];
-    struct buf set, token, signature; /* the last as bytes */
+    struct buf set, token, signature; /* the last part as bytes */
     struct tidings_str head, claims, sig;
 };
 
@@ -152,7 +151,7 @@ static void judge_text(const struct subject *s)
     }
 }
 
-/* The last character of a part may have bits that say nothing: they are 0. */
+/* The last character of a part may have unused bits, which are 0. */
 static void judge_unused_bits(const struct subject *s)
 {
     static const char alphabet[] =
@@ -211,7 +210,7 @@ static void judge_headers(const struct subject *s)
     jose_key_destroy(other);
 }
 
-/* What the key is for, by its own words. */
+/* The purpose that the key declares. */
 static void judge_purpose(struct subject *s)
 {
     static const struct {
@@ -271,7 +270,7 @@ static void judge_signatures(const struct subject *s)
         memset(bytes + half, rows[i].fill, rows[i].second ? len - half : 0);
         judge_bytes(s, rows[i].name, tidings_strn((char *)bytes, len));
     }
-    if (strncmp(s->algorithm, "ES", 2) == 0) { /* DER, as other protocols have it */
+    if (strncmp(s->algorithm, "ES", 2) == 0) { /* DER, as in other protocols */
         unsigned char der[8 + 132] = {0x30, (unsigned char)(2 * half + 4), 2, (unsigned char)half};
         memcpy(der + 4, s->signature.ptr, half);
         der[4 + half] = 2;
@@ -286,7 +285,7 @@ static void judge_signatures(const struct subject *s)
     }
 }
 
-/* The block that is under an RSA signature, changed in one place and signed as it is. */
+/* The block below an RSA signature, changed in one place and signed like that. */
 static void judge_padding(const struct subject *s)
 {
     unsigned char block[RSA_BYTES];
@@ -309,7 +308,7 @@ static void judge_padding(const struct subject *s)
             block[i] ^= flips[n];
         }
     }
-    /* Less padding, and as many bytes behind the digest. */
+    /* Less padding, and extra bytes after the digest. */
     unsigned char shifted[RSA_BYTES] = {0};
     memcpy(shifted, block, 10);
     memcpy(shifted + 10, block + begin, RSA_BYTES - begin);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JWTs at a cache: every way in which one can be wrong is told apart, and none of them gets in.
- */
+ * JWTs at a cache: each defect has its own error, and no defective token is accepted. */
 #include "security/jwt.h"
 
 #include <setjmp.h>
@@ -117,7 +116,7 @@ static struct auth_answer ask(const struct jose_key *key, const char *header, co
     return ask_text(buf_str(&f.token));
 }
 
-static void a_good_token_is_whom_it_names(void **state)
+static void valid_token_gives_its_principal(void **state)
 {
     (void)state;
     struct auth_answer answer =
@@ -150,12 +149,12 @@ static void every_algorithm_is_accepted(void **state)
     }
 }
 
-static void each_wrong_claim_is_told(void **state)
+static void wrong_claims_have_their_own_errors(void **state)
 {
     (void)state;
 #define BUT(what) "{\"iss\":\"https://as.test\"," what "}"
     static const struct {
-        const char *claims, *says; /* NULL: it is good */
+        const char *claims, *says; /* NULL: it is valid */
     } cases[] = {
         {"{" GOOD "}", NULL},
         {"{" GOOD ",\"iss2\":1}", NULL},
@@ -224,7 +223,7 @@ static void each_wrong_claim_is_told(void **state)
     }
 }
 
-static void each_wrong_header_is_told(void **state)
+static void wrong_headers_have_their_own_errors(void **state)
 {
     (void)state;
     static const struct {
@@ -265,7 +264,7 @@ static void each_wrong_header_is_told(void **state)
     }
 }
 
-static void another_key_of_the_same_name_is_no_help(void **state)
+static void key_of_the_same_name_does_not_verify(void **state)
 {
     (void)state;
     struct jose_key *forged = jose_key_create("ES256");
@@ -275,8 +274,8 @@ static void another_key_of_the_same_name_is_no_help(void **state)
     jose_key_destroy(forged);
 }
 
-/* Every single character of a good token changed, or left out: nothing of it gets in. */
-static void no_changed_token_gets_in(void **state)
+/* A valid token with any single character changed or removed is rejected. */
+static void changed_token_is_rejected(void **state)
 {
     (void)state;
     struct buf token;
@@ -302,7 +301,7 @@ static void no_changed_token_gets_in(void **state)
     buf_deinit(&token);
 }
 
-static void what_is_remembered_ends_with_the_token(void **state)
+static void cached_identity_ends_with_the_token(void **state)
 {
     (void)state;
     assert_int_equal(ask(f.key, HEAD, "{" GOOD "}").outcome, AUTH_OK);
@@ -323,7 +322,7 @@ static void on_release(void *attached)
     released++;
 }
 
-static void as_many_are_remembered_as_there_may_be(void **state)
+static void cache_keeps_up_to_its_limit_of_tokens(void **state)
 {
     (void)state;
     struct buf first;
@@ -350,7 +349,7 @@ static void as_many_are_remembered_as_there_may_be(void **state)
     buf_deinit(&first);
 }
 
-static void with_several_issuers_names_say_whose_they_are(void **state)
+static void names_include_the_issuer_if_there_are_several(void **state)
 {
     (void)state;
     static const char *const audiences[] = {"https://h.test/mcp"};
@@ -364,7 +363,7 @@ static void with_several_issuers_names_say_whose_they_are(void **state)
     assert_int_equal(answer.identity->expires_ms, 1800000100000);
 }
 
-static void wrong_settings_are_explained(void **state)
+static void invalid_settings_are_explained(void **state)
 {
     (void)state;
     static const char *const audiences[] = {"a"};
@@ -409,17 +408,17 @@ static void wrong_settings_are_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_good_token_is_whom_it_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(valid_token_gives_its_principal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_algorithm_is_accepted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_wrong_claim_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_wrong_header_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_key_of_the_same_name_is_no_help, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_changed_token_gets_in, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_remembered_ends_with_the_token, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(as_many_are_remembered_as_there_may_be, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(with_several_issuers_names_say_whose_they_are, set_up,
+        cmocka_unit_test_setup_teardown(wrong_claims_have_their_own_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(wrong_headers_have_their_own_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(key_of_the_same_name_does_not_verify, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changed_token_is_rejected, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cached_identity_ends_with_the_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cache_keeps_up_to_its_limit_of_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_include_the_issuer_if_there_are_several, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(wrong_settings_are_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(invalid_settings_are_explained, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a confined process may still open. Each case confines a child, since there is no way back.
- */
+ * The files that a confined process may still open. Each case confines a child process, because
+ * confinement cannot be undone. */
 #include "security/sandbox.h"
 
 #include <arpa/inet.h>
@@ -67,7 +67,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Runs `fn` in a child; it gives the number of the first thing that was not as expected. */
+/* Runs `fn` in a child, which returns the number of the first failed check. */
 static void in_child(int (*fn)(void))
 {
     if (f.abi == 0) {
@@ -128,7 +128,7 @@ static int read_only(void)
     return stat(at("out/a"), &st) == 0 && opening(at("out/a"), O_PATH) == 0 ? 0 : 6;
 }
 
-static void what_is_not_allowed_cannot_be_opened_and_nothing_executed(void **state)
+static void forbidden_files_cannot_be_opened_or_executed(void **state)
 {
     (void)state;
     in_child(read_only);
@@ -150,7 +150,7 @@ static int keeping(void)
     return opening(at("out/b"), O_CREAT | O_RDWR) == EACCES ? 0 : 4;
 }
 
-static void what_is_kept_can_be_made_and_removed(void **state)
+static void allowed_files_can_be_created_and_removed(void **state)
 {
     (void)state;
     in_child(keeping);
@@ -172,8 +172,8 @@ static int replaced(void)
     return opening(at("in/a"), O_RDONLY) == EACCES && opening(at("old/a"), O_RDONLY) == 0 ? 0 : 4;
 }
 
-/* Why there is security/helper. */
-static void a_rule_is_about_a_directory_and_not_about_its_name(void **state)
+/* The reason for security/helper. */
+static void rule_covers_a_directory_not_its_name(void **state)
 {
     (void)state;
     in_child(replaced);
@@ -216,7 +216,7 @@ static int networking(void)
     return bound(0) == 0 && bound(34567) == EACCES ? 0 : 4;
 }
 
-static void sockets_are_made_where_they_may_be(void **state)
+static void sockets_are_created_only_where_allowed(void **state)
 {
     (void)state;
     in_child(networking);
@@ -225,12 +225,12 @@ static void sockets_are_made_where_they_may_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_not_allowed_cannot_be_opened_and_nothing_executed,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_kept_can_be_made_and_removed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_rule_is_about_a_directory_and_not_about_its_name, set_up,
+        cmocka_unit_test_setup_teardown(forbidden_files_cannot_be_opened_or_executed, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(sockets_are_made_where_they_may_be, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(allowed_files_can_be_created_and_removed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(rule_covers_a_directory_not_its_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sockets_are_created_only_where_allowed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

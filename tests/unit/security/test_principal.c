@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Principals: who is the same, and what is refused. That none outlives its holders is in
- * engine/test_access.c.
- */
+ * Principals: equality, and the names that are refused. engine/test_access.c tests that none
+ * outlives its holders. */
 #include "security/principal.h"
 
 #include <setjmp.h>
@@ -44,7 +43,7 @@ static const struct principal *make(enum principal_kind kind, const char *name, 
     return p;
 }
 
-static void equal_ones_are_one(void **state)
+static void equal_principals_are_shared(void **state)
 {
     (void)state;
     const struct principal *one = make(PRINCIPAL_TOKEN, "ada", 5);
@@ -59,7 +58,7 @@ static void equal_ones_are_one(void **state)
     assert_int_equal(w.principals.by_key.count, 0);
 }
 
-static void a_newer_token_is_the_same_somebody_and_another_kind_is_not(void **state)
+static void newer_token_keeps_its_principal_but_another_kind_does_not(void **state)
 {
     (void)state;
     const struct principal *token = make(PRINCIPAL_TOKEN, "uid:1", 5);
@@ -80,7 +79,7 @@ static void a_newer_token_is_the_same_somebody_and_another_kind_is_not(void **st
     principal_unref(nobody);
 }
 
-static void what_nobody_may_be_called_is_refused(void **state)
+static void invalid_names_are_rejected(void **state)
 {
     (void)state;
     static char long_name[PRINCIPAL_MAX + 1];
@@ -114,10 +113,10 @@ static void what_nobody_may_be_called_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(equal_ones_are_one, begin, end),
-        cmocka_unit_test_setup_teardown(a_newer_token_is_the_same_somebody_and_another_kind_is_not,
+        cmocka_unit_test_setup_teardown(equal_principals_are_shared, begin, end),
+        cmocka_unit_test_setup_teardown(newer_token_keeps_its_principal_but_another_kind_does_not,
                                         begin, end),
-        cmocka_unit_test_setup_teardown(what_nobody_may_be_called_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(invalid_names_are_rejected, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

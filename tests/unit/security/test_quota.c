@@ -27,7 +27,7 @@ static const struct quotas_options options = {
             .refusals = {.count = 3, .burst = 3, .period_ms = 60000},
             .block_ms = 5000,
         },
-    .max_clients = 5, /* the last for users of Unix sockets */
+    .max_clients = 5, /* the last one for users of Unix sockets */
 };
 
 static int setup(void **state)
@@ -66,7 +66,7 @@ static struct refusal turned_away(const char *name, uint64_t now)
     return why;
 }
 
-static void a_client_has_so_many_connections_and_others_have_theirs(void **state)
+static void connections_are_limited_per_client(void **state)
 {
     (void)state;
     struct quota *a = enter("a", 0), *b = enter("a", 0);
@@ -84,7 +84,7 @@ static void a_client_has_so_many_connections_and_others_have_theirs(void **state
     quota_leave(other);
 }
 
-static void rates_are_kept_apart_and_say_when_to_come_back(void **state)
+static void rates_are_counted_separately_and_give_a_retry_time(void **state)
 {
     (void)state;
     struct quota *q = enter("a", 1000);
@@ -105,7 +105,7 @@ static void rates_are_kept_apart_and_say_when_to_come_back(void **state)
     quota_leave(q);
 }
 
-static void sessions_are_counted_beyond_the_connection_that_opened_them(void **state)
+static void sessions_count_beyond_their_connection(void **state)
 {
     (void)state;
     struct quota *q = enter("a", 0);
@@ -121,7 +121,7 @@ static void sessions_are_counted_beyond_the_connection_that_opened_them(void **s
     quota_leave(q);
 }
 
-static void who_is_refused_too_often_is_shut_out_for_a_while(void **state)
+static void client_is_blocked_after_too_many_refusals(void **state)
 {
     (void)state;
     struct quota *q = enter("a", 0);
@@ -131,7 +131,7 @@ static void who_is_refused_too_often_is_shut_out_for_a_while(void **state)
         while (quota_take_request(q, 0, &why)) {
         }
     }
-    assert_int_equal(refused, 5); /* three are let pass, the fourth shuts it out, which is told */
+    assert_int_equal(refused, 5); /* three pass; the fourth blocks it, which is reported */
     assert_int_equal(why.retry_ms, 5000);
     assert_int_equal(turned_away("a", 4999).limit, LIMIT_BLOCKED);
     assert_true(quota_take_request(q, 5000, &why));
@@ -140,7 +140,7 @@ static void who_is_refused_too_often_is_shut_out_for_a_while(void **state)
     quota_leave(q);
 }
 
-static void nothing_is_counted_of_whom_nothing_limits(void **state)
+static void unlimited_client_is_not_counted(void **state)
 {
     (void)state;
     struct quota *q = NULL;
@@ -155,7 +155,7 @@ static void nothing_is_counted_of_whom_nothing_limits(void **state)
     quota_leave(q);
 }
 
-static void a_full_table_forgets_who_is_idle_and_refuses_otherwise(void **state)
+static void full_table_drops_idle_clients_or_refuses(void **state)
 {
     (void)state;
     static const char *const names[] = {"a", "b", "c", "d"};
@@ -169,7 +169,7 @@ static void a_full_table_forgets_who_is_idle_and_refuses_otherwise(void **state)
     assert_int_equal(refusal_status(&why), 503);
     assert_int_equal(counters.hits[LIMIT_CLIENTS], 1);
     quota_leave(held[2]);
-    why = turned_away("e", 0); /* it has just come: its bucket tells */
+    why = turned_away("e", 0); /* it has just arrived: its bucket shows that */
     assert_int_equal(why.limit, LIMIT_CLIENTS);
     struct quota *e = enter("e", 10000);
     assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 4);
@@ -178,11 +178,11 @@ static void a_full_table_forgets_who_is_idle_and_refuses_otherwise(void **state)
     quota_leave(held[1]);
     quota_leave(held[3]);
     struct quota *last = enter("f", 20000);
-    assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 1); /* all the others are forgotten */
+    assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 1); /* all others are dropped */
     quota_leave(last);
 }
 
-static void what_was_used_up_is_not_forgotten_by_leaving(void **state)
+static void used_quota_is_kept_after_a_disconnect(void **state)
 {
     (void)state;
     struct quota *q = enter("a", 0);
@@ -190,14 +190,14 @@ static void what_was_used_up_is_not_forgotten_by_leaving(void **state)
     while (quota_take_request(q, 0, &why)) {
     }
     quota_leave(q);
-    quota_leave(enter("b", 50)); /* a good moment to forget */
+    quota_leave(enter("b", 50)); /* a good moment to drop it */
     q = enter("a", 50);
     assert_false(quota_take_request(q, 50, &why));
     assert_int_equal(why.limit, LIMIT_REQUEST_RATE);
     quota_leave(q);
 }
 
-static void refusals_name_the_limit_its_value_and_when_to_try_again(void **state)
+static void refusals_give_the_limit_its_value_and_the_retry_time(void **state)
 {
     (void)state;
     char sentence[REFUSAL_SENTENCE], json[REFUSAL_JSON];
@@ -211,7 +211,7 @@ static void refusals_name_the_limit_its_value_and_when_to_try_again(void **state
     why.retry_ms = 0;
     text = refusal_json(&why, json);
     assert_memory_equal(text.ptr, "{\"limit\":\"max-sessions\",\"value\":10000}", text.len);
-    for (int i = 0; i < LIMIT_COUNT; i++) { /* the longest fits too */
+    for (int i = 0; i < LIMIT_COUNT; i++) { /* the longest message fits too */
         why = limit_refusal((enum limit)i, UINT64_MAX, true);
         why.retry_ms = UINT64_MAX;
         text = refusal_json(&why, json);
@@ -220,7 +220,7 @@ static void refusals_name_the_limit_its_value_and_when_to_try_again(void **state
     }
 }
 
-static void a_client_that_finds_no_memory_changes_nothing(void **state)
+static void failed_allocation_changes_nothing(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -242,7 +242,8 @@ static void a_client_that_finds_no_memory_changes_nothing(void **state)
 
 #define THREADS 4
 
-/* Clients come, ask and go on several threads, more of them than the table holds. */
+/* Clients connect, send requests and disconnect on several threads; there are more clients than
+ * table rows. */
 static void *come_and_go(void *arg)
 {
     unsigned seed = (unsigned)(uintptr_t)arg;
@@ -265,7 +266,7 @@ static void *come_and_go(void *arg)
     return NULL;
 }
 
-static void what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_end(void **state)
+static void threads_never_exceed_the_table_and_leave_it_empty(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
@@ -277,7 +278,7 @@ static void what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_en
     }
     assert_in_range(limit_in_use(&counters, LIMIT_CLIENTS), 0, options.max_clients);
     uint64_t later = UINT64_C(1000000000);
-    for (int i = 0; i < 4; i++) { /* nobody holds anything: all are forgotten, two come in */
+    for (int i = 0; i < 4; i++) { /* no thread holds a row: all are dropped, two are added */
         quota_leave(enter("x", later + (uint64_t)i * 1000));
         quota_leave(enter("y", later + (uint64_t)i * 1000));
     }
@@ -292,16 +293,16 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_client_has_so_many_connections_and_others_have_theirs),
-        TEST(rates_are_kept_apart_and_say_when_to_come_back),
-        TEST(sessions_are_counted_beyond_the_connection_that_opened_them),
-        TEST(who_is_refused_too_often_is_shut_out_for_a_while),
-        TEST(nothing_is_counted_of_whom_nothing_limits),
-        TEST(a_full_table_forgets_who_is_idle_and_refuses_otherwise),
-        TEST(what_was_used_up_is_not_forgotten_by_leaving),
-        TEST(refusals_name_the_limit_its_value_and_when_to_try_again),
-        TEST(a_client_that_finds_no_memory_changes_nothing),
-        TEST(what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_end),
+        TEST(connections_are_limited_per_client),
+        TEST(rates_are_counted_separately_and_give_a_retry_time),
+        TEST(sessions_count_beyond_their_connection),
+        TEST(client_is_blocked_after_too_many_refusals),
+        TEST(unlimited_client_is_not_counted),
+        TEST(full_table_drops_idle_clients_or_refuses),
+        TEST(used_quota_is_kept_after_a_disconnect),
+        TEST(refusals_give_the_limit_its_value_and_the_retry_time),
+        TEST(failed_allocation_changes_nothing),
+        TEST(threads_never_exceed_the_table_and_leave_it_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keys and introspection over HTTP: what waits, what is fetched how often, and what happens when
- * nobody answers.
- */
+ * Keys and introspection over HTTP: the tokens that wait, the number of fetches, and servers that
+ * do not answer. */
 #include "security/auth.h"
 
 #include <pthread.h>
@@ -26,7 +25,7 @@
 
 static struct as {
     struct scripted_server http;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* protects the following members */
     pthread_cond_t changed;
     const struct jose_key *key;
     const char *kid;
@@ -34,7 +33,7 @@ static struct as {
     const char *answer; /* to introspections */
     const char *metadata_path, *metadata_issuer;
     unsigned key_sets, introspections;
-    char seen[8192]; /* the last introspection, whole */
+    char seen[8192]; /* the last introspection request */
 } as;
 
 static void set_flag(bool *flag, bool value)
@@ -198,7 +197,7 @@ static void on_answer(void *user, const struct auth_answer *answer)
     loop_stop(f.loop);
 }
 
-/* Ask, without waiting for a later answer. */
+/* Ask without waiting for a later answer. */
 static struct pending_token *begin(struct tidings_str token)
 {
     struct auth_answer answer;
@@ -254,7 +253,7 @@ static void await_failures(uint64_t wanted)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static void a_token_waits_for_the_first_keys(void **state)
+static void token_waits_for_the_first_keys(void **state)
 {
     (void)state;
     as.is_held = true;
@@ -268,12 +267,12 @@ static void a_token_waits_for_the_first_keys(void **state)
     assert_int_equal(f.outcome, AUTH_OK);
     assert_string_equal(f.name, "alice");
     assert_int_equal(token_cache_counts(f.cache)->waiting, 0);
-    assert_null(begin(token_of(f.first, "1", 2))); /* from now on at once */
+    assert_null(begin(token_of(f.first, "1", 2))); /* immediately from now on */
     assert_int_equal(f.outcome, AUTH_OK);
     assert_int_equal(count(&as.key_sets), 1);
 }
 
-static void an_unknown_key_is_fetched(void **state)
+static void unknown_key_is_fetched(void **state)
 {
     (void)state;
     open_cache();
@@ -284,12 +283,12 @@ static void an_unknown_key_is_fetched(void **state)
     pthread_mutex_unlock(&as.lock);
     assert_int_equal(ask(token_of(f.second, "2", 1)), AUTH_OK);
     assert_int_equal(count(&as.key_sets), 2);
-    /* The issuer has taken the first one back: what was remembered is so no more. */
+    /* The issuer has revoked the first key: cached tokens are no longer valid. */
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_INVALID);
     assert_string_equal(f.description, "the key of the token is not known");
 }
 
-static void a_flood_of_unknown_keys_is_rationed(void **state)
+static void fetches_for_unknown_keys_are_limited(void **state)
 {
     (void)state;
     open_cache();
@@ -300,12 +299,12 @@ static void a_flood_of_unknown_keys_is_rationed(void **state)
         assert_int_equal(ask(token_of(f.first, kid, i)), AUTH_INVALID);
         assert_string_equal(f.description, "the key of the token is not known");
     }
-    /* The first fetch, and three on demand (the first token may have been one of them). */
+    /* The first fetch, and three on demand (one of them may be for the first token). */
     assert_in_range(count(&as.key_sets), 3, 4);
     assert_int_equal(ask(token_of(f.first, "1", 2)), AUTH_OK);
 }
 
-static void without_keys_there_is_no_verdict(void **state)
+static void verdict_is_unavailable_without_keys(void **state)
 {
     (void)state;
     as.is_broken = true;
@@ -321,7 +320,7 @@ static void without_keys_there_is_no_verdict(void **state)
     assert_true(token_cache_counts(f.cache)->unavailable > 0);
 }
 
-static void old_keys_are_good_while_new_ones_cannot_be_had(void **state)
+static void old_keys_are_used_while_fetches_fail(void **state)
 {
     (void)state;
     f.options.refresh_ms = f.options.interval_ms = 20;
@@ -332,7 +331,7 @@ static void old_keys_are_good_while_new_ones_cannot_be_had(void **state)
     assert_int_equal(ask(token_of(f.first, "1", 2)), AUTH_OK);
 }
 
-static void keys_that_are_too_old_are_not(void **state)
+static void expired_keys_are_not_used(void **state)
 {
     (void)state;
     f.options.refresh_ms = f.options.interval_ms = 20;
@@ -340,11 +339,11 @@ static void keys_that_are_too_old_are_not(void **state)
     open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     set_flag(&as.is_broken, true);
-    await_failures(2); /* the first is counted before it has its effect */
+    await_failures(2); /* the server counts the first before it takes effect */
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_UNAVAILABLE);
 }
 
-static void a_reload_fetches_again(void **state)
+static void reload_fetches_the_keys_again(void **state)
 {
     (void)state;
     open_cache();
@@ -358,7 +357,7 @@ static void a_reload_fetches_again(void **state)
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
 }
 
-static void metadata_says_where_keys_are(void **state)
+static void metadata_gives_the_key_address(void **state)
 {
     (void)state;
     static const struct {
@@ -399,7 +398,7 @@ static void introspect_only(void)
     open_cache();
 }
 
-static void an_opaque_token_is_asked_about(void **state)
+static void opaque_token_is_introspected(void **state)
 {
     (void)state;
     as.answer =
@@ -460,7 +459,7 @@ static void introspection_answer_is_checked(void **state)
     }
 }
 
-static void the_issuer_of_an_introspected_token_must_be_known(void **state)
+static void introspected_token_needs_a_known_issuer(void **state)
 {
     (void)state;
     static const char text[] = "{\"active\":true,\"sub\":\"b\",\"aud\":\"https://h.test/mcp\","
@@ -472,7 +471,7 @@ static void the_issuer_of_an_introspected_token_must_be_known(void **state)
     assert_string_equal(v.why, "the issuer of the token is not trusted here");
 }
 
-static void a_server_that_cannot_be_asked_is_no_verdict(void **state)
+static void verdict_is_unavailable_if_the_server_cannot_be_reached(void **state)
 {
     (void)state;
     as.is_broken = true;
@@ -484,12 +483,12 @@ static void a_server_that_cannot_be_asked_is_no_verdict(void **state)
     assert_int_equal(fetches.introspections, 1);
     assert_int_equal(fetches.failures, 1);
     set_flag(&as.is_broken, false);
-    assert_int_equal(ask(STR("opaque")), AUTH_OK); /* a failure is not remembered */
+    assert_int_equal(ask(STR("opaque")), AUTH_OK); /* a failure is not cached */
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static void a_cancelled_token_is_not_answered(void **state)
+static void cancelled_token_gets_no_answer(void **state)
 {
     (void)state;
     as.is_held = true;
@@ -506,7 +505,7 @@ static void a_cancelled_token_is_not_answered(void **state)
     assert_int_equal(f.answers, 1);
 }
 
-static void a_cache_may_go_while_tokens_wait(void **state)
+static void cache_may_be_destroyed_while_tokens_wait(void **state)
 {
     (void)state;
     as.is_held = true;
@@ -517,7 +516,7 @@ static void a_cache_may_go_while_tokens_wait(void **state)
     assert_non_null(begin(STR("opaque")));
     token_cache_destroy(f.cache);
     f.cache = NULL;
-    auth_close(f.auth); /* breaks off what is under way */
+    auth_close(f.auth); /* cancels the running fetches */
     f.auth = NULL;
     assert_int_equal(f.answers, 0);
 }
@@ -530,7 +529,7 @@ static bool may_wait(void *user)
     return token_cache_counts(f.cache)->waiting < MAX_WAITING;
 }
 
-static void as_many_wait_as_may(void **state)
+static void number_of_waiting_tokens_is_limited(void **state)
 {
     (void)state;
     as.is_held = true;
@@ -549,7 +548,7 @@ static void as_many_wait_as_may(void **state)
     assert_int_equal(count(&as.key_sets), 1);
 }
 
-static void more_introspections_than_run_at_once_are_all_answered(void **state)
+static void queued_introspections_are_all_answered(void **state)
 {
     (void)state;
     as.answer = "{\"active\":true,\"sub\":\"bob\",\"aud\":\"https://h.test/mcp\"}";
@@ -568,26 +567,24 @@ static void more_introspections_than_run_at_once_are_all_answered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_token_waits_for_the_first_keys, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_unknown_key_is_fetched, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_flood_of_unknown_keys_is_rationed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_keys_there_is_no_verdict, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(old_keys_are_good_while_new_ones_cannot_be_had, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(keys_that_are_too_old_are_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_reload_fetches_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(metadata_says_where_keys_are, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_opaque_token_is_asked_about, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(token_waits_for_the_first_keys, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unknown_key_is_fetched, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(fetches_for_unknown_keys_are_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(verdict_is_unavailable_without_keys, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(old_keys_are_used_while_fetches_fail, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(expired_keys_are_not_used, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reload_fetches_the_keys_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(metadata_gives_the_key_address, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(opaque_token_is_introspected, set_up, tear_down),
         cmocka_unit_test_setup_teardown(introspection_answer_is_checked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_issuer_of_an_introspected_token_must_be_known, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_server_that_cannot_be_asked_is_no_verdict, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_cancelled_token_is_not_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cache_may_go_while_tokens_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(as_many_wait_as_may, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(more_introspections_than_run_at_once_are_all_answered,
+        cmocka_unit_test_setup_teardown(introspected_token_needs_a_known_issuer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(verdict_is_unavailable_if_the_server_cannot_be_reached,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cancelled_token_gets_no_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cache_may_be_destroyed_while_tokens_wait, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(number_of_waiting_tokens_is_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(queued_introspections_are_all_answered, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Seals: what is sealed comes back whole, for its own purpose, under its own key, and not with a
- * single bit changed; no nonce comes twice; and the bytes are those that others make of the same.
- */
+ * Seals: a sealed string opens intact only for its purpose, with its key and without a changed bit.
+ * No nonce repeats, and other implementations produce the same bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +59,7 @@ static void check_refused(struct sealer *s, struct tidings_str purpose, struct t
     assert_int_equal(opened.len, 0);
 }
 
-static void what_is_sealed_comes_back_and_cannot_be_read(void **state)
+static void sealed_text_opens_and_cannot_be_read(void **state)
 {
     (void)state;
     static char text[100000];
@@ -78,8 +77,8 @@ static void what_is_sealed_comes_back_and_cannot_be_read(void **state)
     }
 }
 
-/* Made by node's crypto: HMAC-SHA-256 of the salt, then AES-256-GCM with the purpose as AAD. */
-static void it_is_what_others_make_of_the_same_key_salt_and_nonce(void **state)
+/* Made with Node's crypto: HMAC-SHA-256 of the salt, then AES-256-GCM with the purpose as AAD. */
+static void seal_matches_other_implementations(void **state)
 {
     (void)state;
     struct seal_key known;
@@ -97,7 +96,7 @@ static void it_is_what_others_make_of_the_same_key_salt_and_nonce(void **state)
     sealer_deinit(&s);
 }
 
-static void a_seal_for_another_purpose_or_key_does_not_open(void **state)
+static void seal_of_another_purpose_or_key_does_not_open(void **state)
 {
     (void)state;
     struct seal_key other;
@@ -111,7 +110,7 @@ static void a_seal_for_another_purpose_or_key_does_not_open(void **state)
     sealer_deinit(&stranger);
 }
 
-static void sealers_of_one_key_open_what_another_sealed(void **state)
+static void seals_open_with_another_sealer_of_the_same_key(void **state)
 {
     (void)state;
     struct sealer second;
@@ -125,7 +124,7 @@ static void sealers_of_one_key_open_what_another_sealed(void **state)
     sealer_deinit(&second);
 }
 
-static void no_bit_may_change(void **state)
+static void seal_is_rejected_if_any_bit_changed(void **state)
 {
     (void)state;
     struct buf again;
@@ -144,7 +143,7 @@ static void no_bit_may_change(void **state)
     buf_deinit(&again);
 }
 
-static void no_character_may_change(void **state)
+static void seal_is_rejected_if_any_character_changed(void **state)
 {
     (void)state;
     seal(&sealer, STR("some text"));
@@ -169,7 +168,7 @@ static int compare_nonces(const void *a, const void *b)
     return memcmp(a, b, SEAL_NONCE);
 }
 
-static void no_nonce_comes_twice(void **state)
+static void nonces_never_repeat(void **state)
 {
     (void)state;
     static unsigned char nonces[MANY][SEAL_NONCE];
@@ -185,7 +184,7 @@ static void no_nonce_comes_twice(void **state)
     }
 }
 
-static void a_salt_that_is_used_up_is_replaced(void **state)
+static void exhausted_salt_is_replaced(void **state)
 {
     (void)state;
     unsigned char salt[SEAL_SALT];
@@ -212,7 +211,7 @@ static void sealing_a_short_text_allocates_nothing(void **state)
     (void)state;
     static char text[68];
     memset(text, 'x', sizeof(text));
-    seal(&sealer, tidings_strn(text, sizeof(text))); /* contexts, and room in `sealed` */
+    seal(&sealer, tidings_strn(text, sizeof(text))); /* contexts, and space in `sealed` */
     fail_alloc_start(1);
     seal(&sealer, tidings_strn(text, sizeof(text)));
     assert_false(fail_alloc_stop());
@@ -222,14 +221,14 @@ static void sealing_a_short_text_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_sealed_comes_back_and_cannot_be_read),
-        cmocka_unit_test(it_is_what_others_make_of_the_same_key_salt_and_nonce),
-        cmocka_unit_test(a_seal_for_another_purpose_or_key_does_not_open),
-        cmocka_unit_test(sealers_of_one_key_open_what_another_sealed),
-        cmocka_unit_test(no_bit_may_change),
-        cmocka_unit_test(no_character_may_change),
-        cmocka_unit_test(no_nonce_comes_twice),
-        cmocka_unit_test(a_salt_that_is_used_up_is_replaced),
+        cmocka_unit_test(sealed_text_opens_and_cannot_be_read),
+        cmocka_unit_test(seal_matches_other_implementations),
+        cmocka_unit_test(seal_of_another_purpose_or_key_does_not_open),
+        cmocka_unit_test(seals_open_with_another_sealer_of_the_same_key),
+        cmocka_unit_test(seal_is_rejected_if_any_bit_changed),
+        cmocka_unit_test(seal_is_rejected_if_any_character_changed),
+        cmocka_unit_test(nonces_never_repeat),
+        cmocka_unit_test(exhausted_salt_is_replaced),
         cmocka_unit_test(sealing_a_short_text_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

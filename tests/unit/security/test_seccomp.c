@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a process can still ask of the kernel. Each case confines a child, since there is no way
- * back.
- */
+ * The system calls that a confined process can still make. Each case confines a child process,
+ * because confinement cannot be undone. */
 #include "security/sandbox.h"
 
 #include <errno.h>
@@ -35,7 +34,7 @@ static int status_of(int (*fn)(void))
 {
     int status = 0;
     if (TIDINGS_SANITIZED || seccomp_probe(NULL) < 0) {
-        skip(); /* a sanitizer does other things than the program */
+        skip(); /* a sanitizer makes other calls than the program */
     }
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -95,7 +94,7 @@ static int forbidden(void)
     return fails(syscall(100000), ENOSYS) ? 0 : 7;
 }
 
-static void what_a_server_does_not_need_fails(void **state)
+static void unneeded_system_calls_fail(void **state)
 {
     (void)state;
     in_child(forbidden);
@@ -137,7 +136,7 @@ static int allowed(void)
     return p != MAP_FAILED && memfd_create("a", MFD_CLOEXEC) >= 0 ? 0 : 6;
 }
 
-static void what_it_needs_works(void **state)
+static void needed_system_calls_work(void **state)
 {
     (void)state;
     in_child(allowed);
@@ -154,7 +153,7 @@ static int connecting(void)
                : 2;
 }
 
-static void only_who_fetches_something_makes_sockets(void **state)
+static void sockets_are_created_only_by_processes_that_fetch(void **state)
 {
     (void)state;
     in_child(connecting);
@@ -182,7 +181,7 @@ static int threads(void)
     return steps[1] ? 0 : 2;
 }
 
-static void threads_that_were_there_before_are_under_it_too(void **state)
+static void existing_threads_are_confined_too(void **state)
 {
     (void)state;
     in_child(threads);
@@ -191,7 +190,7 @@ static void threads_that_were_there_before_are_under_it_too(void **state)
 #ifdef __x86_64__
 static int other_way(void)
 {
-    long rc = 20; /* getpid, as 32-bit programs call it */
+    long rc = 20; /* getpid, in the form of 32-bit programs */
     if (seccomp_enforce(0, NULL) == 0) {
         __asm__ volatile("int $0x80" : "+a"(rc) : : "memory");
     }
@@ -203,7 +202,7 @@ static int x32(void)
     return seccomp_enforce(0, NULL) == 0 && syscall(0x40000000 | SYS_getpid) > 0 ? 1 : 2;
 }
 
-static void calls_of_other_kinds_end_the_process(void **state)
+static void calls_of_other_architectures_end_the_process(void **state)
 {
     (void)state;
     int (*const ways[])(void) = {other_way, x32};
@@ -218,12 +217,12 @@ static void calls_of_other_kinds_end_the_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_server_does_not_need_fails),
-        cmocka_unit_test(what_it_needs_works),
-        cmocka_unit_test(only_who_fetches_something_makes_sockets),
-        cmocka_unit_test(threads_that_were_there_before_are_under_it_too),
+        cmocka_unit_test(unneeded_system_calls_fail),
+        cmocka_unit_test(needed_system_calls_work),
+        cmocka_unit_test(sockets_are_created_only_by_processes_that_fetch),
+        cmocka_unit_test(existing_threads_are_confined_too),
 #ifdef __x86_64__
-        cmocka_unit_test(calls_of_other_kinds_end_the_process),
+        cmocka_unit_test(calls_of_other_architectures_end_the_process),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fair shares: one principal gets its part of a limit, everybody without a name on this machine all
- * but the reserve, and an operator the reserve.
- */
+ * Fair shares: one principal gets its part of a limit, all anonymous local clients get everything
+ * but the reserve, and an operator gets the reserve. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +62,7 @@ static void give(const struct share_taker *who, size_t n)
     }
 }
 
-static void a_principal_gets_its_share_and_the_next_one_too(void **state)
+static void each_principal_gets_its_share(void **state)
 {
     (void)state;
     struct share_taker ada = taker("token ada", false), bob = taker("token bob", false);
@@ -89,7 +88,7 @@ static void a_principal_gets_its_share_and_the_next_one_too(void **state)
     client_account_release(bob.account);
 }
 
-static void the_machine_gets_all_but_the_reserve_and_an_operator_that(void **state)
+static void local_clients_get_all_but_the_reserve_for_an_operator(void **state)
 {
     (void)state;
     struct share_taker local = taker(CLIENT_ACCOUNT_MACHINE, false),
@@ -105,7 +104,7 @@ static void the_machine_gets_all_but_the_reserve_and_an_operator_that(void **sta
     assert_false(why.is_own);
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), MOST);
     give(&local, 252);
-    assert_int_equal(take_all(&root, &why), 64); /* its share and the reserve, with the four */
+    assert_int_equal(take_all(&root, &why), 64); /* its share and the reserve, including the four */
     assert_true(why.is_own);
     give(&root, 68);
     assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
@@ -129,8 +128,8 @@ static void bytes_are_shared_like_counts(void **state)
     client_account_release(ada.account);
 }
 
-/* What one principal, everybody without a name on this machine, and an operator beside the latter
- * get of a limit. */
+/* The parts of a limit for one principal, for all anonymous local clients, and for an operator
+ * beside them. */
 static void assert_divided(uint64_t most, size_t own, size_t local, size_t operators)
 {
     struct share_taker ada = taker("token ada", false), root = taker("user uid:0", true);
@@ -160,7 +159,7 @@ static void assert_divided(uint64_t most, size_t own, size_t local, size_t opera
 static void small_limits_are_divided_too(void **state)
 {
     (void)state;
-    assert_divided(1, 1, 1, 0); /* cannot be */
+    assert_divided(1, 1, 1, 0); /* impossible */
     assert_divided(2, 1, 2, 0);
     assert_divided(3, 1, 3, 0);
     assert_divided(4, 1, 3, 1);
@@ -172,12 +171,12 @@ static void small_limits_are_divided_too(void **state)
     for (uint64_t most = 2; most < 8; most++) {
         assert_int_equal(share_part(&counters, most), most - 1);
     }
-    counters.fair_share = 100; /* … unless that is what the operator wants */
+    counters.fair_share = 100; /* … unless the operator configures that */
     assert_divided(2, 2, 2, 0);
     assert_divided(4, 3, 3, 1);
 }
 
-static void the_part_can_be_set(void **state)
+static void share_can_be_configured(void **state)
 {
     (void)state;
     assert_int_equal(share_part(&counters, 1000), 250);
@@ -200,7 +199,7 @@ static void the_part_can_be_set(void **state)
     client_account_release(ada.account);
 }
 
-static void names_do_not_reach_the_account_of_the_machine(void **state)
+static void names_cannot_reach_the_local_account(void **state)
 {
     (void)state;
     struct share_taker liar = taker("token machine 127.0.0.1", false);
@@ -209,7 +208,7 @@ static void names_do_not_reach_the_account_of_the_machine(void **state)
     client_account_release(liar.account);
 }
 
-/* ---- many threads ---------------------------------------------------------------------------- */
+/* ---- several threads ------------------------------------------------------------------------- */
 
 static void *hammer(void *arg)
 {
@@ -218,7 +217,7 @@ static void *hammer(void *arg)
     for (int i = 0; i < 20000; i++) {
         if (take(who, 7, &why)) {
             if (limit_in_use(&counters, LIMIT_CALLS) > MOST + 8 * 7) {
-                return arg; /* those that are being refused count for a moment */
+                return arg; /* refused requests count for a moment */
             }
             share_give(&counters, LIMIT_CALLS, 7, who->account);
         }
@@ -226,7 +225,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-static void nothing_stays_booked_whichever_threads_take(void **state)
+static void threads_leave_nothing_booked(void **state)
 {
     (void)state;
     struct share_taker who[2] = {taker("token ada", false), taker(CLIENT_ACCOUNT_MACHINE, false)};
@@ -250,13 +249,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_principal_gets_its_share_and_the_next_one_too),
-        TEST(the_machine_gets_all_but_the_reserve_and_an_operator_that),
+        TEST(each_principal_gets_its_share),
+        TEST(local_clients_get_all_but_the_reserve_for_an_operator),
         TEST(bytes_are_shared_like_counts),
         TEST(small_limits_are_divided_too),
-        TEST(the_part_can_be_set),
-        TEST(names_do_not_reach_the_account_of_the_machine),
-        TEST(nothing_stays_booked_whichever_threads_take),
+        TEST(share_can_be_configured),
+        TEST(names_cannot_reach_the_local_account),
+        TEST(threads_leave_nothing_booked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

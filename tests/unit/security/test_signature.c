@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signatures: the examples of the RFCs, every algorithm with a key of its own, and keys that are
- * none.
- */
+ * Signatures: the examples of the RFCs, every algorithm with its own key, and invalid keys. */
 #include "security/signature.h"
 
 #include <setjmp.h>
@@ -55,7 +53,7 @@ static void check(const struct public_key *key, enum signature_algorithm algorit
     buf_deinit(&d.buf);
 }
 
-static void the_examples_of_the_rfcs_are_good(void **state)
+static void rfc_examples_verify(void **state)
 {
     (void)state;
     struct public_key *key = NULL;
@@ -129,7 +127,7 @@ static const char *const names[] = {"RS256", "RS384", "RS512", "PS256", "PS384",
                                     "PS512", "ES256", "ES384", "ES512", "EdDSA"};
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-static void every_algorithm_verifies_its_own_and_no_other(void **state)
+static void algorithms_verify_only_their_own_signatures(void **state)
 {
     (void)state;
     for (size_t i = 0; i < NAMES; i++) {
@@ -156,7 +154,7 @@ static void every_algorithm_verifies_its_own_and_no_other(void **state)
     }
 }
 
-static void names_are_exact(void **state)
+static void unknown_algorithm_names_are_rejected(void **state)
 {
     (void)state;
     static const char *const others[] = {"none",  "None",  "",       "HS256",  "HS512", "rs256",
@@ -167,7 +165,7 @@ static void names_are_exact(void **state)
     }
 }
 
-static void what_is_no_key_is_refused(void **state)
+static void invalid_keys_are_rejected(void **state)
 {
     (void)state;
     struct public_key *key = NULL;
@@ -195,7 +193,7 @@ static void what_is_no_key_is_refused(void **state)
     assert_null(key);
 }
 
-static void a_failing_allocation_is_an_error(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     struct decoded x;
@@ -212,11 +210,11 @@ static void a_failing_allocation_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_examples_of_the_rfcs_are_good),
-        cmocka_unit_test(every_algorithm_verifies_its_own_and_no_other),
-        cmocka_unit_test(names_are_exact),
-        cmocka_unit_test(what_is_no_key_is_refused),
-        cmocka_unit_test(a_failing_allocation_is_an_error),
+        cmocka_unit_test(rfc_examples_verify),
+        cmocka_unit_test(algorithms_verify_only_their_own_signatures),
+        cmocka_unit_test(unknown_algorithm_names_are_rejected),
+        cmocka_unit_test(invalid_keys_are_rejected),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

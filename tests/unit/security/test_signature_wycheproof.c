@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Wycheproof's vectors of ECDSA signatures as JWS has them, r and s one behind the other
- * (tests/data/wycheproof_ecdsa.tsv): numbers that are out of range, or longer than they may be.
- */
+ * Wycheproof's vectors of ECDSA signatures in the JWS form, r followed by s
+ * (tests/data/wycheproof_ecdsa.tsv): numbers that are out of range or too long. */
 #include "security/signature.h"
 
 #include <setjmp.h>
@@ -37,7 +36,7 @@ static size_t curve_of(struct tidings_str name)
     return 0;
 }
 
-/* Bytes that are written in hexadecimal. */
+/* Decode hexadecimal bytes. */
 static struct tidings_str unhex(struct tidings_str text, char *out)
 {
     assert_true(text.len % 2 == 0 && text.len / 2 <= LINE_BYTES);
@@ -56,7 +55,7 @@ static void make_key(struct tidings_str rest)
     assert_int_equal(public_key_ec(&keys[curve_of(name)], name, first, unhex(rest, y), NULL), 0);
 }
 
-/* Is it a case? */
+/* Returns true if the line is a case. */
 static bool check_line(struct tidings_str line)
 {
     char message[LINE_BYTES], signature[LINE_BYTES];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A cache with a file of tokens: answers, what is remembered, and what a reload does to it.
- */
+ * A cache with a token file: answers, cached identities, and the effect of a reload. */
 #include "security/auth.h"
 
 #include <setjmp.h>
@@ -91,7 +90,7 @@ static void reload(struct fixture *f)
     auth_put_files(f->auth, files);
 }
 
-static void a_token_of_the_file_is_its_name(void **state)
+static void token_of_the_file_gives_its_name(void **state)
 {
     struct fixture *f = *state;
     struct auth_answer answer = ask(f, STR("abc"));
@@ -101,7 +100,7 @@ static void a_token_of_the_file_is_its_name(void **state)
     assert_int_equal(token_cache_counts(f->cache)->verified, 1);
 }
 
-static void any_other_is_invalid(void **state)
+static void unknown_token_is_invalid(void **state)
 {
     struct fixture *f = *state;
     struct auth_answer answer = ask(f, STR("abcd"));
@@ -110,7 +109,7 @@ static void any_other_is_invalid(void **state)
     assert_int_equal(token_cache_counts(f->cache)->invalid, 1);
 }
 
-static void what_no_token_can_be_is_malformed(void **state)
+static void impossible_token_is_malformed(void **state)
 {
     struct fixture *f = *state;
     static char longest[AUTH_TOKEN_MAX + 1];
@@ -125,7 +124,7 @@ static void what_no_token_can_be_is_malformed(void **state)
     assert_int_equal(token_cache_counts(f->cache)->malformed, 6);
 }
 
-static void an_identity_is_remembered_with_what_was_attached(void **state)
+static void identity_is_cached_with_its_attachment(void **state)
 {
     struct fixture *f = *state;
     static unsigned one = 1;
@@ -138,7 +137,7 @@ static void an_identity_is_remembered_with_what_was_attached(void **state)
     assert_int_equal(released, 0);
 }
 
-static void a_reload_forgets(void **state)
+static void reload_clears_the_cache(void **state)
 {
     struct fixture *f = *state;
     static unsigned one = 1;
@@ -159,7 +158,7 @@ static void on_revoked(void *user, void *attached)
     *(unsigned *)user += *(unsigned *)attached;
 }
 
-static void a_line_that_is_gone_is_told_once(void **state)
+static void removed_token_is_reported_once(void **state)
 {
     struct fixture *f = *state;
     static unsigned one = 1;
@@ -169,10 +168,10 @@ static void a_line_that_is_gone_is_told_once(void **state)
     token_cache_review(f->cache, on_revoked, &revoked);
     assert_int_equal(revoked, 0);
     assert_ptr_equal(ask(f, STR("abc")).identity->attached, &one);
-    write_file(f->path, "alice " ABC " read write\n"); /* may do something else now */
+    write_file(f->path, "alice " ABC " read write\n"); /* may have other rights now */
     reload(f);
     assert_int_equal(ask(f, STR("abc")).identity->scope_count, 2);
-    assert_int_equal(revoked, 0); /* not from inside an answer */
+    assert_int_equal(revoked, 0); /* not from within an answer */
     token_cache_review(f->cache, on_revoked, &revoked);
     token_cache_review(f->cache, on_revoked, &revoked);
     assert_int_equal(revoked, 1);
@@ -180,12 +179,12 @@ static void a_line_that_is_gone_is_told_once(void **state)
     ask(f, STR("abc")).identity->attached = &one;
     write_file(f->path, "");
     reload(f);
-    token_cache_review(f->cache, on_revoked, &revoked); /* without being asked */
+    token_cache_review(f->cache, on_revoked, &revoked); /* without a request */
     assert_int_equal(revoked, 2);
     assert_int_equal(released, 2);
 }
 
-static void a_mistake_in_the_file_leaves_all_as_it_was(void **state)
+static void malformed_file_changes_nothing(void **state)
 {
     struct fixture *f = *state;
     struct auth_files *files = NULL;
@@ -202,7 +201,7 @@ static void add_reason(void *user, const char *why, uint64_t count)
     buf_putf(out, "%s=%u;", why, (unsigned)count);
 }
 
-static void what_was_refused_is_counted_by_reason_over_all_caches(void **state)
+static void refusals_are_counted_by_reason_over_all_caches(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0, ""};
@@ -216,7 +215,7 @@ static void what_was_refused_is_counted_by_reason_over_all_caches(void **state)
     ask(f, STR("y"));
     ask(f, STR("abc"));
     ask(f, STR("abc"));
-    token_cache_destroy(second); /* and nothing is lost with it */
+    token_cache_destroy(second); /* and its counts are kept */
     f->cache = first;
     struct auth_counts counts;
     auth_get_counts(f->auth, &counts);
@@ -236,17 +235,15 @@ static void what_was_refused_is_counted_by_reason_over_all_caches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_token_of_the_file_is_its_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(any_other_is_invalid, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_no_token_can_be_is_malformed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_identity_is_remembered_with_what_was_attached, set_up,
+        cmocka_unit_test_setup_teardown(token_of_the_file_gives_its_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unknown_token_is_invalid, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(impossible_token_is_malformed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(identity_is_cached_with_its_attachment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reload_clears_the_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(removed_token_is_reported_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(malformed_file_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refusals_are_counted_by_reason_over_all_caches, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_reload_forgets, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_line_that_is_gone_is_told_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_leaves_all_as_it_was, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_was_refused_is_counted_by_reason_over_all_caches,
-                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

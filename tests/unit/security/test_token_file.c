@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file of tokens: what stands in a line, what does not, and that making and finding fit.
- */
+ * The token file: valid and invalid lines, and lookups of created tokens. */
 #include "security/token_file.h"
 
 #include <setjmp.h>
@@ -46,7 +45,7 @@ static struct identity *find(const struct token_file *f, const char *token)
     return i;
 }
 
-static void a_token_is_found_by_its_hash(void **state)
+static void token_is_found_by_its_hash(void **state)
 {
     (void)state;
     struct token_file *f =
@@ -68,7 +67,7 @@ static void a_token_is_found_by_its_hash(void **state)
     drop(f);
 }
 
-static void an_empty_file_knows_nobody(void **state)
+static void empty_file_has_no_tokens(void **state)
 {
     (void)state;
     struct token_file *f = parse("# nobody yet\n");
@@ -76,7 +75,7 @@ static void an_empty_file_knows_nobody(void **state)
     drop(f);
 }
 
-static void a_mistake_is_told_with_its_line(void **state)
+static void error_names_the_line(void **state)
 {
     (void)state;
     static const struct {
@@ -102,7 +101,7 @@ static void a_mistake_is_told_with_its_line(void **state)
     }
 }
 
-static void there_are_only_so_many(void **state)
+static void number_of_tokens_is_limited(void **state)
 {
     (void)state;
     struct buf text;
@@ -120,7 +119,7 @@ static void there_are_only_so_many(void **state)
     buf_deinit(&text);
 }
 
-static void what_is_made_is_found(void **state)
+static void created_token_is_found(void **state)
 {
     (void)state;
     struct buf token, line;
@@ -145,7 +144,7 @@ static void what_is_made_is_found(void **state)
     buf_deinit(&line);
 }
 
-static void what_could_not_be_read_back_is_not_made(void **state)
+static void token_with_invalid_name_or_scope_is_not_created(void **state)
 {
     (void)state;
     static const struct {
@@ -163,7 +162,7 @@ static void what_could_not_be_read_back_is_not_made(void **state)
     }
 }
 
-static void a_failing_allocation_is_an_error(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -196,13 +195,13 @@ static void a_failing_allocation_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_is_found_by_its_hash),
-        cmocka_unit_test(an_empty_file_knows_nobody),
-        cmocka_unit_test(a_mistake_is_told_with_its_line),
-        cmocka_unit_test(there_are_only_so_many),
-        cmocka_unit_test(what_is_made_is_found),
-        cmocka_unit_test(what_could_not_be_read_back_is_not_made),
-        cmocka_unit_test(a_failing_allocation_is_an_error),
+        cmocka_unit_test(token_is_found_by_its_hash),
+        cmocka_unit_test(empty_file_has_no_tokens),
+        cmocka_unit_test(error_names_the_line),
+        cmocka_unit_test(number_of_tokens_is_limited),
+        cmocka_unit_test(created_token_is_found),
+        cmocka_unit_test(token_with_invalid_name_or_scope_is_not_created),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Wycheproof's vectors of signed tokens and key sets (tests/data/wycheproof_jws.tsv), judged as a
- * server that is shown such a token judges it. Their payloads are no claims, so that a token is
- * read with other claims in their place, and its signature is checked over what it signs. What they
- * call invalid nobody may show; of what they call valid we refuse shared secrets, and keys that say
- * they are for another algorithm.
- */
+ * Wycheproof's vectors of signed tokens and key sets (tests/data/wycheproof_jws.tsv), judged like a
+ * token that a server receives. Their payloads are not claims, so the test replaces the claims when
+ * it reads the token, and checks the signature over the original payload. Every token that
+ * Wycheproof calls invalid must be rejected. Of the valid ones, the server rejects shared secrets
+ * and keys that declare another algorithm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +72,7 @@ static bool is_taken(struct tidings_str set_text, struct tidings_str token)
     return is_good;
 }
 
-/* The key set without what it says about the algorithm. */
+/* The key set without its algorithm attributes. */
 static void put_without_alg(struct buf *out, struct tidings_str set)
 {
     const char *at = strstr(set.ptr, "\"alg\":\"");
@@ -102,7 +101,7 @@ static void check_verdict(struct vectors *v, struct tidings_str about, struct ti
         struct buf other;
         buf_init(&other, LINE_BYTES);
         put_without_alg(&other, set);
-        assert_true(is_taken(buf_str(&other), token)); /* nothing else is the matter with it */
+        assert_true(is_taken(buf_str(&other), token)); /* it has no other defect */
         buf_deinit(&other);
         v->purpose++;
     }
@@ -120,7 +119,7 @@ static struct tidings_str set_of(const struct vectors *v, struct tidings_str nam
     return STR_EMPTY;
 }
 
-/* The token, written out. */
+/* The complete token. */
 static void put_token(struct vectors *v, unsigned file, uint64_t number, struct tidings_str text,
                       struct buf *out)
 {
@@ -152,7 +151,7 @@ static void check_line(struct vectors *v, struct tidings_str line)
         v->sets[v->key_count++] = str_dup(rest);
         return;
     }
-    for (size_t i = 0; i < 5; i++) { /* number, name, what it says, what we do, key set */
+    for (size_t i = 0; i < 5; i++) { /* number, name, Wycheproof's verdict, our verdict, key set */
         columns[i] = str_cut(rest, '\t', &rest, NULL);
     }
     unsigned file = str_eq(kind, STR("jwk"));
