@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Aliases: which texts mean what lies below a prefix, and that nothing else does.
- */
+ * Aliases: the strings that stand for URIs below a prefix, and the ones that do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +40,7 @@ static void assert_means(const char *in, bool is_pattern, const char *expected, 
     buf_deinit(&out);
 }
 
-static void what_begins_with_an_alias_lies_below_its_prefix(void **state)
+static void alias_expands_to_a_uri_below_its_prefix(void **state)
 {
     (void)state;
     assert_means("/entity/T@1/a", false, "entity:///T@1/a", 0);
@@ -56,7 +55,7 @@ static void what_begins_with_an_alias_lies_below_its_prefix(void **state)
     assert_means("/entity/**", true, "entity:///**", 0);
 }
 
-static void nothing_else_does(void **state)
+static void other_strings_are_not_expanded(void **state)
 {
     (void)state;
     assert_means("https://example.org/u1/entity", false, "https://example.org/u1/entity", -1);
@@ -72,7 +71,7 @@ static void nothing_else_does(void **state)
     assert_means("", false, NULL, -1);
 }
 
-static void without_memory_it_is_an_error(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     bool reached = true;
@@ -95,9 +94,9 @@ static void without_memory_it_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_begins_with_an_alias_lies_below_its_prefix),
-        cmocka_unit_test(nothing_else_does),
-        cmocka_unit_test(without_memory_it_is_an_error),
+        cmocka_unit_test(alias_expands_to_a_uri_below_its_prefix),
+        cmocka_unit_test(other_strings_are_not_expanded),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

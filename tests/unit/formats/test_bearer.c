@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which Authorization counts, and how a challenge is spelled.
- */
+ * Valid Authorization headers, and the spelling of challenges. */
 #include "formats/http_fields.h"
 
 #include <setjmp.h>
@@ -21,7 +20,7 @@ static enum bearer_result find(const char *text, struct tidings_str *token, cons
     return bearer_find(&req, token, why);
 }
 
-static void one_well_formed_bearer_token_counts_and_nothing_else(void **state)
+static void only_one_well_formed_bearer_token_is_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -59,7 +58,7 @@ static void one_well_formed_bearer_token_counts_and_nothing_else(void **state)
     }
 }
 
-static void a_token_that_is_too_long_is_refused(void **state)
+static void overlong_token_is_rejected(void **state)
 {
     (void)state;
     static char field[8 + BEARER_TOKEN_MAX];
@@ -73,7 +72,7 @@ static void a_token_that_is_too_long_is_refused(void **state)
     assert_string_equal(why, "the token is too long");
 }
 
-static void several_fields_and_tokens_in_the_query_are_refused(void **state)
+static void repeated_fields_and_query_tokens_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -116,7 +115,7 @@ static void check_challenge(const struct bearer_challenge *c, const char *expect
     buf_deinit(&out);
 }
 
-static void a_challenge_says_what_there_is_and_quotes_it(void **state)
+static void challenge_names_its_parts_and_quotes_them(void **state)
 {
     (void)state;
     struct bearer_challenge c = {.metadata = STR("https://h/.well-known/oauth-protected-resource"),
@@ -131,7 +130,7 @@ static void a_challenge_says_what_there_is_and_quotes_it(void **state)
     check_challenge(&c, "WWW-Authenticate: Bearer\r\n");
 }
 
-static void the_challenge_of_a_refusal_is_told_in_words(void **state)
+static void challenge_describes_the_refusal(void **state)
 {
     (void)state;
     static const struct {
@@ -159,7 +158,7 @@ static void the_challenge_of_a_refusal_is_told_in_words(void **state)
     }
 }
 
-static void a_challenge_without_end_is_cut(void **state)
+static void overlong_challenge_is_cut(void **state)
 {
     (void)state;
     char field[1000];
@@ -174,7 +173,7 @@ static void a_challenge_without_end_is_cut(void **state)
     assert_string_equal(err.text, "the server denies access (HTTP 403)");
 }
 
-static void scopes_are_visible_and_without_quotes(void **state)
+static void scopes_are_visible_characters_without_quotes(void **state)
 {
     (void)state;
     assert_true(bearer_is_scope(STR("res:read")));
@@ -189,13 +188,13 @@ static void scopes_are_visible_and_without_quotes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_well_formed_bearer_token_counts_and_nothing_else),
-        cmocka_unit_test(a_token_that_is_too_long_is_refused),
-        cmocka_unit_test(several_fields_and_tokens_in_the_query_are_refused),
-        cmocka_unit_test(a_challenge_says_what_there_is_and_quotes_it),
-        cmocka_unit_test(the_challenge_of_a_refusal_is_told_in_words),
-        cmocka_unit_test(a_challenge_without_end_is_cut),
-        cmocka_unit_test(scopes_are_visible_and_without_quotes),
+        cmocka_unit_test(only_one_well_formed_bearer_token_is_accepted),
+        cmocka_unit_test(overlong_token_is_rejected),
+        cmocka_unit_test(repeated_fields_and_query_tokens_are_rejected),
+        cmocka_unit_test(challenge_names_its_parts_and_quotes_them),
+        cmocka_unit_test(challenge_describes_the_refusal),
+        cmocka_unit_test(overlong_challenge_is_cut),
+        cmocka_unit_test(scopes_are_visible_characters_without_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

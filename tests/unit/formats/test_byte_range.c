@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranges against a model that looks at one byte at a time.
- */
+ * Ranges, compared with a model that reads one byte at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +17,7 @@
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* The number of units in `whole`, and where the n-th begins (n = count: the end). */
+/* The number of units in `whole`, and the start of the n-th (n = count: the end). */
 static int64_t unit_begin(struct tidings_str whole, enum tidings_unit unit, int64_t n,
                           int64_t *ret_count)
 {
@@ -83,7 +82,7 @@ static struct tidings_range random_range(void)
     return r;
 }
 
-static void ranges_mean_what_the_model_says(void **state)
+static void ranges_match_the_model(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 100000; i++) {
@@ -103,7 +102,7 @@ static void ranges_mean_what_the_model_says(void **state)
     }
 }
 
-static void text_is_cut_at_characters_and_neighbours_still_meet(void **state)
+static void text_is_cut_at_characters_so_that_neighbours_meet(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 20000; i++) {
@@ -125,8 +124,8 @@ static void text_is_cut_at_characters_and_neighbours_still_meet(void **state)
     }
 }
 
-/* What a reader that has only a window of the content does is the same. */
-static void a_window_with_margins_is_enough_to_find_the_borders(void **state)
+/* A reader with only a window of the content gets the same result. */
+static void window_with_margins_is_enough_to_find_the_boundaries(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 50000; i++) {
@@ -144,7 +143,7 @@ static void a_window_with_margins_is_enough_to_find_the_borders(void **state)
     }
 }
 
-static void what_is_no_text_is_left_where_it_is(void **state)
+static void binary_data_is_not_adjusted(void **state)
 {
     (void)state;
     static const char bytes[] = "\x80\x80\x80\x80\x80\xff\x00\x01";
@@ -160,7 +159,7 @@ static void what_is_no_text_is_left_where_it_is(void **state)
     }
 }
 
-static void lines_are_found_in_pieces_as_in_the_whole(void **state)
+static void line_search_in_pieces_matches_the_whole(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 20000; i++) {
@@ -179,7 +178,7 @@ static void lines_are_found_in_pieces_as_in_the_whole(void **state)
     }
 }
 
-static void nonsense_is_refused_with_a_reason(void **state)
+static void invalid_ranges_are_rejected_with_a_reason(void **state)
 {
     (void)state;
     static const struct tidings_range rows[] = {
@@ -209,12 +208,12 @@ static void nonsense_is_refused_with_a_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_mean_what_the_model_says),
-        cmocka_unit_test(text_is_cut_at_characters_and_neighbours_still_meet),
-        cmocka_unit_test(a_window_with_margins_is_enough_to_find_the_borders),
-        cmocka_unit_test(what_is_no_text_is_left_where_it_is),
-        cmocka_unit_test(lines_are_found_in_pieces_as_in_the_whole),
-        cmocka_unit_test(nonsense_is_refused_with_a_reason),
+        cmocka_unit_test(ranges_match_the_model),
+        cmocka_unit_test(text_is_cut_at_characters_so_that_neighbours_meet),
+        cmocka_unit_test(window_with_margins_is_enough_to_find_the_boundaries),
+        cmocka_unit_test(binary_data_is_not_adjusted),
+        cmocka_unit_test(line_search_in_pieces_matches_the_whole),
+        cmocka_unit_test(invalid_ranges_are_rejected_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

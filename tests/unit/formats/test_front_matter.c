@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Front matter: where it begins and ends, and when two say the same.
- */
+ * Front matter: its start and end, and the comparison of two. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +33,7 @@ static void refused(const char *file, const char *why)
     }
 }
 
-static void it_stands_between_the_first_two_lines_of_dashes(void **state)
+static void front_matter_lies_between_the_first_two_lines_of_dashes(void **state)
 {
     (void)state;
     static const char *const files[] = {
@@ -51,7 +50,7 @@ static void it_stands_between_the_first_two_lines_of_dashes(void **state)
     }
 }
 
-static void what_has_none_is_refused_with_the_line_of_the_file(void **state)
+static void missing_front_matter_is_rejected_with_the_line(void **state)
 {
     (void)state;
     refused("# Title\n", "line 1: there is no front matter");
@@ -70,7 +69,7 @@ static void what_has_none_is_refused_with_the_line_of_the_file(void **state)
     mem_free(large);
 }
 
-static void it_is_compared_by_values(void **state)
+static void front_matter_is_compared_by_value(void **state)
 {
     (void)state;
     static const struct {
@@ -99,9 +98,9 @@ static void it_is_compared_by_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_stands_between_the_first_two_lines_of_dashes),
-        cmocka_unit_test(what_has_none_is_refused_with_the_line_of_the_file),
-        cmocka_unit_test(it_is_compared_by_values),
+        cmocka_unit_test(front_matter_lies_between_the_first_two_lines_of_dashes),
+        cmocka_unit_test(missing_front_matter_is_rejected_with_the_line),
+        cmocka_unit_test(front_matter_is_compared_by_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

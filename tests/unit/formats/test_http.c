@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head parser, rule by rule. Every row is also fed byte by byte: the answer must be the same.
- */
+ * The head parser, rule by rule. Every row is also parsed byte by byte, with the same result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +30,7 @@ static bool same(const struct http_request *a, const struct http_request *b)
            a->keep_alive == b->keep_alive;
 }
 
-/* Parse whole, then again one byte at a time; both must agree. */
+/* Parse everything at once, then one byte at a time; both must agree. */
 static ptrdiff_t parse(struct tidings_str text, struct http_request *req, struct http_fault *fault)
 {
     static struct http_request dribbled;
@@ -59,13 +58,13 @@ static ptrdiff_t parse(struct tidings_str text, struct http_request *req, struct
 #define LINE "GET / HTTP/1.1\r\n"
 #define HOST "Host: h\r\n"
 
-static void malformed_heads_are_refused(void **state)
+static void malformed_heads_are_rejected(void **state)
 {
     (void)state;
     static const struct {
         struct tidings_str text;
         int status;
-        const char *says; /* a piece of the sentence */
+        const char *says; /* part of the message */
     } rows[] = {
 #define ROW(text, status, says) {{text, sizeof(text) - 1}, status, says}
         /* the request line */
@@ -153,7 +152,7 @@ static void malformed_heads_are_refused(void **state)
         ROW(LINE "Host: [::1]x\r\n\r\n", 400, "malformed Host"),
         ROW(LINE "Host: [::g]\r\n\r\n", 400, "malformed Host"),
         ROW(LINE "Host: h%2\r\n\r\n", 400, "malformed Host"),
-        /* the length of the body */
+        /* the body length */
         ROW(LINE HOST "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", 400, "more than one"),
         ROW(LINE HOST "Content-Length: 5\r\ncontent-length: 6\r\n\r\n", 400, "more than one"),
         ROW(LINE HOST "Content-Length: 5, 5\r\n\r\n", 400, "one decimal number"),
@@ -194,7 +193,7 @@ static void malformed_heads_are_refused(void **state)
     }
 }
 
-static void targets_are_taken_apart(void **state)
+static void targets_are_split_into_their_parts(void **state)
 {
     (void)state;
     static const struct {
@@ -225,7 +224,7 @@ static void targets_are_taken_apart(void **state)
     }
 }
 
-static void methods_are_known_by_their_exact_name(void **state)
+static void methods_match_only_their_exact_name(void **state)
 {
     (void)state;
     static const struct {
@@ -246,7 +245,7 @@ static void methods_are_known_by_their_exact_name(void **state)
     }
 }
 
-static void headers_say_how_to_go_on(void **state)
+static void headers_decide_how_the_connection_continues(void **state)
 {
     (void)state;
     static const struct {
@@ -285,7 +284,7 @@ static void headers_say_how_to_go_on(void **state)
     }
 }
 
-static void hosts_may_be_names_or_addresses_with_a_port(void **state)
+static void hosts_are_names_or_addresses_with_a_port(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -301,7 +300,7 @@ static void hosts_may_be_names_or_addresses_with_a_port(void **state)
     }
 }
 
-static void change_content_are_trimmed_and_found_by_any_case(void **state)
+static void header_values_are_trimmed_and_found_in_any_case(void **state)
 {
     (void)state;
     static struct http_request req;
@@ -320,7 +319,7 @@ static void change_content_are_trimmed_and_found_by_any_case(void **state)
     assert_int_equal(count, 0);
 }
 
-static void requests_in_one_buffer_are_told_apart(void **state)
+static void pipelined_requests_are_separated(void **state)
 {
     (void)state;
     static struct http_request req;
@@ -339,7 +338,7 @@ static void requests_in_one_buffer_are_told_apart(void **state)
     assert_true(str_eq(rest, STR("GET /3 HT")));
 }
 
-/* A head of `lines` header lines of `width` bytes each and a target of `target` bytes. */
+/* A head of `lines` header lines, each `width` bytes long, and a target of `target` bytes. */
 static void put_head(struct buf *b, size_t target, size_t lines, size_t width)
 {
     buf_clear(b);
@@ -443,13 +442,13 @@ static void response_heads_cannot_be_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_heads_are_refused),
-        cmocka_unit_test(targets_are_taken_apart),
-        cmocka_unit_test(methods_are_known_by_their_exact_name),
-        cmocka_unit_test(headers_say_how_to_go_on),
-        cmocka_unit_test(hosts_may_be_names_or_addresses_with_a_port),
-        cmocka_unit_test(change_content_are_trimmed_and_found_by_any_case),
-        cmocka_unit_test(requests_in_one_buffer_are_told_apart),
+        cmocka_unit_test(malformed_heads_are_rejected),
+        cmocka_unit_test(targets_are_split_into_their_parts),
+        cmocka_unit_test(methods_match_only_their_exact_name),
+        cmocka_unit_test(headers_decide_how_the_connection_continues),
+        cmocka_unit_test(hosts_are_names_or_addresses_with_a_port),
+        cmocka_unit_test(header_values_are_trimmed_and_found_in_any_case),
+        cmocka_unit_test(pipelined_requests_are_separated),
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(lists_are_searched_by_item),
         cmocka_unit_test(response_heads_cannot_be_split),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chunked bodies: however the bytes are cut, the same body comes out.
- */
+ * Chunked bodies: the decoded body is the same however the input is split. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +17,7 @@ struct outcome {
     struct buf body;
 };
 
-/* Feed up to `cut` bytes, then pieces of `step` bytes. */
+/* Parse up to `cut` bytes, then pieces of `step` bytes. */
 static void decode(struct tidings_str raw, size_t cut, size_t step, struct outcome *o)
 {
     struct http_chunked c;
@@ -111,7 +110,7 @@ static const struct {
     ROW("0\r\n" E256 ":\r\n", HTTP_CHUNKED_BAD, 0, ""),
 };
 
-static void cutting_anywhere_gives_the_same_body(void **state)
+static void body_is_the_same_for_every_split(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -130,7 +129,7 @@ static void cutting_anywhere_gives_the_same_body(void **state)
     }
 }
 
-static void discarded_bytes_are_bounded_together(void **state)
+static void discarded_bytes_share_one_limit(void **state)
 {
     (void)state;
     struct http_chunked c;
@@ -145,7 +144,7 @@ static void discarded_bytes_are_bounded_together(void **state)
     assert_int_equal(lines, 4096 / 33 + 1);
 }
 
-static void an_ended_body_stays_ended(void **state)
+static void finished_body_stays_finished(void **state)
 {
     (void)state;
     static const struct {
@@ -168,9 +167,9 @@ static void an_ended_body_stays_ended(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cutting_anywhere_gives_the_same_body),
-        cmocka_unit_test(discarded_bytes_are_bounded_together),
-        cmocka_unit_test(an_ended_body_stays_ended),
+        cmocka_unit_test(body_is_the_same_for_every_split),
+        cmocka_unit_test(discarded_bytes_share_one_limit),
+        cmocka_unit_test(finished_body_stays_finished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

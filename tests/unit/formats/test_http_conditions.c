@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Conditions of HTTP requests: which field counts, and what is made of dates that have no more than
- * seconds.
- */
+ * Conditions of HTTP requests: field precedence, and dates with a precision of one second. */
 #include "formats/http.h"
 
 #include <setjmp.h>
@@ -33,7 +31,7 @@ static enum http_condition check(const char *method, const char *fields, const c
     return http_conditions_decide(&c, tidings_str(etag), modified_ms);
 }
 
-static void conditions_count_in_their_order(void **state)
+static void conditions_have_the_specified_precedence(void **state)
 {
     (void)state;
     static const struct {
@@ -45,21 +43,21 @@ static void conditions_count_in_their_order(void **state)
         {"If-Modified-Since: " EARLIER "\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
         {"If-Unmodified-Since: " THEN "\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
         {"If-Unmodified-Since: " EARLIER "\r\n", HTTP_CONDITION_FAILED, HTTP_CONDITION_FAILED},
-        /* An etag takes the place of a date. */
+        /* An etag has precedence over a date. */
         {"If-Match: \"x\"\r\nIf-Unmodified-Since: " EARLIER "\r\n", HTTP_CONDITION_HOLDS,
          HTTP_CONDITION_HOLDS},
         {"If-Match: \"y\"\r\nIf-Unmodified-Since: " THEN "\r\n", HTTP_CONDITION_FAILED,
          HTTP_CONDITION_FAILED},
         {"If-None-Match: \"y\"\r\nIf-Modified-Since: " THEN "\r\n", HTTP_CONDITION_HOLDS,
          HTTP_CONDITION_HOLDS},
-        /* What must not be comes before what is held already. */
+        /* A failed condition has precedence over unchanged content. */
         {"If-Match: \"y\"\r\nIf-Modified-Since: " THEN "\r\n", HTTP_CONDITION_FAILED,
          HTTP_CONDITION_FAILED},
         {"If-Match: \"y\", \"x\"\r\nIf-Modified-Since: " THEN "\r\n", HTTP_CONDITION_UNCHANGED,
          HTTP_CONDITION_HOLDS},
         {"If-Match: *\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
         {"If-Match: W/\"x\"\r\n", HTTP_CONDITION_FAILED, HTTP_CONDITION_FAILED},
-        /* No date, two of them, or one that is yet to come. */
+        /* No date, two dates, or a date in the future. */
         {"If-Modified-Since: yesterday\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
         {"If-Unmodified-Since: yesterday\r\n", HTTP_CONDITION_HOLDS, HTTP_CONDITION_HOLDS},
         {"If-Modified-Since: " THEN "\r\nIf-Modified-Since: " THEN "\r\n", HTTP_CONDITION_HOLDS,
@@ -81,8 +79,8 @@ static void conditions_count_in_their_order(void **state)
                      HTTP_CONDITION_HOLDS);
 }
 
-/* Whoever holds the date that was told is never told that nothing changed when it did. */
-static void a_second_change_within_a_second_is_noticed(void **state)
+/* A client with the announced date must never get "not modified" after a change. */
+static void second_change_within_a_second_is_detected(void **state)
 {
     (void)state;
     for (int64_t now = NOW_MS; now < NOW_MS + 3000; now += 100) {
@@ -96,15 +94,15 @@ static void a_second_change_within_a_second_is_noticed(void **state)
             }
         }
     }
-    assert_true(http_last_modified(NOW_MS + 60000, NOW_MS) < NOW_MS / 1000); /* a clock ahead */
+    assert_true(http_last_modified(NOW_MS + 60000, NOW_MS) < NOW_MS / 1000); /* a fast clock */
     assert_int_equal(http_last_modified(1000, NOW_MS), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conditions_count_in_their_order),
-        cmocka_unit_test(a_second_change_within_a_second_is_noticed),
+        cmocka_unit_test(conditions_have_the_specified_precedence),
+        cmocka_unit_test(second_change_within_a_second_is_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

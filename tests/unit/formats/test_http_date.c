@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Dates of HTTP: three formats in, one out, and what is none of them.
- */
+ * HTTP dates: three input formats, one output format, and invalid dates. */
 #include "formats/http.h"
 
 #include <setjmp.h>
@@ -48,7 +47,7 @@ static void dates_are_read_in_three_formats(void **state)
     }
 }
 
-static void what_is_no_date_does_not_count(void **state)
+static void invalid_dates_are_ignored(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -99,7 +98,7 @@ static void what_is_no_date_does_not_count(void **state)
 }
 
 /* Every day of 800 years, by the C library's calendar. */
-static void dates_are_those_of_the_c_library(void **state)
+static void dates_match_the_c_library(void **state)
 {
     (void)state;
     struct buf out;
@@ -131,8 +130,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dates_are_read_in_three_formats),
-        cmocka_unit_test(what_is_no_date_does_not_count),
-        cmocka_unit_test(dates_are_those_of_the_c_library),
+        cmocka_unit_test(invalid_dates_are_ignored),
+        cmocka_unit_test(dates_match_the_c_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

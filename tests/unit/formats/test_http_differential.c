@@ -29,7 +29,8 @@
 
 #ifdef CAN_COMPARE
 
-/* It claims some of our names; its constants and types are renamed while its header is read. */
+/* It defines some of our names, so its constants and types are renamed while its header is
+ * included. */
 #define http_method their_method
 #define HTTP_GET THEIR_GET
 #define HTTP_HEAD THEIR_HEAD
@@ -108,7 +109,7 @@ static int on_done(http_parser *p)
     return 0;
 }
 
-/* How many bytes the first message took for them. */
+/* The length of the first message in bytes. */
 static size_t run_theirs(struct tidings_str text, http_parser *p, struct theirs *t)
 {
     http_parser_settings s;
@@ -128,7 +129,7 @@ static size_t run_theirs(struct tidings_str text, http_parser *p, struct theirs 
 struct ours {
     struct http_request req;
     size_t body, used;
-    int verdict; /* 1 whole message, 0 more needed, -1 refused */
+    int verdict; /* 1 complete message, 0 more needed, -1 rejected */
     bool had_trailer;
 };
 
@@ -253,7 +254,7 @@ static void mutate(struct buf *b)
         break;
     case 2: { /* insert a piece */
         const char *piece = pieces[pick(sizeof pieces / sizeof *pieces)];
-        /* whole header lines mostly where a line begins */
+        /* complete header lines, usually at the start of a line */
         const char *lf = b->ptr ? strchr(b->ptr, '\n') : NULL;
         at = pick(3) && lf ? (size_t)(lf + 1 - b->ptr) : at;
         buf_put(&tail, b->ptr + at, b->len - at);
@@ -341,7 +342,7 @@ static const char *compare(const struct ours *o, const http_parser *p, const str
     return o->used != their_used ? "another end of the message" : NULL;
 }
 
-static void we_are_never_laxer_than_http_parser(void **state)
+static void parser_is_never_laxer_than_http_parser(void **state)
 {
     (void)state;
     static struct ours o;
@@ -373,7 +374,7 @@ static void we_are_never_laxer_than_http_parser(void **state)
         }
     }
     buf_deinit(&b);
-    /* The comparison means something only while both outcomes are common. */
+    /* The comparison is meaningful only while both outcomes are common. */
     assert_true(mutated_whole > ROUNDS / 20);
     assert_true(refused > ROUNDS / 20);
     print_message("%u whole requests (%u of them mutated), %u refused\n", whole, mutated_whole,
@@ -382,7 +383,7 @@ static void we_are_never_laxer_than_http_parser(void **state)
 
 #else
 
-static void we_are_never_laxer_than_http_parser(void **state)
+static void parser_is_never_laxer_than_http_parser(void **state)
 {
     (void)state;
     print_message("skipped: http-parser (libhttp-parser-dev) is not installed\n");
@@ -394,7 +395,7 @@ static void we_are_never_laxer_than_http_parser(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(we_are_never_laxer_than_http_parser),
+        cmocka_unit_test(parser_is_never_laxer_than_http_parser),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Range, entity tags, Accept and queries: what counts, what is passed over.
- */
+ * Range, entity tags, Accept and queries: the accepted and the ignored forms. */
 #include "formats/http_fields.h"
 
 #include <setjmp.h>
@@ -12,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void one_range_of_bytes_counts_and_nothing_else(void **state)
+static void only_one_byte_range_is_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -66,7 +65,7 @@ static void check_etags(const char *list, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void entity_tags_come_one_by_one(void **state)
+static void entity_tags_are_read_one_by_one(void **state)
 {
     (void)state;
     check_etags("\"a\"", "a;");
@@ -81,7 +80,7 @@ static void entity_tags_come_one_by_one(void **state)
     check_etags("W/", "!");
 }
 
-static void an_etag_is_written_as_what_it_is(void **state)
+static void etag_is_written_in_its_strong_or_weak_form(void **state)
 {
     (void)state;
     struct buf out;
@@ -108,7 +107,7 @@ static void check_accept(const char *value, size_t max, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void the_best_media_range_comes_first(void **state)
+static void best_media_range_comes_first(void **state)
 {
     (void)state;
     check_accept("", 8, "");
@@ -123,7 +122,7 @@ static void the_best_media_range_comes_first(void **state)
     check_accept("a/a,b/b,c/c", 2, "a/a b/b");
 }
 
-static void a_media_type_is_two_tokens(void **state)
+static void media_type_has_two_tokens(void **state)
 {
     (void)state;
     char large[300];
@@ -143,7 +142,7 @@ static void a_media_type_is_two_tokens(void **state)
     assert_false(http_is_media_type(tidings_str(large)));
 }
 
-static void a_parameter_is_found_once_and_decoded(void **state)
+static void parameter_is_found_once_and_decoded(void **state)
 {
     (void)state;
     static const struct {
@@ -180,12 +179,12 @@ static void a_parameter_is_found_once_and_decoded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_range_of_bytes_counts_and_nothing_else),
-        cmocka_unit_test(entity_tags_come_one_by_one),
-        cmocka_unit_test(an_etag_is_written_as_what_it_is),
-        cmocka_unit_test(the_best_media_range_comes_first),
-        cmocka_unit_test(a_media_type_is_two_tokens),
-        cmocka_unit_test(a_parameter_is_found_once_and_decoded),
+        cmocka_unit_test(only_one_byte_range_is_accepted),
+        cmocka_unit_test(entity_tags_are_read_one_by_one),
+        cmocka_unit_test(etag_is_written_in_its_strong_or_weak_form),
+        cmocka_unit_test(best_media_range_comes_first),
+        cmocka_unit_test(media_type_has_two_tokens),
+        cmocka_unit_test(parameter_is_found_once_and_decoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

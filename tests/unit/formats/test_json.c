@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading JSON: what is accepted, what is refused and in which words, and the accessors' promise
- * that a wrong type or a missing value is harmless.
- */
+ * Reading JSON: accepted text, rejected text and its messages, and accessors that tolerate a wrong
+ * type or a missing value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +24,7 @@ static struct json *parse(const char *text)
     return root;
 }
 
-static void malformed_text_is_refused_with_place_and_reason(void **state)
+static void malformed_text_is_rejected_with_place_and_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -123,7 +122,7 @@ static void malformed_text_is_refused_with_place_and_reason(void **state)
     }
 }
 
-static void nesting_is_counted_while_parsing(void **state)
+static void nesting_is_limited_during_parsing(void **state)
 {
     (void)state;
     static const struct {
@@ -151,7 +150,7 @@ static void nesting_is_counted_while_parsing(void **state)
     }
 }
 
-static void a_million_brackets_cost_no_stack(void **state)
+static void million_brackets_use_no_stack(void **state)
 {
     (void)state;
     size_t len = 1000000;
@@ -164,14 +163,14 @@ static void a_million_brackets_cost_no_stack(void **state)
     assert_int_equal(jv_parse(tidings_strn(text, len), JSON_MAX_DEPTH, &root, &err),
                      TIDINGS_E_LIMIT);
     assert_string_equal(err.text, "line 2 column 55: nested deeper than 64 levels");
-    /* Even a caller without a limit of its own meets the parser's. */
+    /* A caller without its own limit still gets the parser's. */
     assert_int_equal(jv_parse(tidings_strn(text, len), UINT32_MAX, &root, &err), TIDINGS_E_LIMIT);
     assert_string_equal(err.text, "line 2 column 503: nested deeper than 512 levels");
     assert_null(root);
     free(text);
 }
 
-static void accessors_give_what_was_written(void **state)
+static void accessors_return_the_written_values(void **state)
 {
     (void)state;
     struct json *v = parse("{\"s\":\"a\\u0000b\",\"i\":-9223372036854775808,\"r\":1.5,\"t\":true,"
@@ -248,10 +247,10 @@ static void json_reference_keeps_subtree_alive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_text_is_refused_with_place_and_reason),
-        cmocka_unit_test(nesting_is_counted_while_parsing),
-        cmocka_unit_test(a_million_brackets_cost_no_stack),
-        cmocka_unit_test(accessors_give_what_was_written),
+        cmocka_unit_test(malformed_text_is_rejected_with_place_and_reason),
+        cmocka_unit_test(nesting_is_limited_during_parsing),
+        cmocka_unit_test(million_brackets_use_no_stack),
+        cmocka_unit_test(accessors_return_the_written_values),
         cmocka_unit_test(wrong_types_and_null_pointers_are_harmless),
         cmocka_unit_test(members_are_iterated_in_order),
         cmocka_unit_test(json_reference_keeps_subtree_alive),

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSONTestSuite's cases (tests/data/json_test_suite.tsv), read by our parser both ways: strictly,
- * as from our clients, and as from a peer. What it calls valid (y_) a peer may send; what it calls
- * invalid (n_) nobody may; of the rest (i_, and those it has for what parsers make of them), and of
- * what we refuse though it is valid, the table says what we do.
- */
+ * JSONTestSuite's cases (tests/data/json_test_suite.tsv), read in both modes of our parser: strict,
+ * for clients, and lenient, for peers. A peer may send every valid case (y_); nobody may send an
+ * invalid one (n_). For the other cases (i_ and those about parser results), and for valid text
+ * that we reject, the table gives our result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +38,7 @@ static void put_piece(struct buf *out, struct tidings_str piece)
     }
 }
 
-/* Pieces, each followed by how many times it stands there. */
+/* Pieces, each followed by its repeat count. */
 static void put_text(struct buf *out, struct tidings_str columns)
 {
     bool has_more = true;
@@ -55,7 +54,7 @@ static void put_text(struct buf *out, struct tidings_str columns)
     assert_int_equal(out->failed, 0);
 }
 
-/* What was taken is written, and read again as the same. */
+/* Accepted text is written and reads back as the same value. */
 static void check_written(struct json *value)
 {
     struct buf text;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Newline framing: every input is fed whole, in every two pieces, and byte by byte; the lines and
- * complaints must come out the same.
- */
+ * Newline framing: every input is read at once, in every two pieces, and byte by byte, with the
+ * same lines and complaints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +15,7 @@
 
 #define MAX 8u
 
-/* What came out, in one string: "line|" for a line, "!|" for a complaint. */
+/* The results in one string: "line|" for a line, "!|" for a complaint. */
 static struct buf log_of;
 
 static void drain(struct line_reader *r, bool at_end)
@@ -54,7 +53,7 @@ static const char *run(struct tidings_str text, size_t cut, size_t step)
     return log_of.ptr;
 }
 
-static void lines_come_out_the_same_however_cut(void **state)
+static void lines_are_the_same_for_every_split(void **state)
 {
     (void)state;
     static const struct {
@@ -98,7 +97,7 @@ static void lines_come_out_the_same_however_cut(void **state)
     buf_deinit(&log_of);
 }
 
-static void a_nul_is_a_byte_like_any_other(void **state)
+static void nul_is_an_ordinary_byte(void **state)
 {
     (void)state;
     struct line_reader r;
@@ -110,7 +109,7 @@ static void a_nul_is_a_byte_like_any_other(void **state)
     line_reader_deinit(&r);
 }
 
-static void a_line_stays_valid_while_the_next_is_not_asked_for(void **state)
+static void line_stays_valid_until_the_next_is_requested(void **state)
 {
     (void)state;
     struct line_reader r;
@@ -121,7 +120,7 @@ static void a_line_stays_valid_while_the_next_is_not_asked_for(void **state)
     assert_true(str_eq(line, STR("one")));
     assert_int_equal(line_reader_next(&r, &line), LINE_READY);
     assert_true(str_eq(line, STR("two")));
-    assert_int_equal(line_reader_feed(&r, "!\n", 2), 0); /* with a spent part still inside */
+    assert_int_equal(line_reader_feed(&r, "!\n", 2), 0); /* while it still holds a consumed part */
     assert_int_equal(line_reader_next(&r, &line), LINE_READY);
     assert_true(str_eq(line, STR("three!")));
     assert_int_equal(line_reader_finish(&r, &line), LINE_MORE);
@@ -129,7 +128,7 @@ static void a_line_stays_valid_while_the_next_is_not_asked_for(void **state)
     line_reader_deinit(NULL);
 }
 
-static void out_of_memory_takes_nothing_and_can_be_retried(void **state)
+static void failed_allocation_consumes_nothing_and_can_be_retried(void **state)
 {
     (void)state;
     struct line_reader r;
@@ -150,10 +149,10 @@ static void out_of_memory_takes_nothing_and_can_be_retried(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_come_out_the_same_however_cut),
-        cmocka_unit_test(a_nul_is_a_byte_like_any_other),
-        cmocka_unit_test(a_line_stays_valid_while_the_next_is_not_asked_for),
-        cmocka_unit_test(out_of_memory_takes_nothing_and_can_be_retried),
+        cmocka_unit_test(lines_are_the_same_for_every_split),
+        cmocka_unit_test(nul_is_an_ordinary_byte),
+        cmocka_unit_test(line_stays_valid_until_the_next_is_requested),
+        cmocka_unit_test(failed_allocation_consumes_nothing_and_can_be_retried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

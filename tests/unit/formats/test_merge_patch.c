@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Merge patches: the cases of RFC 7396 appendix A, what no patch can say, and random values for
- * which applying the difference must give the second value.
- */
+ * Merge patches: the cases of RFC 7396 appendix A, differences that no patch can express, and
+ * random values for which applying the difference must give the second value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +35,8 @@ static void assert_text(const struct json *v, const char *expected)
     buf_deinit(&out);
 }
 
-/* Member order aside, the same: as a member of an object, where nothing else would be left out. */
+/* Assert equality except for member order. Both values become object members, where nothing else is
+ * left out. */
 static void assert_same(struct json *a, struct json *b)
 {
     struct buf out;
@@ -61,7 +61,7 @@ static void assert_same(struct json *a, struct json *b)
     buf_deinit(&out);
 }
 
-static void appendix_a_of_the_rfc_holds(void **state)
+static void rfc_7396_examples_give_their_results(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -92,7 +92,7 @@ static void appendix_a_of_the_rfc_holds(void **state)
     }
 }
 
-static void the_difference_is_the_smallest_patch(void **state)
+static void difference_is_the_smallest_patch(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -117,7 +117,7 @@ static void the_difference_is_the_smallest_patch(void **state)
     }
 }
 
-static void a_null_that_no_patch_can_say_is_told(void **state)
+static void inexpressible_null_is_reported(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -187,7 +187,7 @@ static struct json *random_value(void)
     return v;
 }
 
-static void applying_the_difference_gives_the_second_value(void **state)
+static void difference_applied_to_the_first_value_gives_the_second(void **state)
 {
     (void)state;
     unsigned unsayable = 0;
@@ -215,10 +215,10 @@ static void applying_the_difference_gives_the_second_value(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appendix_a_of_the_rfc_holds),
-        cmocka_unit_test(the_difference_is_the_smallest_patch),
-        cmocka_unit_test(a_null_that_no_patch_can_say_is_told),
-        cmocka_unit_test(applying_the_difference_gives_the_second_value),
+        cmocka_unit_test(rfc_7396_examples_give_their_results),
+        cmocka_unit_test(difference_is_the_smallest_patch),
+        cmocka_unit_test(inexpressible_null_is_reported),
+        cmocka_unit_test(difference_applied_to_the_first_value_gives_the_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

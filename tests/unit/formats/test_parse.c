@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The JSON parser's own promises: memory that runs out is said and nothing leaks; escapes, runs of
- * every length and numbers come out exactly; locales do not matter.
- */
+ * The JSON parser's own guarantees: failed allocations are reported without leaks; escapes, strings
+ * of every length and numbers are exact; locales have no effect. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +27,7 @@ static struct json *parse(const char *text)
     return root;
 }
 
-static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
+static void parser_reports_any_failed_allocation(void **state)
 {
     (void)state;
     static const char text[] =
@@ -52,7 +51,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
     fail_alloc_end();
 }
 
-static void strings_of_every_length_are_taken_whole(void **state)
+static void strings_of_every_length_are_read_completely(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 40; len++) {
@@ -73,7 +72,7 @@ static void strings_of_every_length_are_taken_whole(void **state)
             assert_int_equal(jv_str(root).len, len);
             assert_memory_equal(jv_str(root).ptr, wanted, len);
             jv_unref(root);
-            /* The same with its end cut off. */
+            /* The same with its end removed. */
             assert_int_equal(jv_parse(tidings_strn(text, n - 1), 0, &root, NULL), TIDINGS_E_PARSE);
         }
     }
@@ -148,7 +147,7 @@ static void numbers_are_exact(void **state)
     }
 }
 
-static void a_comma_as_decimal_point_does_not_matter(void **state)
+static void locale_with_a_decimal_comma_has_no_effect(void **state)
 {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
@@ -165,7 +164,7 @@ static void a_comma_as_decimal_point_does_not_matter(void **state)
     }
     setlocale(LC_ALL, "C");
     if (found == 0) {
-        skip(); /* no such locale is installed: the test could not have failed */
+        skip(); /* no such locale is installed: the test cannot detect a failure */
     }
 }
 
@@ -197,11 +196,11 @@ static void many_members_keep_their_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
-        cmocka_unit_test(strings_of_every_length_are_taken_whole),
+        cmocka_unit_test(parser_reports_any_failed_allocation),
+        cmocka_unit_test(strings_of_every_length_are_read_completely),
         cmocka_unit_test(escapes_become_their_characters),
         cmocka_unit_test(numbers_are_exact),
-        cmocka_unit_test(a_comma_as_decimal_point_does_not_matter),
+        cmocka_unit_test(locale_with_a_decimal_comma_has_no_effect),
         cmocka_unit_test(many_members_keep_their_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
 #include "formats/json.h"
 #include "support/jansson_value.h"
 
-/* cmocka puts its own in front of this when UNIT_TESTING is set; jansson's texts are libc's. */
+/* cmocka redefines this when UNIT_TESTING is set; jansson's strings come from libc. */
 #undef free
 
 #define DEPTH_MAX 512u
@@ -44,7 +44,7 @@ static void check_same(const char *text, size_t len, struct json *value, json_t 
     json_decref(ours);
 }
 
-/* Returns whether it was accepted. */
+/* Returns true if it was accepted. */
 static bool compare(const char *text, size_t len)
 {
     struct json *ours = NULL;
@@ -72,7 +72,7 @@ static bool compare(const char *text, size_t len)
     return rc == 0;
 }
 
-/* All texts of up to `max` characters of the alphabet, within a frame. */
+/* All strings of up to `max` characters of the alphabet, within a frame. */
 static size_t compare_all(const char *alphabet, size_t max, const char *before, const char *after)
 {
     size_t n = strlen(alphabet), lead = strlen(before), accepted = 0;
@@ -143,7 +143,7 @@ static uint64_t draw(uint64_t *state)
     return *state;
 }
 
-/* Change, drop, double or swap in some bytes. */
+/* Change, remove, duplicate or swap some bytes. */
 static size_t mutate(char *text, size_t len, uint64_t *state)
 {
     static const char matter[] = "[]{}:,\"\\u0dD8eE+-. \n\x01\x80\xc3\xe2\xed\xf0tfn";
@@ -187,13 +187,13 @@ static void mutated_texts_get_same_verdict(void **state)
         size_t len = strlen(seed);
         memcpy(text, seed, len);
         len = mutate(text, len, &random);
-        char *exact = test_malloc(len); /* a read beyond the end is seen */
+        char *exact = test_malloc(len); /* detects a read beyond the end */
         memcpy(exact, text, len);
         accepted += compare(exact, len);
         test_free(exact);
         test_free(text);
     }
-    /* A comparison of refusals alone would prove little. */
+    /* A comparison that contains only refusals would prove little. */
     assert_true(accepted > ROUNDS / 8 && accepted < ROUNDS);
 }
 

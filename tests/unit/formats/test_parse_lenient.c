@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a peer may write and jv_parse refuses: it is read with every value kept as well as it can
- * be, what was put right is counted, and what cannot be read is refused with its place.
- */
+ * Text from peers that jv_parse rejects: the lenient parser keeps every value as well as possible,
+ * counts its repairs, and rejects unreadable text with its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@
 #include "formats/json_write.h"
 #include "support/fail_alloc.h"
 
-/* What `text` is written as after it was read; free it. */
+/* The text written after reading `text`; free it. */
 static char *written(struct json *value)
 {
     struct buf out;
@@ -48,7 +47,7 @@ static void check(const char *text, const char *wanted, unsigned halves, unsigne
     jv_unref(root);
 }
 
-static void numbers_are_kept_as_they_are_written(void **state)
+static void numbers_keep_their_spelling(void **state)
 {
     (void)state;
     check("[18446744073709551616]", "[18446744073709551616]", 0, 0);
@@ -78,7 +77,7 @@ static void numbers_are_kept_as_they_are_written(void **state)
     jv_unref(root);
 }
 
-static void half_a_pair_becomes_the_replacement_character(void **state)
+static void lone_surrogate_becomes_the_replacement_character(void **state)
 {
     (void)state;
     check("[\"a\\ud83dz\"]", "[\"a\xEF\xBF\xBDz\"]", 1, 0);
@@ -89,11 +88,11 @@ static void half_a_pair_becomes_the_replacement_character(void **state)
           "A\"]",
           1, 0);
     check("{\"\\udc00\":1}", "{\"\xEF\xBF\xBD\":1}", 1, 0);
-    /* Two keys that become the same one are one. */
+    /* Two keys that become equal count as one. */
     check("{\"\\udc00\":1,\"\\udc01\":2}", "{\"\xEF\xBF\xBD\":2}", 2, 1);
 }
 
-static void the_last_of_a_repeated_key_counts_in_the_place_of_the_first(void **state)
+static void last_value_of_a_repeated_key_takes_the_first_place(void **state)
 {
     (void)state;
     check("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\":3,\"b\":2}", 0, 1);
@@ -103,8 +102,8 @@ static void the_last_of_a_repeated_key_counts_in_the_place_of_the_first(void **s
     check("{\"a\\u0000b\":1}", "{\"a\\u0000b\":1}", 0, 0);
 }
 
-/* So many members that they have an index, or the stack becomes a block. */
-static void many_members_with_repeated_keys_are_found(void **state)
+/* Enough members that they have an index, or that the stack becomes a block. */
+static void repeated_keys_among_many_members_are_found(void **state)
 {
     (void)state;
     static const unsigned counts[] = {15, 16, 17, 33, 100, 3000, 9000};
@@ -133,7 +132,7 @@ static void many_members_with_repeated_keys_are_found(void **state)
     }
 }
 
-static void nesting_ends_at_512_levels_with_its_place(void **state)
+static void nesting_is_limited_to_512_levels(void **state)
 {
     (void)state;
     char text[2 * 513 + 1];
@@ -150,7 +149,7 @@ static void nesting_ends_at_512_levels_with_its_place(void **state)
     }
 }
 
-static void what_is_no_json_is_refused_as_ever(void **state)
+static void text_that_is_not_json_is_rejected(void **state)
 {
     (void)state;
     static const char *const texts[] = {
@@ -166,7 +165,7 @@ static void what_is_no_json_is_refused_as_ever(void **state)
     }
 }
 
-static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
+static void lenient_parser_reports_any_failed_allocation(void **state)
 {
     (void)state;
     struct buf text;
@@ -191,7 +190,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
     buf_deinit(&text);
 }
 
-static void a_member_is_found_in_what_cannot_be_parsed(void **state)
+static void member_is_found_in_unparsable_text(void **state)
 {
     (void)state;
     static const struct {
@@ -219,14 +218,14 @@ static void a_member_is_found_in_what_cannot_be_parsed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_kept_as_they_are_written),
-        cmocka_unit_test(half_a_pair_becomes_the_replacement_character),
-        cmocka_unit_test(the_last_of_a_repeated_key_counts_in_the_place_of_the_first),
-        cmocka_unit_test(many_members_with_repeated_keys_are_found),
-        cmocka_unit_test(nesting_ends_at_512_levels_with_its_place),
-        cmocka_unit_test(what_is_no_json_is_refused_as_ever),
-        cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
-        cmocka_unit_test(a_member_is_found_in_what_cannot_be_parsed),
+        cmocka_unit_test(numbers_keep_their_spelling),
+        cmocka_unit_test(lone_surrogate_becomes_the_replacement_character),
+        cmocka_unit_test(last_value_of_a_repeated_key_takes_the_first_place),
+        cmocka_unit_test(repeated_keys_among_many_members_are_found),
+        cmocka_unit_test(nesting_is_limited_to_512_levels),
+        cmocka_unit_test(text_that_is_not_json_is_rejected),
+        cmocka_unit_test(lenient_parser_reports_any_failed_allocation),
+        cmocka_unit_test(member_is_found_in_unparsable_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Globs: what each mark matches, what the checker refuses, agreement with a naive matcher on random
- * input, and that no pattern takes more than its linear time.
- */
+ * Globs: the matches of each wildcard, rejected patterns, agreement with a naive matcher on random
+ * input, and linear time for every pattern. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +31,7 @@ static void check_rows(const struct row *rows, size_t count,
     }
 }
 
-static void each_mark_matches_what_it_says(void **state)
+static void wildcards_match_as_documented(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -101,7 +100,7 @@ static void each_mark_matches_what_it_says(void **state)
     check_rows(rows, COUNT(rows), glob_matches);
 }
 
-static void paths_are_compared_like_gitignore_does(void **state)
+static void paths_are_compared_as_in_gitignore(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -131,7 +130,7 @@ static void paths_are_compared_like_gitignore_does(void **state)
     check_rows(rows, COUNT(rows), glob_matches_path);
 }
 
-static void the_checker_explains_what_it_refuses(void **state)
+static void checker_explains_each_refusal(void **state)
 {
     (void)state;
     static char stars[2 * 65], lone[GLOB_MAX_BYTES + 1];
@@ -167,7 +166,7 @@ static void the_checker_explains_what_it_refuses(void **state)
     assert_false(glob_matches(tidings_strn(lone, sizeof(lone)), tidings_strn(lone, sizeof(lone))));
 }
 
-/* The definition, by trying everything: stars, '?', letters and '/' only. */
+/* The definition by brute force: stars, '?', letters and '/' only. */
 static bool naive(const char *whole, const char *p, const char *t)
 {
     if (!*p) {
@@ -197,7 +196,7 @@ static bool naive(const char *whole, const char *p, const char *t)
     return naive(whole, p + 1, t + 1);
 }
 
-static void random_patterns_agree_with_the_definition(void **state)
+static void random_patterns_match_the_definition(void **state)
 {
     (void)state;
     uint64_t random = 2463534242u;
@@ -226,7 +225,7 @@ static void random_patterns_agree_with_the_definition(void **state)
     assert_in_range(matched, 1000, 19000);
 }
 
-/* Exponential for a backtracking matcher; here it ends at once, or the test never does. */
+/* Exponential for a backtracking matcher; this one ends quickly, or the test never ends. */
 static void hostile_patterns_end(void **state)
 {
     (void)state;
@@ -248,7 +247,7 @@ static void hostile_patterns_end(void **state)
     assert_false(glob_matches(tidings_strn(many, sizeof(many)), tidings_strn(text, 256)));
 }
 
-static void patterns_that_can_match_one_uri_meet(void **state)
+static void patterns_with_a_common_match_overlap(void **state)
 {
     (void)state;
     static const struct {
@@ -299,8 +298,8 @@ static void patterns_that_can_match_one_uri_meet(void **state)
     }
 }
 
-/* One URI that both match is enough for a yes. */
-static void random_patterns_never_miss_a_meeting(void **state)
+/* One URI that both match proves an overlap. */
+static void random_patterns_never_miss_an_overlap(void **state)
 {
     (void)state;
     static const char *const ends[] = {"/{+r}", "/{x}", "{x}/a", "", "/{x}b{y}", "{/z}"};
@@ -336,13 +335,13 @@ static void random_patterns_never_miss_a_meeting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_mark_matches_what_it_says),
-        cmocka_unit_test(paths_are_compared_like_gitignore_does),
-        cmocka_unit_test(the_checker_explains_what_it_refuses),
-        cmocka_unit_test(random_patterns_agree_with_the_definition),
+        cmocka_unit_test(wildcards_match_as_documented),
+        cmocka_unit_test(paths_are_compared_as_in_gitignore),
+        cmocka_unit_test(checker_explains_each_refusal),
+        cmocka_unit_test(random_patterns_match_the_definition),
         cmocka_unit_test(hostile_patterns_end),
-        cmocka_unit_test(patterns_that_can_match_one_uri_meet),
-        cmocka_unit_test(random_patterns_never_miss_a_meeting),
+        cmocka_unit_test(patterns_with_a_common_match_overlap),
+        cmocka_unit_test(random_patterns_never_miss_an_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The literals a regex cannot do without, and the one it begins with, which are never too many.
- */
+ * The literals that every match of a regex contains, its literal prefix, and the limit on their
+ * number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Runs as they were written, with a bar between them. */
-static void the_literals_of_a_regex_are_those_it_cannot_do_without(void **state)
+/* Literals as written, separated by bars. */
+static void literals_are_those_that_every_match_contains(void **state)
 {
     (void)state;
     static const struct {
@@ -71,7 +71,7 @@ static void the_literals_of_a_regex_are_those_it_cannot_do_without(void **state)
     }
 }
 
-static void the_prefix_of_a_regex_is_what_it_must_begin_with(void **state)
+static void prefix_is_the_start_of_every_match(void **state)
 {
     (void)state;
     static const struct {
@@ -118,7 +118,7 @@ static void the_prefix_of_a_regex_is_what_it_must_begin_with(void **state)
     }
 }
 
-static void a_regex_found_in_a_text_has_its_prefix_there(void **state)
+static void every_match_contains_the_prefix(void **state)
 {
     (void)state;
     uint64_t random = 4711;
@@ -150,9 +150,9 @@ static void a_regex_found_in_a_text_has_its_prefix_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_literals_of_a_regex_are_those_it_cannot_do_without),
-        cmocka_unit_test(the_prefix_of_a_regex_is_what_it_must_begin_with),
-        cmocka_unit_test(a_regex_found_in_a_text_has_its_prefix_there),
+        cmocka_unit_test(literals_are_those_that_every_match_contains),
+        cmocka_unit_test(prefix_is_the_start_of_every_match),
+        cmocka_unit_test(every_match_contains_the_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Plans: the steps patterns become, when they are exact, what is refused; and parts, the segments
- * with wildcards.
- */
+ * Plans: the steps of each pattern, exact plans and refusals; and parts, which are segments with
+ * wildcards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A step in letters, marks as digits: "run3(x:///) part(1.log)". */
+/* A step in letters, wildcards as digits: "run3(x:///) part(1.log)". */
 static void put_step(struct buf *out, const struct plan_step *step)
 {
     static const char *const names[] = {"run", "part", "loop", "end", "last", "all", "rest"};
@@ -89,8 +88,8 @@ static void patterns_become_steps(void **state)
     }
 }
 
-/* The largest patterns there are keep within the plan. */
-static void plans_hold_whatever_is_accepted(void **state)
+/* The largest valid patterns fit the plan. */
+static void plan_holds_every_accepted_pattern(void **state)
 {
     (void)state;
     static struct pattern_plan plan;
@@ -115,7 +114,7 @@ static void plans_hold_whatever_is_accepted(void **state)
     assert_non_null(strstr(err.text, "segment with wildcards of 2000 bytes, at most 1024"));
 }
 
-static void segments_know_their_literals(void **state)
+static void segments_have_their_literals(void **state)
 {
     (void)state;
     static const struct {
@@ -135,7 +134,7 @@ static void segments_know_their_literals(void **state)
     }
 }
 
-/* The definition of a part, by trying everything: letters, '*' as 1, values as 2, any as 4. */
+/* The definition of a part by brute force: letters, '*' as 1, values as 2, any as 4. */
 static bool naive(const char *p, const char *t)
 {
     if (!*p) {
@@ -183,8 +182,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_become_steps),
-        cmocka_unit_test(plans_hold_whatever_is_accepted),
-        cmocka_unit_test(segments_know_their_literals),
+        cmocka_unit_test(plan_holds_every_accepted_pattern),
+        cmocka_unit_test(segments_have_their_literals),
         cmocka_unit_test(random_segments_match_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON pointers: the examples of RFC 6901 §5, and what is none.
- */
+ * JSON pointers: the examples of RFC 6901 §5, and invalid pointers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +30,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void the_examples_of_the_rfc_lead_where_they_should(void **state)
+static void rfc_examples_give_their_values(void **state)
 {
     (void)state;
     static const struct {
@@ -49,7 +48,7 @@ static void the_examples_of_the_rfc_lead_where_they_should(void **state)
     assert_int_equal(jv_str(jv_point(root, tidings_str("/foo/1"))).ptr[2], 'z');
 }
 
-static void what_is_no_pointer_leads_nowhere(void **state)
+static void invalid_pointers_find_nothing(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -68,8 +67,8 @@ static void what_is_no_pointer_leads_nowhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_examples_of_the_rfc_lead_where_they_should),
-        cmocka_unit_test(what_is_no_pointer_leads_nowhere),
+        cmocka_unit_test(rfc_examples_give_their_values),
+        cmocka_unit_test(invalid_pointers_find_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

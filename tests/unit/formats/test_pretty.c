@@ -11,7 +11,7 @@
 
 #include "formats/json_write.h"
 
-static void change_content_are_spread_over_lines_and_strings_stay_whole(void **state)
+static void values_span_several_lines_but_strings_do_not(void **state)
 {
     (void)state;
     static const struct {
@@ -34,7 +34,7 @@ static void change_content_are_spread_over_lines_and_strings_stay_whole(void **s
     }
 }
 
-static void what_does_not_fit_is_a_failure(void **state)
+static void output_that_does_not_fit_is_an_error(void **state)
 {
     (void)state;
     struct buf out;
@@ -46,8 +46,8 @@ static void what_does_not_fit_is_a_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(change_content_are_spread_over_lines_and_strings_stay_whole),
-        cmocka_unit_test(what_does_not_fit_is_a_failure),
+        cmocka_unit_test(values_span_several_lines_but_strings_do_not),
+        cmocka_unit_test(output_that_does_not_fit_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

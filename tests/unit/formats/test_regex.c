@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Regexes: found or not, with a table and without; what is refused, in which words; and that the
- * steps of a search grow with the text and never faster.
- */
+ * Regexes: matches with and without a table, rejected regexes and their messages, and search steps
+ * that grow linearly with the text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +46,7 @@ static void check_rows(const struct row *rows, size_t count, enum regex_units un
     }
 }
 
-static void bytes_are_found_or_not(void **state)
+static void byte_searches_give_expected_results(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -91,7 +90,7 @@ static void bytes_are_found_or_not(void **state)
     check_rows(rows, COUNT(rows), REGEX_BYTES);
 }
 
-static void characters_are_found_or_not(void **state)
+static void character_searches_give_expected_results(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -113,7 +112,7 @@ static void characters_are_found_or_not(void **state)
     check_rows(rows, COUNT(rows), REGEX_CHARACTERS);
 }
 
-static void what_is_refused_says_why_and_where(void **state)
+static void refusals_give_reason_and_place(void **state)
 {
     (void)state;
     static const struct {
@@ -174,8 +173,8 @@ static void what_is_refused_says_why_and_where(void **state)
     assert_int_equal(regex_create(STR("abc"), REGEX_BYTES, 2, &r, NULL), TIDINGS_E_LIMIT);
 }
 
-/* Whatever a backtracking matcher would do with it. */
-static void steps_grow_with_the_text_and_no_faster(void **state)
+/* Even for regexes that are hostile to a backtracking matcher. */
+static void steps_grow_linearly_with_the_text(void **state)
 {
     (void)state;
     static const char *const sources[] = {
@@ -218,7 +217,7 @@ static void steps_grow_with_the_text_and_no_faster(void **state)
     }
 }
 
-static void a_search_without_enough_steps_is_given_up(void **state)
+static void search_stops_if_its_steps_run_out(void **state)
 {
     (void)state;
     struct regex *r = NULL;
@@ -239,8 +238,8 @@ static void a_search_without_enough_steps_is_given_up(void **state)
     regex_destroy(r);
 }
 
-/* A table with no room for another state knows no less. */
-static void a_full_table_is_no_worse_than_none(void **state)
+/* A table without space for another state gives the same result. */
+static void full_table_gives_the_same_results(void **state)
 {
     (void)state;
     struct regex *r = NULL;
@@ -267,7 +266,7 @@ static void a_full_table_is_no_worse_than_none(void **state)
     regex_destroy(r);
 }
 
-static void a_failed_allocation_is_reported_and_leaves_nothing(void **state)
+static void failed_allocation_is_reported_without_leaks(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -296,13 +295,13 @@ static void a_failed_allocation_is_reported_and_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_found_or_not),
-        cmocka_unit_test(characters_are_found_or_not),
-        cmocka_unit_test(what_is_refused_says_why_and_where),
-        cmocka_unit_test(steps_grow_with_the_text_and_no_faster),
-        cmocka_unit_test(a_search_without_enough_steps_is_given_up),
-        cmocka_unit_test(a_full_table_is_no_worse_than_none),
-        cmocka_unit_test(a_failed_allocation_is_reported_and_leaves_nothing),
+        cmocka_unit_test(byte_searches_give_expected_results),
+        cmocka_unit_test(character_searches_give_expected_results),
+        cmocka_unit_test(refusals_give_reason_and_place),
+        cmocka_unit_test(steps_grow_linearly_with_the_text),
+        cmocka_unit_test(search_stops_if_its_steps_run_out),
+        cmocka_unit_test(full_table_gives_the_same_results),
+        cmocka_unit_test(failed_allocation_is_reported_without_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ours against PCRE2: random regexes of what both know, on random texts, with a table and without;
- * and every character there is in every general category.
- */
+ * Our regexes compared with PCRE2: random regexes of the common syntax, on random texts, with and
+ * without a table; and every character in every general category. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +93,7 @@ static void compare(const pcre2_code *code, const struct regex *r, struct tiding
         struct tidings_str t = text.len > 0 ? buf_str(&text) : STR_EMPTY;
         int rc = pcre2_match(code, (PCRE2_SPTR)t.ptr, t.len, 0, 0, data, NULL);
         if (rc < PCRE2_ERROR_NOMATCH) {
-            continue; /* it has a limit, and no opinion */
+            continue; /* it hit its limit and gives no result */
         }
         enum regex_result expected = rc >= 0 ? REGEX_FOUND : REGEX_ABSENT;
         uint64_t steps = UINT64_MAX;
@@ -108,7 +107,7 @@ static void compare(const pcre2_code *code, const struct regex *r, struct tiding
     regex_table_destroy(table);
 }
 
-static void random_regexes_are_found_where_pcre2_finds_them(void **state)
+static void random_regexes_match_where_pcre2_matches(void **state)
 {
     (void)state;
     struct buf source;
@@ -149,7 +148,7 @@ static size_t put_utf8(char out[4], uint32_t c)
     return len;
 }
 
-static void every_character_is_in_the_category_that_pcre2_says(void **state)
+static void categories_match_pcre2_for_every_character(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -171,7 +170,7 @@ static void every_character_is_in_the_category_that_pcre2_says(void **state)
         assert_non_null(code);
         (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
         struct regex_table *table = regex_table_create(r);
-        /* Each character up to the last plane with any, and one of each 17 beyond. */
+        /* Each character up to the last plane with assigned ones, and one of every 17 beyond. */
         for (uint32_t c = 0; c <= 0x10ffff; c += c < 0x32000 ? 1 : 17) {
             char text[4];
             size_t len = put_utf8(text, c);
@@ -197,8 +196,8 @@ static void every_character_is_in_the_category_that_pcre2_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_regexes_are_found_where_pcre2_finds_them),
-        cmocka_unit_test(every_character_is_in_the_category_that_pcre2_says),
+        cmocka_unit_test(random_regexes_match_where_pcre2_matches),
+        cmocka_unit_test(categories_match_pcre2_for_every_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON-RPC envelopes: what each message is, and which member a refusal blames.
- */
+ * JSON-RPC envelopes: the kind of each message, and the member that a refusal names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@ static struct json *parse(const char *text)
     return v;
 }
 
-static void sound_messages_are_classified(void **state)
+static void valid_messages_are_classified(void **state)
 {
     (void)state;
     static const struct {
@@ -62,12 +61,12 @@ static void sound_messages_are_classified(void **state)
     }
 }
 
-static void refusals_name_the_member_and_keep_a_sound_id(void **state)
+static void refusals_name_the_member_and_keep_a_valid_id(void **state)
 {
     (void)state;
     static const struct {
         const char *text, *sentence;
-        bool id; /* can the refusal be answered? */
+        bool id; /* true if the refusal can be answered */
     } rows[] = {
         {"[]", "a message must be a JSON object", false},
         {"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}]", "a message must be a JSON object",
@@ -153,8 +152,8 @@ static void ids_and_methods_have_a_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_messages_are_classified),
-        cmocka_unit_test(refusals_name_the_member_and_keep_a_sound_id),
+        cmocka_unit_test(valid_messages_are_classified),
+        cmocka_unit_test(refusals_name_the_member_and_keep_a_valid_id),
         cmocka_unit_test(ids_and_methods_have_a_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a schema lets pass and what it refuses, keyword by keyword, and in which words. The official
- * suite (test_schema_suite.c) says more, where it is at hand.
- */
+ * The accepted and rejected instances of a schema, keyword by keyword, with the messages. The
+ * official suite (test_schema_suite.c) covers more, if it is installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,14 +33,14 @@ static bool check(const char *schema, const char *instance, const struct schema_
     if (schema_compile(s, options, &compiled, &err) < 0) {
         fail_msg("%s: %s", schema, err.text);
     }
-    jv_unref(s); /* the compiled one has its own reference */
+    jv_unref(s); /* the compiled schema has its own reference */
     bool valid = schema_validate(compiled, v, ret);
     schema_destroy(compiled);
     jv_unref(v);
     return valid;
 }
 
-/* Each row: a schema, instances that fit, instances that do not (arrays of instances). */
+/* Each row: a schema, valid instances, and invalid ones (arrays of instances). */
 struct row {
     const char *schema, *good, *bad;
 };
@@ -123,7 +122,7 @@ static void content_keywords_are_checked_separately(void **state)
     RUN(rows, NULL);
 }
 
-static void schemas_are_applied_to_the_same_value_and_to_what_is_inside(void **state)
+static void subschemas_apply_to_the_value_and_its_parts(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -159,7 +158,7 @@ static void schemas_are_applied_to_the_same_value_and_to_what_is_inside(void **s
     RUN(rows, NULL);
 }
 
-static void what_no_schema_evaluated_is_left_for_the_unevaluated_keywords(void **state)
+static void unevaluated_keywords_get_the_remaining_members(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -204,7 +203,7 @@ static void what_no_schema_evaluated_is_left_for_the_unevaluated_keywords(void *
     RUN(rows, NULL);
 }
 
-static void references_lead_by_pointer_anchor_name_and_scope(void **state)
+static void references_resolve_by_pointer_anchor_name_and_scope(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -236,7 +235,7 @@ static void references_lead_by_pointer_anchor_name_and_scope(void **state)
     RUN(rows, NULL);
 }
 
-static void documents_given_are_found_by_their_uri_and_by_their_id(void **state)
+static void given_documents_are_found_by_uri_and_id(void **state)
 {
     (void)state;
     struct schema_document documents[] = {
@@ -272,7 +271,7 @@ static void documents_given_are_found_by_their_uri_and_by_their_id(void **state)
     }
 }
 
-static void formats_are_asserted_only_when_asked_for(void **state)
+static void formats_are_checked_only_on_request(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -303,7 +302,7 @@ static void formats_are_asserted_only_when_asked_for(void **state)
     assert_true(check("{\"format\":\"uuid\"}", "\"x\"", NULL, NULL));
 }
 
-static void a_refusal_says_where_and_why(void **state)
+static void refusal_gives_place_and_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -356,12 +355,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_keywords_are_checked_separately),
-        cmocka_unit_test(schemas_are_applied_to_the_same_value_and_to_what_is_inside),
-        cmocka_unit_test(what_no_schema_evaluated_is_left_for_the_unevaluated_keywords),
-        cmocka_unit_test(references_lead_by_pointer_anchor_name_and_scope),
-        cmocka_unit_test(documents_given_are_found_by_their_uri_and_by_their_id),
-        cmocka_unit_test(formats_are_asserted_only_when_asked_for),
-        cmocka_unit_test(a_refusal_says_where_and_why),
+        cmocka_unit_test(subschemas_apply_to_the_value_and_its_parts),
+        cmocka_unit_test(unevaluated_keywords_get_the_remaining_members),
+        cmocka_unit_test(references_resolve_by_pointer_anchor_name_and_scope),
+        cmocka_unit_test(given_documents_are_found_by_uri_and_id),
+        cmocka_unit_test(formats_are_checked_only_on_request),
+        cmocka_unit_test(refusal_gives_place_and_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

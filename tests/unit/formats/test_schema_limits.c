@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hostile schemas and instances: what is refused when compiling, what ends a judgement, that no
- * failed allocation is lost, and that one schema serves several threads.
- */
+ * Hostile schemas and instances: compile refusals, the limits that end a check, failed allocations,
+ * and one schema in several threads. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +54,7 @@ static void expect_refusal(const char *text, const struct schema_options *option
     jv_unref(schema);
 }
 
-static void malformed_schemas_are_refused_with_place_and_reason(void **state)
+static void malformed_schemas_are_rejected_with_place_and_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -129,7 +128,7 @@ static void malformed_schemas_are_refused_with_place_and_reason(void **state)
     schema_destroy(NULL);
 }
 
-static void a_schema_beyond_a_limit_is_refused(void **state)
+static void schema_above_a_limit_is_rejected(void **state)
 {
     (void)state;
     expect_refusal("{\"not\":{\"not\":{\"not\":true}}}", &(struct schema_options){.max_depth = 3},
@@ -156,7 +155,7 @@ static void expect_end(const char *schema, struct json *instance, const char *se
     schema_destroy(s);
 }
 
-static void an_endless_or_costly_judgement_ends_and_is_no_success(void **state)
+static void endless_or_costly_check_ends_without_success(void **state)
 {
     (void)state;
     static const char endless[] = "schema and value nest too deep, or the schema is endless";
@@ -169,7 +168,7 @@ static void an_endless_or_costly_judgement_ends_and_is_no_success(void **state)
     expect_end("{\"if\":{\"$ref\":\"#\"},\"then\":true}", one, endless);
     expect_end("{\"$dynamicAnchor\":\"a\",\"$dynamicRef\":\"#a\"}", one, endless);
 
-    /* Each definition applies the next one twice: 2^40 ways through. */
+    /* Each definition applies the next one twice: 2^40 paths. */
     char doubling[8192] = "{\"$ref\":\"#/$defs/d0\",\"$defs\":{\"d40\":true";
     for (int i = 0; i < 40; i++) {
         size_t len = strlen(doubling);
@@ -196,7 +195,7 @@ static struct json *long_text(size_t len)
     return v;
 }
 
-/* How many steps a judgement takes, and what it says. */
+/* The number of steps of a check, and its result. */
 static uint64_t steps_of(const char *schema, struct json *instance, enum schema_verdict expected)
 {
     struct json_schema *s = compile(schema, NULL);
@@ -206,8 +205,8 @@ static uint64_t steps_of(const char *schema, struct json *instance, enum schema_
     return UINT64_MAX - steps;
 }
 
-/* What backtracking makes quadratic, or worse, is paid for in proportion to the text. */
-static void a_pattern_costs_no_more_than_its_text_is_long(void **state)
+/* Patterns that make backtracking quadratic or worse cost steps in proportion to the text. */
+static void pattern_steps_are_proportional_to_the_text(void **state)
 {
     (void)state;
     static const char *const schemas[] = {
@@ -227,7 +226,7 @@ static void a_pattern_costs_no_more_than_its_text_is_long(void **state)
     jv_unref(half);
 }
 
-/* {"allOf": […]} of so many subschemas, each with its number in it. */
+/* {"allOf": […]} with that number of subschemas, each with its own number. */
 static char *list_of(const char *before, const char *after, unsigned count)
 {
     size_t size = (size_t)count * 80 + 32, len = 0;
@@ -241,7 +240,7 @@ static char *list_of(const char *before, const char *after, unsigned count)
     return text;
 }
 
-static void compiling_is_paid_for(void **state)
+static void compiling_costs_steps(void **state)
 {
     (void)state;
     static const struct {
@@ -276,7 +275,7 @@ static void compiling_is_paid_for(void **state)
     }
 }
 
-static void lengths_are_paid_for(void **state)
+static void long_strings_cost_steps(void **state)
 {
     (void)state;
     static char many[3000 * 32];
@@ -287,11 +286,11 @@ static void lengths_are_paid_for(void **state)
                                 i ? "," : "{\"allOf\":[", 2000000u + i);
     }
     (void)snprintf(many + len, sizeof(many) - len, "]}");
-    /* The first refuses it; none of them is looked at twice. */
+    /* The first one rejects it; neither string is scanned twice. */
     assert_true(steps_of(many, text, SCHEMA_NOT_VALID) > 100000);
     memcpy(many, "{\"anyOf\"", 8);
     expect_end(many, text, "the schema takes too many steps to judge this value");
-    /* What is short enough in bytes is short enough, and costs nothing. */
+    /* A string that is short enough in bytes is valid and costs nothing. */
     assert_true(steps_of("{\"maxLength\":4000000}", text, SCHEMA_VALID) < 100);
     assert_true(steps_of("{\"minLength\":700000}", text, SCHEMA_VALID) < 100);
     assert_true(steps_of("{\"minLength\":800000}", text, SCHEMA_VALID) > 100000);
@@ -299,8 +298,8 @@ static void lengths_are_paid_for(void **state)
     jv_unref(text);
 }
 
-/* Nothing that is done for each element is done for nothing. */
-static void what_is_done_often_is_paid_for(void **state)
+/* Every operation on an element costs steps. */
+static void repeated_operations_cost_steps(void **state)
 {
     (void)state;
     static const char *const schemas[] = {
@@ -325,9 +324,9 @@ static void what_is_done_often_is_paid_for(void **state)
     jv_unref(values);
 }
 
-/* The hash that uniqueItems sorts by has no secret: integers beyond 2^53 that are the same double
- * share it. What they cost to compare with each other is bounded by steps. */
-static void elements_that_collide_are_compared_within_the_steps(void **state)
+/* The hash that uniqueItems sorts by is not secret: integers beyond 2^53 with the same double
+ * collide. Steps limit the cost of comparing them. */
+static void colliding_elements_are_compared_within_the_steps(void **state)
 {
     (void)state;
     enum { COLLIDING = 20000, GROUP = 1000 };
@@ -367,7 +366,7 @@ static void deep_instance_is_checked_up_to_depth_limit(void **state)
     jv_unref(deep);
 }
 
-static void paths_and_words_are_cut_between_characters(void **state)
+static void paths_and_messages_are_cut_between_characters(void **state)
 {
     (void)state;
     char key[400] = "", schema[1000], instance[1000];
@@ -398,12 +397,12 @@ static const char everything[] =
     "\"$defs\":{\"b\":{\"$id\":\"b\",\"$defs\":{\"x\":{\"type\":\"object\"}}},"
     "\"y\":{\"$anchor\":\"y\",\"properties\":{\"s\":{\"$ref\":\"#/strange/z\"}}}}}";
 
-static void whatever_allocation_fails_is_reported_and_nothing_leaks(void **state)
+static void schema_compiler_reports_any_failed_allocation(void **state)
 {
     (void)state;
     struct json *schema = parse(everything);
     char text[8192] = "{\"p\":\"a\",\"q\":[1,2,3],\"s\":\"x\"";
-    for (int i = 0; i < 300; i++) { /* more than marks hold without an allocation */
+    for (int i = 0; i < 300; i++) { /* more than the marks hold without an allocation */
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), ",\"m%d\":[]", i);
     }
     (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "}");
@@ -462,7 +461,7 @@ static void *judge_often(void *unused)
     return (void *)wrong;
 }
 
-static void one_schema_serves_several_threads_at_once(void **state)
+static void schema_works_in_several_threads_at_once(void **state)
 {
     (void)state;
     pthread_t threads[4];
@@ -486,18 +485,18 @@ static void one_schema_serves_several_threads_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_schemas_are_refused_with_place_and_reason),
-        cmocka_unit_test(a_schema_beyond_a_limit_is_refused),
-        cmocka_unit_test(an_endless_or_costly_judgement_ends_and_is_no_success),
-        cmocka_unit_test(a_pattern_costs_no_more_than_its_text_is_long),
-        cmocka_unit_test(compiling_is_paid_for),
-        cmocka_unit_test(lengths_are_paid_for),
-        cmocka_unit_test(what_is_done_often_is_paid_for),
-        cmocka_unit_test(elements_that_collide_are_compared_within_the_steps),
+        cmocka_unit_test(malformed_schemas_are_rejected_with_place_and_reason),
+        cmocka_unit_test(schema_above_a_limit_is_rejected),
+        cmocka_unit_test(endless_or_costly_check_ends_without_success),
+        cmocka_unit_test(pattern_steps_are_proportional_to_the_text),
+        cmocka_unit_test(compiling_costs_steps),
+        cmocka_unit_test(long_strings_cost_steps),
+        cmocka_unit_test(repeated_operations_cost_steps),
+        cmocka_unit_test(colliding_elements_are_compared_within_the_steps),
         cmocka_unit_test(deep_instance_is_checked_up_to_depth_limit),
-        cmocka_unit_test(paths_and_words_are_cut_between_characters),
-        cmocka_unit_test(whatever_allocation_fails_is_reported_and_nothing_leaks),
-        cmocka_unit_test(one_schema_serves_several_threads_at_once),
+        cmocka_unit_test(paths_and_messages_are_cut_between_characters),
+        cmocka_unit_test(schema_compiler_reports_any_failed_allocation),
+        cmocka_unit_test(schema_works_in_several_threads_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Patch schemas: which patches a type accepts and refuses, by table; and that a schema from which
- * none can be made is refused with the place.
- */
+ * Patch schemas: the patches that a type accepts and rejects, by table; a schema without a possible
+ * patch schema is rejected with its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +62,7 @@ static const struct {
 } rows[] = {
     {USER, "{}", true},
     {USER, "{\"name\":\"x\"}", true},
-    {USER, "{\"name\":null}", true}, /* the full schema judges what comes out */
+    {USER, "{\"name\":null}", true}, /* the full schema checks the result */
     {USER, "{\"name\":\"\"}", false},
     {USER, "{\"name\":{\"a\":1}}", false},
     {USER, "{\"other\":1}", false},
@@ -139,7 +138,7 @@ static void patches_are_checked_by_patch_schema(void **state)
     }
 }
 
-static void a_refusal_names_the_rule_of_the_full_schema(void **state)
+static void refusal_names_the_rule_of_the_full_schema(void **state)
 {
     (void)state;
     static const struct {
@@ -177,7 +176,7 @@ static void a_refusal_names_the_rule_of_the_full_schema(void **state)
     }
 }
 
-static void a_reference_that_cannot_be_followed_is_refused_with_its_place(void **state)
+static void unresolvable_reference_is_rejected_with_its_place(void **state)
 {
     (void)state;
     static const char *const schemas[] = {
@@ -198,8 +197,8 @@ static void a_reference_that_cannot_be_followed_is_refused_with_its_place(void *
     }
 }
 
-/* Each of n parts names all n parts: every entry would gather all of them. */
-static void parts_that_refer_to_one_another_too_often_are_a_limit(void **state)
+/* Each of n parts refers to all n parts: every entry would collect all of them. */
+static void excessive_cross_references_hit_a_limit(void **state)
 {
     (void)state;
     struct buf out;
@@ -221,7 +220,7 @@ static void parts_that_refer_to_one_another_too_often_are_a_limit(void **state)
     buf_deinit(&out);
 }
 
-static void more_properties_than_could_be_compiled_are_a_limit(void **state)
+static void excessive_properties_hit_a_limit(void **state)
 {
     (void)state;
     struct buf out;
@@ -244,10 +243,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patches_are_checked_by_patch_schema),
-        cmocka_unit_test(a_refusal_names_the_rule_of_the_full_schema),
-        cmocka_unit_test(a_reference_that_cannot_be_followed_is_refused_with_its_place),
-        cmocka_unit_test(parts_that_refer_to_one_another_too_often_are_a_limit),
-        cmocka_unit_test(more_properties_than_could_be_compiled_are_a_limit),
+        cmocka_unit_test(refusal_names_the_rule_of_the_full_schema),
+        cmocka_unit_test(unresolvable_reference_is_rejected_with_its_place),
+        cmocka_unit_test(excessive_cross_references_hit_a_limit),
+        cmocka_unit_test(excessive_properties_hit_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The official JSON-Schema-Test-Suite: every mandatory case of draft 2020-12. It is not part of
- * this repository: $TIDINGS_DATA/json-schema holds it (`tests/draft2020-12`, `remotes`), and
- * without it this program is skipped; test_schema.c has cases of our own.
- */
+ * The official JSON-Schema-Test-Suite: every mandatory case of draft 2020-12. It is not in this
+ * repository: $TIDINGS_DATA/json-schema holds it (`tests/draft2020-12`, `remotes`). Without it this
+ * program is skipped; test_schema.c has our own cases. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,7 +142,7 @@ int main(void)
     const char *data = getenv("TIDINGS_DATA");
     if (!data || !data[0]) {
         print_message("skipped: TIDINGS_DATA does not name a folder with json-schema/tests\n");
-        return 77; /* told apart from passing */
+        return 77; /* distinct from a pass */
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(official_suite_mandatory_cases_pass),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names and roots of skills, and which entries of strangers are taken.
- */
+ * Names and roots of skills, and the untrusted entries that are accepted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +32,7 @@ static void names_follow_the_rules_of_agent_skills(void **state)
     assert_false(skill_name_is_valid(tidings_strn(name, 65)));
 }
 
-static void a_root_is_what_its_files_begin_with(void **state)
+static void root_and_name_come_from_the_uri_of_the_skill_file(void **state)
 {
     (void)state;
     assert_true(str_eq(skill_root(STR("skill://a/b/SKILL.md")), STR("skill://a/b/")));
@@ -47,7 +46,7 @@ static void a_root_is_what_its_files_begin_with(void **state)
     }
 }
 
-static void a_digest_is_that_of_sha_256(void **state)
+static void digest_is_sha_256(void **state)
 {
     (void)state;
     char digest[SKILL_DIGEST_SIZE];
@@ -56,7 +55,7 @@ static void a_digest_is_that_of_sha_256(void **state)
                         "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-static void files_are_held_by_their_skill_in_any_spelling(void **state)
+static void files_belong_to_their_skill_in_any_spelling(void **state)
 {
     (void)state;
     struct tidings_str root = STR("skill://a/b/");
@@ -105,7 +104,7 @@ static int checked(const char *text)
     return rc;
 }
 
-static void entries_are_taken_whole_or_not_at_all(void **state)
+static void entries_are_accepted_completely_or_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -143,10 +142,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_follow_the_rules_of_agent_skills),
-        cmocka_unit_test(a_root_is_what_its_files_begin_with),
-        cmocka_unit_test(a_digest_is_that_of_sha_256),
-        cmocka_unit_test(files_are_held_by_their_skill_in_any_spelling),
-        cmocka_unit_test(entries_are_taken_whole_or_not_at_all),
+        cmocka_unit_test(root_and_name_come_from_the_uri_of_the_skill_file),
+        cmocka_unit_test(digest_is_sha_256),
+        cmocka_unit_test(files_belong_to_their_skill_in_any_spelling),
+        cmocka_unit_test(entries_are_accepted_completely_or_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Server-sent events: exact frames out; in, the examples of the standard and the hostile cases,
- * each fed whole, in every two pieces, and byte by byte.
- */
+ * Server-sent events. Output: exact frames. Input: the examples of the standard and hostile cases,
+ * each read at once, in every two pieces, and byte by byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +41,7 @@ static int run(struct tidings_str text, size_t max, size_t cut, size_t step)
     return rc;
 }
 
-static void events_come_out_the_same_however_cut(void **state)
+static void events_are_the_same_for_every_split(void **state)
 {
     (void)state;
     static const struct {
@@ -102,7 +101,7 @@ static void events_come_out_the_same_however_cut(void **state)
     buf_deinit(&seen);
 }
 
-static void an_event_over_the_maximum_ends_the_stream(void **state)
+static void oversized_event_ends_the_stream(void **state)
 {
     (void)state;
     static const struct {
@@ -144,7 +143,7 @@ static void frames_are_written_exactly(void **state)
     buf_deinit(&b);
 }
 
-static void what_is_written_reads_back(void **state)
+static void written_frames_read_back(void **state)
 {
     (void)state;
     struct buf b;
@@ -209,10 +208,10 @@ static void every_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_come_out_the_same_however_cut),
-        cmocka_unit_test(an_event_over_the_maximum_ends_the_stream),
+        cmocka_unit_test(events_are_the_same_for_every_split),
+        cmocka_unit_test(oversized_event_ends_the_stream),
         cmocka_unit_test(frames_are_written_exactly),
-        cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(written_frames_read_back),
         cmocka_unit_test(line_breaks_and_full_buffers_write_nothing),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * RFC 6570 templates: what compiles, what is refused in which words, and expansion by every
+ * RFC 6570 templates: valid and rejected templates with their messages, and expansion by every
  * operator with every modifier on every type of value. The published cases run in
- * test_template_official.c.
- */
+ * test_template_official.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +136,7 @@ static void every_operator_expands_every_type(void **state)
     }
 }
 
-static void expansion_that_fails_leaves_the_buffer_alone(void **state)
+static void failed_expansion_leaves_the_buffer_unchanged(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -161,7 +160,7 @@ static void expansion_that_fails_leaves_the_buffer_alone(void **state)
     buf_deinit(&out);
 }
 
-static void malformed_templates_are_refused_with_place_and_reason(void **state)
+static void malformed_templates_are_rejected_with_place_and_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -218,7 +217,7 @@ static void malformed_templates_are_refused_with_place_and_reason(void **state)
     template_destroy(NULL);
 }
 
-static void a_template_tells_its_text_and_variables(void **state)
+static void template_lists_its_text_and_variables(void **state)
 {
     (void)state;
     struct uri_template *t = compile("X:///{b,a}/{b:3}{?c.d*}");
@@ -234,7 +233,7 @@ static void a_template_tells_its_text_and_variables(void **state)
     template_destroy(t);
 }
 
-static void every_failed_allocation_is_told_and_nothing_leaks(void **state)
+static void template_reports_any_failed_allocation(void **state)
 {
     (void)state;
     static const char *const texts[] = {"x:///{a}/b{?c}", "{+a}/\xc3\xa9", "/../{a}"};
@@ -260,10 +259,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_expands_every_type),
-        cmocka_unit_test(expansion_that_fails_leaves_the_buffer_alone),
-        cmocka_unit_test(malformed_templates_are_refused_with_place_and_reason),
-        cmocka_unit_test(a_template_tells_its_text_and_variables),
-        cmocka_unit_test(every_failed_allocation_is_told_and_nothing_leaks),
+        cmocka_unit_test(failed_expansion_leaves_the_buffer_unchanged),
+        cmocka_unit_test(malformed_templates_are_rejected_with_place_and_reason),
+        cmocka_unit_test(template_lists_its_text_and_variables),
+        cmocka_unit_test(template_reports_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matching URIs against templates: the rule of each operator, how ambiguity is settled, that what
- * was expanded is found again, and that hostile pairs end.
- */
+ * Matching URIs with templates: the rule of each operator, ambiguous matches, expanded URIs that
+ * match again, and hostile pairs that end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +45,7 @@ static void describe(struct tidings_str text, struct tidings_str uri, struct buf
     template_destroy(t);
 }
 
-static void uris_match_by_the_rule_of_each_operator(void **state)
+static void uris_match_by_each_operators_rule(void **state)
 {
     (void)state;
     static const struct {
@@ -174,7 +173,7 @@ static void uris_match_by_the_rule_of_each_operator(void **state)
     }
 }
 
-static void what_was_expanded_is_found_again(void **state)
+static void expanded_uris_match_again(void **state)
 {
     (void)state;
     static const char *const texts[] = {
@@ -197,7 +196,7 @@ static void what_was_expanded_is_found_again(void **state)
         }
         const char *text = texts[(size_t)i % COUNT(texts)];
         if (strstr(text, "{;") && str_find(v[0].string, ';') >= 0) {
-            continue; /* one of the documented limits: a ';' in the value reads as the next one */
+            continue; /* a documented limit: a ';' in the value starts the next one */
         }
         struct uri_template *t = compile(tidings_str(text));
         struct buf expanded, uri;
@@ -236,7 +235,7 @@ static void hostile_pairs_end(void **state)
     assert_true(template_match(t, tidings_strn(uri, sizeof(uri)), NULL, NULL));
     template_destroy(t);
 
-    /* as many parameters as there is room for: more than are looked at */
+    /* the maximum number of parameters, more than the matcher checks */
     memcpy(uri, "x:///?p", 7);
     for (size_t i = 7; i + 1 < sizeof(uri); i += 2) {
         memcpy(uri + i, "&p", 2);
@@ -256,7 +255,7 @@ static void hostile_pairs_end(void **state)
     template_destroy(t);
 }
 
-static void a_full_arena_is_no_match(void **state)
+static void full_arena_gives_no_match(void **state)
 {
     (void)state;
     struct uri_template *t = compile(STR("x:///{a}"));
@@ -272,10 +271,10 @@ static void a_full_arena_is_no_match(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uris_match_by_the_rule_of_each_operator),
-        cmocka_unit_test(what_was_expanded_is_found_again),
+        cmocka_unit_test(uris_match_by_each_operators_rule),
+        cmocka_unit_test(expanded_uris_match_again),
         cmocka_unit_test(hostile_pairs_end),
-        cmocka_unit_test(a_full_arena_is_no_match),
+        cmocka_unit_test(full_arena_gives_no_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every published RFC 6570 case, from support/template_cases.c. Where TIDINGS_DATA names a folder
- * that holds the publication (uritemplate-test) below uritemplate, that is run as it is too, and
- * none of its cases may be missing from ours.
- */
+ * Every published RFC 6570 case, from support/template_cases.c. If TIDINGS_DATA names a folder with
+ * the publication (uritemplate-test) below uritemplate, the test runs that copy too, and our list
+ * must contain each of its cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +20,7 @@
 #define MAX_VARIABLES 64u
 #define MAX_ITEMS 512u
 
-/* The variables of one group of cases, as template_expand wants them. */
+/* The variables of one group of cases, in the form for template_expand. */
 struct group {
     struct template_variable variables[MAX_VARIABLES];
     struct tidings_str items[MAX_ITEMS];
@@ -72,7 +71,7 @@ static void add_variable(struct group *g, struct tidings_str name, struct json *
     }
 }
 
-/* `expected`: a string, an array of acceptable ones, or false for "must fail". */
+/* `expected`: a string, an array of accepted strings, or false for "must fail". */
 static bool is_expected(const struct json *expected, int rc, struct tidings_str got)
 {
     if (jv_is(expected, JV_FALSE)) {
@@ -103,7 +102,7 @@ static int expand(struct tidings_str text, const struct template_variable *varia
     return rc;
 }
 
-static void every_case_expands_or_is_refused(void **state)
+static void published_cases_expand_or_are_rejected(void **state)
 {
     (void)state;
     size_t failed = 0;
@@ -124,7 +123,8 @@ static void every_case_expands_or_is_refused(void **state)
     assert_in_range(template_case_count, 200, 600);
 }
 
-/* Is a row of ours this published case: the same template with an acceptable result? */
+/* Returns true if one of our rows is this published case: the same template with an accepted
+ * result. */
 static bool is_covered(struct tidings_str text, const struct json *expected)
 {
     for (size_t i = 0; i < template_case_count; i++) {
@@ -173,7 +173,7 @@ static struct json *load(const char *folder, const char *file)
     return root;
 }
 
-static void every_published_case_passes_and_is_one_of_ours(void **state)
+static void published_cases_pass_and_are_all_in_our_list(void **state)
 {
     (void)state;
     static const char *const files[] = {"spec-examples.json", "spec-examples-by-section.json",
@@ -210,8 +210,8 @@ static void every_published_case_passes_and_is_one_of_ours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_expands_or_is_refused),
-        cmocka_unit_test(every_published_case_passes_and_is_one_of_ours),
+        cmocka_unit_test(published_cases_expand_or_are_rejected),
+        cmocka_unit_test(published_cases_pass_and_are_all_in_our_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

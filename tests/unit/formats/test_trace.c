@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * traceparent and tracestate: what is valid, and what is ignored.
- */
+ * traceparent and tracestate: valid values, and ignored ones. */
 #include "formats/http_fields.h"
 
 #include <setjmp.h>
@@ -19,7 +18,7 @@
 #define SPAN "b7ad6b7169203331"
 #define PARENT "00-" ID "-" SPAN "-01"
 
-static void a_valid_one_says_trace_and_span(void **state)
+static void valid_parent_gives_trace_and_span(void **state)
 {
     (void)state;
     struct trace t;
@@ -31,7 +30,7 @@ static void a_valid_one_says_trace_and_span(void **state)
     assert_true(str_eq(trace_span_id(&t), STR(SPAN)));
 }
 
-static void what_is_not_valid_is_ignored(void **state)
+static void invalid_parent_is_ignored(void **state)
 {
     static const char *const rows[] = {
         "",
@@ -61,7 +60,7 @@ static void what_is_not_valid_is_ignored(void **state)
     }
 }
 
-static void a_later_version_is_passed_on_as_the_one_we_know(void **state)
+static void later_version_is_forwarded_as_the_known_one(void **state)
 {
     (void)state;
     struct trace t;
@@ -71,7 +70,7 @@ static void a_later_version_is_passed_on_as_the_one_we_know(void **state)
     assert_string_equal(t.parent, PARENT);
 }
 
-static void a_wrong_state_does_not_spoil_its_parent(void **state)
+static void invalid_state_does_not_affect_its_parent(void **state)
 {
     char longer[TRACE_STATE_MAX + 2] = "a=";
     memset(longer + 2, 'x', 255);
@@ -99,10 +98,10 @@ static void a_wrong_state_does_not_spoil_its_parent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_valid_one_says_trace_and_span),
-        cmocka_unit_test(what_is_not_valid_is_ignored),
-        cmocka_unit_test(a_later_version_is_passed_on_as_the_one_we_know),
-        cmocka_unit_test(a_wrong_state_does_not_spoil_its_parent),
+        cmocka_unit_test(valid_parent_gives_trace_and_span),
+        cmocka_unit_test(invalid_parent_is_ignored),
+        cmocka_unit_test(later_version_is_forwarded_as_the_known_one),
+        cmocka_unit_test(invalid_state_does_not_affect_its_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Canonical URIs: what is accepted and how it is spelled then, every refusal with its words, and
- * the promise that a name of a file and its URI are two spellings of one thing.
- */
+ * Canonical URIs: the accepted URIs and their canonical form, every refusal with its message, and
+ * the equivalence of a file name and its URI. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +22,7 @@ static void assert_str(struct tidings_str got, const char *expected)
     }
 }
 
-static void accepted_uris_get_one_spelling(void **state)
+static void accepted_uris_have_one_spelling(void **state)
 {
     (void)state;
     static const struct {
@@ -70,7 +69,7 @@ static void accepted_uris_get_one_spelling(void **state)
         {"api:///events?type=a%2Bb%26c", "api:///events?type=a%2Bb%26c"},
         {"file:///a\"<>^`{|}[]b", "file:///a%22%3C%3E%5E%60%7B%7C%7D%5B%5Db"},
         {"file:///a!$&'()*+,;=:@b", "file:///a!$&'()*+,;=:@b"},
-        /* dots that are no dot segments */
+        /* dots that are not dot segments */
         {"file:///.hidden/..x/x../...", "file:///.hidden/..x/x../..."},
         {"file:///%2e%2e%2e/a", "file:///.../a"},
         {"x:///a?../..", "x:///a?../.."},
@@ -102,7 +101,7 @@ static void accepted_uris_get_one_spelling(void **state)
     }
 }
 
-static void refused_uris_say_what_and_where(void **state)
+static void rejected_uris_give_reason_and_place(void **state)
 {
     (void)state;
     static const struct {
@@ -206,7 +205,7 @@ static void length_is_bounded_before_and_after_encoding(void **state)
     buf_deinit(&out);
 }
 
-static void a_buffer_that_is_too_small_or_memory_that_runs_out_is_told(void **state)
+static void small_buffer_and_failed_allocation_are_reported(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -232,11 +231,11 @@ static void a_buffer_that_is_too_small_or_memory_that_runs_out_is_told(void **st
     fail_alloc_end();
 }
 
-static void patterns_keep_their_marks(void **state)
+static void patterns_keep_their_wildcards(void **state)
 {
     (void)state;
     static const struct {
-        const char *in, *out; /* out NULL: refused */
+        const char *in, *out; /* out NULL: rejected */
     } rows[] = {
         {"FILE://Logs/*.LOG", "file://logs/*.LOG"},
         {"file:///app-[0-9].log", "file:///app-[0-9].log"},
@@ -244,7 +243,7 @@ static void patterns_keep_their_marks(void **state)
         {"file:///%2A\xc3\xa9*", "file:///%2A%C3%A9*"},
         {"weather://City/{Location}", "weather://city/{Location}"},
         {"user://{UserName}", "user://{UserName}"},
-        {"https://{Domain}.Example.com{/Path*}X{?Q,r:3}", /* behind "{/": the path, case kept */
+        {"https://{Domain}.Example.com{/Path*}X{?Q,r:3}", /* after "{/": the path, case kept */
          "https://{Domain}.example.com{/Path*}X{?Q,r:3}"},
         {"https://{Domain}.Example.com{/Path*}/X{?Q,r:3}",
          "https://{Domain}.example.com{/Path*}/X{?Q,r:3}"},
@@ -298,7 +297,7 @@ static void assert_part(struct tidings_str got, const char *expected)
     assert_str(got, expected);
 }
 
-static void a_canonical_uri_splits_into_its_parts(void **state)
+static void canonical_uri_splits_into_its_parts(void **state)
 {
     (void)state;
     static const struct {
@@ -326,7 +325,7 @@ static void a_canonical_uri_splits_into_its_parts(void **state)
     }
 }
 
-static void names_become_segments_that_look_harmless(void **state)
+static void names_become_harmless_segments(void **state)
 {
     (void)state;
     static const struct {
@@ -388,7 +387,7 @@ static void round_trip(struct tidings_str name)
     buf_deinit(&back);
 }
 
-static void every_name_survives_the_way_to_a_uri_and_back(void **state)
+static void every_name_survives_the_round_trip_through_a_uri(void **state)
 {
     (void)state;
     unsigned tried = 0;
@@ -400,7 +399,7 @@ static void every_name_survives_the_way_to_a_uri_and_back(void **state)
         }
     }
     assert_int_equal(tried, 253);
-    round_trip(STR("a.")); /* the byte missing above: alone it would be a dot segment */
+    round_trip(STR("a.")); /* the byte missing above, which would be a dot segment by itself */
     uint64_t random = 88172645463325252ull;
     for (int i = 0; i < 2000; i++) {
         char name[40];
@@ -416,7 +415,7 @@ static void every_name_survives_the_way_to_a_uri_and_back(void **state)
     }
 }
 
-static void decoding_refuses_what_cannot_be_a_name(void **state)
+static void decoding_rejects_impossible_names(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -473,15 +472,15 @@ static void within_ends_on_segment_boundaries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepted_uris_get_one_spelling),
-        cmocka_unit_test(refused_uris_say_what_and_where),
+        cmocka_unit_test(accepted_uris_have_one_spelling),
+        cmocka_unit_test(rejected_uris_give_reason_and_place),
         cmocka_unit_test(length_is_bounded_before_and_after_encoding),
-        cmocka_unit_test(a_buffer_that_is_too_small_or_memory_that_runs_out_is_told),
-        cmocka_unit_test(patterns_keep_their_marks),
-        cmocka_unit_test(a_canonical_uri_splits_into_its_parts),
-        cmocka_unit_test(names_become_segments_that_look_harmless),
-        cmocka_unit_test(every_name_survives_the_way_to_a_uri_and_back),
-        cmocka_unit_test(decoding_refuses_what_cannot_be_a_name),
+        cmocka_unit_test(small_buffer_and_failed_allocation_are_reported),
+        cmocka_unit_test(patterns_keep_their_wildcards),
+        cmocka_unit_test(canonical_uri_splits_into_its_parts),
+        cmocka_unit_test(names_become_harmless_segments),
+        cmocka_unit_test(every_name_survives_the_round_trip_through_a_uri),
+        cmocka_unit_test(decoding_rejects_impossible_names),
         cmocka_unit_test(within_ends_on_segment_boundaries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

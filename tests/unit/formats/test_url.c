@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * URLs of strangers: what is one, where a secret may go, what covers what, where documents are; and
- * forms.
- */
+ * Untrusted URLs: valid ones, the servers that may get a secret, the URLs that a resource covers,
+ * document addresses; and forms. */
 #include "formats/url.h"
 
 #include <setjmp.h>
@@ -58,7 +57,7 @@ static void only_plain_urls_are_read(void **state)
     assert_true(url_read(STR("https://host?q"), &u) && u.path.len == 0 && u.port == 443);
 }
 
-static void secrets_go_to_https_and_to_this_machine(void **state)
+static void secrets_are_sent_only_by_https_or_to_this_machine(void **state)
 {
     static const struct {
         const char *url;
@@ -90,7 +89,7 @@ static void secrets_go_to_https_and_to_this_machine(void **state)
     }
 }
 
-static void a_server_elsewhere_does_not_lead_here(void **state)
+static void remote_server_cannot_redirect_to_this_machine(void **state)
 {
     static const struct {
         const char *server, *next;
@@ -128,7 +127,7 @@ static void a_server_elsewhere_does_not_lead_here(void **state)
     }
 }
 
-static void a_resource_covers_what_is_below_it(void **state)
+static void resource_covers_the_urls_below_it(void **state)
 {
     static const struct {
         const char *resource, *server;
@@ -210,9 +209,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_plain_urls_are_read),
-        cmocka_unit_test(secrets_go_to_https_and_to_this_machine),
-        cmocka_unit_test(a_server_elsewhere_does_not_lead_here),
-        cmocka_unit_test(a_resource_covers_what_is_below_it),
+        cmocka_unit_test(secrets_are_sent_only_by_https_or_to_this_machine),
+        cmocka_unit_test(remote_server_cannot_redirect_to_this_machine),
+        cmocka_unit_test(resource_covers_the_urls_below_it),
         cmocka_unit_test(documents_have_their_addresses),
         cmocka_unit_test(forms_are_written_and_read),
     };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is shown of a URL never holds its password, however badly it was written.
- */
+ * A displayed URL never contains its password, even if the URL is malformed. */
 #include "formats/url.h"
 
 #include <setjmp.h>
@@ -17,7 +16,7 @@ static void check(const char *text, const char *expected)
     assert_string_equal(url_redact(text, out), expected);
 }
 
-static void what_holds_no_password_is_shown_as_it_is(void **state)
+static void url_without_a_password_is_unchanged(void **state)
 {
     (void)state;
     static const char *const plain[] = {
@@ -35,7 +34,7 @@ static void what_holds_no_password_is_shown_as_it_is(void **state)
     }
 }
 
-static void a_password_is_not_shown(void **state)
+static void password_is_hidden(void **state)
 {
     (void)state;
     check("postgres://app:hunter2@db.example/tidings", "postgres://app:***@db.example/tidings");
@@ -50,7 +49,7 @@ static void a_password_is_not_shown(void **state)
 }
 
 /* Characters that should have been encoded. */
-static void nor_one_that_was_written_badly(void **state)
+static void password_is_hidden_in_a_malformed_url(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -70,9 +69,9 @@ static void nor_one_that_was_written_badly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_holds_no_password_is_shown_as_it_is),
-        cmocka_unit_test(a_password_is_not_shown),
-        cmocka_unit_test(nor_one_that_was_written_badly),
+        cmocka_unit_test(url_without_a_password_is_unchanged),
+        cmocka_unit_test(password_is_hidden),
+        cmocka_unit_test(password_is_hidden_in_a_malformed_url),
     };
     return cmocka_run_group_tests_name("URLs as they are shown", tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Documents of JSON values: objects and arrays of every size around those where memory is arranged
- * differently, members found and duplicates refused in all of them, keys that are chosen to
- * collide, parts that outlive the rest, and memory that runs out anywhere.
- */
+ * Documents of JSON values: objects and arrays of every size around the changes of memory layout.
+ * In all of them, members are found and duplicates rejected. Also: keys chosen to collide, parts
+ * that outlive the rest, and any failed allocation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@
 #include "formats/json.h"
 #include "support/fail_alloc.h"
 
-/* Around: an index (16), the first stack (128), a stack that is kept (4096), indexes that grow. */
+/* Sizes around an index (16), the first stack (128), a kept stack (4096) and growing indexes. */
 static const unsigned sizes[] = {0,    1,    2,    15,   16,   17,   18,   45,   46,    47,
                                  48,   63,   64,   65,   126,  127,  128,  129,  2047,  2048,
                                  2049, 4094, 4095, 4096, 4097, 8191, 8192, 8193, 20000, 70000};
@@ -67,7 +66,7 @@ static void assert_members(struct json *all, unsigned count)
     assert_null(jv_get(all, "key"));
 }
 
-static void objects_of_every_size_find_their_members(void **state)
+static void members_are_found_in_objects_of_every_size(void **state)
 {
     (void)state;
     struct buf text;
@@ -85,20 +84,21 @@ static void objects_of_every_size_find_their_members(void **state)
     buf_deinit(&text);
 }
 
-/* The most that lie side by side: what a search may have to look at. */
+/* The longest run of used slots: the maximum length of a search. */
 static uint32_t longest_run(const struct value_index *index)
 {
     uint32_t longest = 0, run = 0;
-    for (uint64_t i = 0; i < 2 * ((uint64_t)index->mask + 1); i++) { /* twice: it is a ring */
+    /* twice, because it is a ring */
+    for (uint64_t i = 0; i < 2 * ((uint64_t)index->mask + 1); i++) {
         run = index->slots[i & index->mask].member != 0 ? run + 1 : 0;
         longest = run > longest ? run : longest;
     }
     return longest;
 }
 
-/* Whoever guesses the seed chooses keys of which all belong in one slot. The table is seeded anew
- * in each process, and with another seed the same keys lie apart. */
-static void keys_that_collide_under_a_guessed_seed_lie_apart(void **state)
+/* An attacker who guesses the seed can choose keys that share a slot. Each process seeds the table
+ * again, and with another seed the same keys are apart. */
+static void colliding_keys_are_spread_by_another_seed(void **state)
 {
     (void)state;
     enum { COUNT = 1000, SLOTS = 2048 };
@@ -121,13 +121,13 @@ static void keys_that_collide_under_a_guessed_seed_lie_apart(void **state)
         const struct value_index *index = root->items[-1].index;
         assert_int_equal(index->mask, SLOTS - 1);
         assert_int_not_equal(index->seed, guesses[g]);
-        assert_true(longest_run(index) < COUNT / 4); /* some 30 */
+        assert_true(longest_run(index) < COUNT / 4); /* about 30 */
         jv_unref(root);
     }
     buf_deinit(&text);
 }
 
-static void arrays_of_every_size_keep_their_elements(void **state)
+static void elements_are_kept_in_arrays_of_every_size(void **state)
 {
     (void)state;
     struct buf text;
@@ -158,7 +158,7 @@ static void arrays_of_every_size_keep_their_elements(void **state)
     buf_deinit(&text);
 }
 
-static void a_duplicate_is_refused_wherever_it_stands(void **state)
+static void duplicate_is_rejected_at_any_position(void **state)
 {
     (void)state;
     struct buf text;
@@ -184,8 +184,8 @@ static void a_duplicate_is_refused_wherever_it_stands(void **state)
     buf_deinit(&text);
 }
 
-/* Any part of a document keeps all of it, whichever block it lies in. */
-static void a_part_outlives_the_rest(void **state)
+/* Any part of a document keeps the whole document, whichever block holds it. */
+static void part_outlives_the_rest(void **state)
 {
     (void)state;
     struct buf text;
@@ -209,7 +209,7 @@ static void a_part_outlives_the_rest(void **state)
     buf_deinit(&text);
 }
 
-static void a_patch_is_applied_to_objects_of_every_size(void **state)
+static void patch_applies_to_objects_of_every_size(void **state)
 {
     (void)state;
     struct buf text, other;
@@ -234,7 +234,7 @@ static void a_patch_is_applied_to_objects_of_every_size(void **state)
             assert_int_equal(merge_diff(a, b, &patch), 1);
             assert_int_equal(jv_count(jv_get(patch, "all")), 1 + had_one);
             struct json *again = merge_apply(a, patch);
-            jv_unref(a); /* what was made shares nothing with it */
+            jv_unref(a); /* the result shares nothing with it */
             assert_true(jv_equal(again, b));
             jv_unref(again);
             jv_unref(patch);
@@ -244,7 +244,7 @@ static void a_patch_is_applied_to_objects_of_every_size(void **state)
     buf_deinit(&text);
 }
 
-static void numbers_beyond_bounds_are_refused_and_long_ones_read(void **state)
+static void numbers_beyond_bounds_are_rejected_and_long_ones_read(void **state)
 {
     (void)state;
     enum { DIGITS = 100000 };
@@ -279,7 +279,7 @@ static void numbers_beyond_bounds_are_refused_and_long_ones_read(void **state)
     buf_deinit(&text);
 }
 
-/* What the difference of two texts makes out of the first. NULL: out of memory. */
+/* The first text changed by the difference of the two. NULL: out of memory. */
 static struct json *make(struct tidings_str a, struct tidings_str b)
 {
     struct json *x = NULL, *y = NULL, *made = NULL, *patch = NULL;
@@ -293,10 +293,10 @@ static struct json *make(struct tidings_str a, struct tidings_str b)
     return made;
 }
 
-static void whatever_allocation_fails_nothing_leaks(void **state)
+static void failed_allocation_leaks_nothing(void **state)
 {
     (void)state;
-    /* Texts are made before allocations fail. */
+    /* The texts are created before allocations fail. */
     struct buf a, b;
     buf_init(&a, 1u << 20);
     buf_init(&b, 1u << 20);
@@ -344,24 +344,24 @@ static void several_threads_refer_to_one_document(void **state)
     for (size_t i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
     }
-    assert_int_equal(fail_alloc_live(), 1); /* a count that got lost would have freed it */
+    assert_int_equal(fail_alloc_live(), 1); /* a lost count would have freed it */
     assert_int_equal(jv_int(jv_get(root, "last")), 2);
     jv_unref(root);
-    assert_int_equal(fail_alloc_live(), 0); /* … or would keep it now */
+    assert_int_equal(fail_alloc_live(), 0); /* … or would still keep it */
     fail_alloc_end();
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects_of_every_size_find_their_members),
-        cmocka_unit_test(keys_that_collide_under_a_guessed_seed_lie_apart),
-        cmocka_unit_test(arrays_of_every_size_keep_their_elements),
-        cmocka_unit_test(a_duplicate_is_refused_wherever_it_stands),
-        cmocka_unit_test(a_part_outlives_the_rest),
-        cmocka_unit_test(a_patch_is_applied_to_objects_of_every_size),
-        cmocka_unit_test(numbers_beyond_bounds_are_refused_and_long_ones_read),
-        cmocka_unit_test(whatever_allocation_fails_nothing_leaks),
+        cmocka_unit_test(members_are_found_in_objects_of_every_size),
+        cmocka_unit_test(colliding_keys_are_spread_by_another_seed),
+        cmocka_unit_test(elements_are_kept_in_arrays_of_every_size),
+        cmocka_unit_test(duplicate_is_rejected_at_any_position),
+        cmocka_unit_test(part_outlives_the_rest),
+        cmocka_unit_test(patch_applies_to_objects_of_every_size),
+        cmocka_unit_test(numbers_beyond_bounds_are_rejected_and_long_ones_read),
+        cmocka_unit_test(failed_allocation_leaks_nothing),
         cmocka_unit_test(several_threads_refer_to_one_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing JSON: exact bytes, and that whatever is written reads back.
- */
+ * Writing JSON: exact bytes, and output that always reads back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +43,7 @@ static struct json *reread(void)
     return v;
 }
 
-static void commas_and_quotes_are_placed_by_the_writer(void **state)
+static void writer_places_commas_and_quotes(void **state)
 {
     (void)state;
     struct jw w;
@@ -127,8 +126,8 @@ static void check_survives(struct tidings_str text)
     jv_unref(v);
 }
 
-/* Every byte at every position of strings of up to two words and a byte, so that the eight-byte
- * test, and the one of a string's end, cannot hide one. */
+/* Every byte at every position of strings of up to two words and a byte, so that neither the
+ * eight-byte check nor the check of the string's end can hide an error. */
 static void every_byte_survives_at_every_position(void **state)
 {
     (void)state;
@@ -144,7 +143,7 @@ static void every_byte_survives_at_every_position(void **state)
     }
 }
 
-static void keys_are_escaped_too(void **state)
+static void keys_are_escaped(void **state)
 {
     (void)state;
     struct jw w;
@@ -204,7 +203,7 @@ static void numbers_ignore_the_locale(void **state)
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8"};
     struct jw w;
     for (size_t i = 0; i < sizeof locales / sizeof *locales; i++) {
-        setlocale(LC_NUMERIC, locales[i]); /* where it is not installed this proves nothing */
+        setlocale(LC_NUMERIC, locales[i]); /* if the locale is not installed, this proves nothing */
         buf_clear(&out);
         jw_init(&w, &out);
         jw_number(&w, -12.25);
@@ -213,7 +212,7 @@ static void numbers_ignore_the_locale(void **state)
     }
 }
 
-static void a_parsed_value_is_written_compactly_and_exactly(void **state)
+static void parsed_value_is_written_compactly_and_exactly(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -245,7 +244,7 @@ static void a_parsed_value_is_written_compactly_and_exactly(void **state)
     }
 }
 
-static void the_deepest_value_fits_inside_an_envelope(void **state)
+static void deepest_value_fits_inside_an_envelope(void **state)
 {
     (void)state;
     char text[2 * JSON_MAX_DEPTH];
@@ -267,7 +266,7 @@ static void the_deepest_value_fits_inside_an_envelope(void **state)
     jv_unref(v);
 }
 
-static void too_many_levels_fail_instead_of_writing_nonsense(void **state)
+static void excessive_levels_fail_without_output(void **state)
 {
     (void)state;
     struct jw w;
@@ -284,7 +283,7 @@ static void too_many_levels_fail_instead_of_writing_nonsense(void **state)
     assert_int_equal(out.failed, TIDINGS_E_LIMIT);
 }
 
-static void a_string_that_does_not_fit_leaves_the_buffer_as_it_was(void **state)
+static void string_that_does_not_fit_leaves_the_buffer_unchanged(void **state)
 {
     (void)state;
     static const char *const rows[] = {"longer than that", "\"\"\"\"\"\"\"\"", "a\xff\xff\xff\xff"};
@@ -299,7 +298,7 @@ static void a_string_that_does_not_fit_leaves_the_buffer_as_it_was(void **state)
     }
 }
 
-/* Every way to cut the text, and every size of the room. */
+/* Every split of the text, and every buffer size. */
 static void escaping_in_pieces_equals_escaping_at_once(void **state)
 {
     (void)state;
@@ -334,7 +333,7 @@ static void escaping_in_pieces_equals_escaping_at_once(void **state)
     assert_int_equal(none[0], 'x');
 }
 
-static void a_failed_allocation_sticks_in_the_buffer(void **state)
+static void failed_allocation_stays_set_in_the_buffer(void **state)
 {
     (void)state;
     bool reached = true;
@@ -361,23 +360,21 @@ static void a_failed_allocation_sticks_in_the_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(commas_and_quotes_are_placed_by_the_writer, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(writer_places_commas_and_quotes, setup, teardown),
         cmocka_unit_test_setup_teardown(strings_are_escaped_and_repaired, setup, teardown),
         cmocka_unit_test_setup_teardown(every_byte_survives_at_every_position, setup, teardown),
-        cmocka_unit_test_setup_teardown(keys_are_escaped_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(keys_are_escaped, setup, teardown),
         cmocka_unit_test_setup_teardown(numbers_are_short_and_exact, setup, teardown),
         cmocka_unit_test_setup_teardown(numbers_ignore_the_locale, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_parsed_value_is_written_compactly_and_exactly, setup,
+        cmocka_unit_test_setup_teardown(parsed_value_is_written_compactly_and_exactly, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(the_deepest_value_fits_inside_an_envelope, setup, teardown),
-        cmocka_unit_test_setup_teardown(too_many_levels_fail_instead_of_writing_nonsense, setup,
+        cmocka_unit_test_setup_teardown(deepest_value_fits_inside_an_envelope, setup, teardown),
+        cmocka_unit_test_setup_teardown(excessive_levels_fail_without_output, setup, teardown),
+        cmocka_unit_test_setup_teardown(string_that_does_not_fit_leaves_the_buffer_unchanged, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_string_that_does_not_fit_leaves_the_buffer_as_it_was,
-                                        setup, teardown),
         cmocka_unit_test_setup_teardown(escaping_in_pieces_equals_escaping_at_once, setup,
                                         teardown),
-        cmocka_unit_test(a_failed_allocation_sticks_in_the_buffer),
+        cmocka_unit_test(failed_allocation_stays_set_in_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSocket without sockets: handshakes, headers out, and messages in, which must come out the same
- * however their bytes were cut.
- */
+ * WebSocket without sockets: handshakes, output headers, and input messages, which must be the same
+ * for every split of their bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +36,7 @@ static int shake(const char *head, struct ws_handshake *ret, const char **why)
     return ws_check_handshake(&req, ret, why);
 }
 
-static void the_example_of_the_rfc_is_accepted(void **state)
+static void rfc_example_is_accepted(void **state)
 {
     (void)state;
     struct ws_handshake h;
@@ -47,7 +46,7 @@ static void the_example_of_the_rfc_is_accepted(void **state)
     assert_false(h.names_protocol);
 }
 
-static void tokens_are_found_in_lists_whatever_their_letter_case(void **state)
+static void tokens_are_found_in_lists_in_any_case(void **state)
 {
     (void)state;
     struct ws_handshake h;
@@ -61,7 +60,7 @@ static void tokens_are_found_in_lists_whatever_their_letter_case(void **state)
     assert_true(h.names_protocol);
 }
 
-static void what_is_wrong_with_a_handshake_is_said(void **state)
+static void malformed_handshake_is_rejected_with_a_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -96,7 +95,7 @@ static void what_is_wrong_with_a_handshake_is_said(void **state)
     }
 }
 
-/* ---- frames out ------------------------------------------------------------------------------ */
+/* ---- output frames --------------------------------------------------------------------------- */
 
 static void headers_have_the_shortest_form(void **state)
 {
@@ -121,7 +120,7 @@ static void headers_have_the_shortest_form(void **state)
     }
 }
 
-static void a_reason_is_cut_between_characters(void **state)
+static void reason_is_cut_between_characters(void **state)
 {
     (void)state;
     char out[2 + WS_MAX_CONTROL], text[200];
@@ -137,9 +136,9 @@ static void a_reason_is_cut_between_characters(void **state)
     assert_int_equal(ws_write_close(out, 1000, tidings_strn(text, 200)), 2 + 2 + 122);
 }
 
-/* ---- messages in ----------------------------------------------------------------------------- */
+/* ---- input messages -------------------------------------------------------------------------- */
 
-/* What a client sends, gathered; and what came of it, in one string. */
+/* A client's output, collected, and the resulting events in one string. */
 static struct buf sent, heard;
 
 static void put_header(unsigned first, uint64_t len, const char mask[4])
@@ -197,7 +196,7 @@ static bool hear(struct ws_reader *r)
     return true;
 }
 
-/* Fed in pieces; a reader that says it is idle is thrown away for another. */
+/* Read in pieces; a reader that reports idle is replaced by a new one. */
 static const char *run(size_t first, size_t step)
 {
     struct tidings_error err;
@@ -206,7 +205,7 @@ static const char *run(size_t first, size_t step)
     buf_puts(&heard, STR_EMPTY);
     for (size_t at = 0, n = first; at < sent.len; at += n, n = step) {
         n = n < sent.len - at ? n : sent.len - at;
-        char *piece = mem_alloc(n); /* of exactly its size, and gone afterwards */
+        char *piece = mem_alloc(n); /* of exactly its size, and freed afterwards */
         memcpy(piece, sent.ptr + at, n);
         if (!r) {
             r = ws_reader_create(MAX, &err);
@@ -238,7 +237,7 @@ static void expect(const char *events)
     anew();
 }
 
-static void messages_come_out_the_same_however_cut(void **state)
+static void messages_are_the_same_for_every_split(void **state)
 {
     (void)state;
     put(0x81, STR("hello"));
@@ -247,14 +246,14 @@ static void messages_come_out_the_same_however_cut(void **state)
     expect("thello|t|t{\"\xc3\xa4\":1}|");
 }
 
-static void fragments_are_put_together_and_control_frames_come_between(void **state)
+static void fragments_are_joined_around_control_frames(void **state)
 {
     (void)state;
     put(0x01, STR("he"));
     put(0x89, STR("are you there"));
     put(0x00, STR(""));
     put(0x8a, STR(""));
-    put(0x00, STR("l\xc3")); /* a character may be cut */
+    put(0x00, STR("l\xc3")); /* a split within a character is allowed */
     put(0x80, STR("\xa4"));
     put(0x81, STR("next"));
     put(0x88, STR("\x03\xe8"
@@ -278,7 +277,7 @@ static void long_lengths_are_read(void **state)
     }
 }
 
-static void who_breaks_the_rules_is_told_which_kind(void **state)
+static void violations_give_their_close_code(void **state)
 {
     (void)state;
     static const struct {
@@ -324,7 +323,7 @@ static void messages_do_not_interleave(void **state)
     expect("!1002");
 }
 
-static void frames_without_a_mask_are_refused(void **state)
+static void unmasked_frames_are_rejected(void **state)
 {
     (void)state;
     put_header(0x81, 2, NULL);
@@ -334,7 +333,7 @@ static void frames_without_a_mask_are_refused(void **state)
     expect("!1002");
 }
 
-static void lengths_that_could_be_shorter_are_refused(void **state)
+static void lengths_are_rejected_if_not_minimal(void **state)
 {
     (void)state;
     buf_put(&sent, "\x81\xfe\x00\x05\0\0\0\0hello", 13);
@@ -347,7 +346,7 @@ static void lengths_that_could_be_shorter_are_refused(void **state)
     expect("!1002");
 }
 
-static void what_is_too_big_is_refused_before_it_came(void **state)
+static void oversized_message_is_rejected_before_it_arrives(void **state)
 {
     (void)state;
     static char text[MAX + 1];
@@ -367,7 +366,7 @@ static void what_is_too_big_is_refused_before_it_came(void **state)
     anew();
 }
 
-static void what_is_too_big_is_refused_at_its_header(void **state)
+static void oversized_frame_is_rejected_at_its_header(void **state)
 {
     (void)state;
     put_header(0x81, MAX + 1, "abcd");
@@ -377,9 +376,9 @@ static void what_is_too_big_is_refused_at_its_header(void **state)
     put(0x01, STR("x"));
     put_header(0x80, MAX, "abcd");
     expect("!1009");
-    put_header(0x81, MAX, "abcd"); /* as much as is accepted */
+    put_header(0x81, MAX, "abcd"); /* the accepted maximum */
     expect("");
-    put_header(0x82, MAX + 1, "abcd"); /* what is not even a text is told when it comes */
+    put_header(0x82, MAX + 1, "abcd"); /* invalid text is reported when it arrives */
     expect("");
     put_header(0x80, MAX + 1, "abcd");
     expect("");
@@ -387,7 +386,7 @@ static void what_is_too_big_is_refused_at_its_header(void **state)
     expect("");
 }
 
-static void progress_is_so_many_bytes_of_the_message(void **state)
+static void progress_counts_the_bytes_of_the_message(void **state)
 {
     (void)state;
     struct tidings_error err;
@@ -417,7 +416,7 @@ static void progress_is_so_many_bytes_of_the_message(void **state)
     ws_reader_destroy(r);
 }
 
-static void a_reader_waits_for_nothing_only_between_messages(void **state)
+static void reader_is_idle_only_between_messages(void **state)
 {
     (void)state;
     struct tidings_error err;
@@ -438,7 +437,7 @@ static void a_reader_waits_for_nothing_only_between_messages(void **state)
     anew();
 }
 
-static void what_is_kept_for_later_is_read_later(void **state)
+static void deferred_input_is_read_later(void **state)
 {
     (void)state;
     struct tidings_error err;
@@ -448,7 +447,7 @@ static void what_is_kept_for_later_is_read_later(void **state)
     put(0x01, STR("thr"));
     struct ws_reader *r = ws_reader_create(MAX, &err);
     assert_non_null(r);
-    char *given = mem_alloc(sent.len); /* of exactly its size, and gone before it is read */
+    char *given = mem_alloc(sent.len); /* of exactly its size, and freed before it is read */
     memcpy(given, sent.ptr, sent.len);
     ws_reader_feed(r, given, 3);
     assert_int_equal(ws_reader_next(r, &m), WS_MORE);
@@ -473,7 +472,7 @@ static void what_is_kept_for_later_is_read_later(void **state)
     anew();
 }
 
-static void without_memory_a_message_ends_the_connection(void **state)
+static void failed_allocation_ends_the_connection(void **state)
 {
     (void)state;
     struct tidings_error err;
@@ -503,26 +502,26 @@ static void without_memory_a_message_ends_the_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest anywhere[] = {
-        cmocka_unit_test(the_example_of_the_rfc_is_accepted),
-        cmocka_unit_test(tokens_are_found_in_lists_whatever_their_letter_case),
-        cmocka_unit_test(what_is_wrong_with_a_handshake_is_said),
+        cmocka_unit_test(rfc_example_is_accepted),
+        cmocka_unit_test(tokens_are_found_in_lists_in_any_case),
+        cmocka_unit_test(malformed_handshake_is_rejected_with_a_reason),
         cmocka_unit_test(headers_have_the_shortest_form),
-        cmocka_unit_test(a_reason_is_cut_between_characters),
+        cmocka_unit_test(reason_is_cut_between_characters),
     };
     const struct CMUnitTest with_wslay[] = {
-        cmocka_unit_test(messages_come_out_the_same_however_cut),
-        cmocka_unit_test(fragments_are_put_together_and_control_frames_come_between),
+        cmocka_unit_test(messages_are_the_same_for_every_split),
+        cmocka_unit_test(fragments_are_joined_around_control_frames),
         cmocka_unit_test(long_lengths_are_read),
-        cmocka_unit_test(who_breaks_the_rules_is_told_which_kind),
+        cmocka_unit_test(violations_give_their_close_code),
         cmocka_unit_test(messages_do_not_interleave),
-        cmocka_unit_test(frames_without_a_mask_are_refused),
-        cmocka_unit_test(lengths_that_could_be_shorter_are_refused),
-        cmocka_unit_test(what_is_too_big_is_refused_before_it_came),
-        cmocka_unit_test(what_is_too_big_is_refused_at_its_header),
-        cmocka_unit_test(progress_is_so_many_bytes_of_the_message),
-        cmocka_unit_test(a_reader_waits_for_nothing_only_between_messages),
-        cmocka_unit_test(what_is_kept_for_later_is_read_later),
-        cmocka_unit_test(without_memory_a_message_ends_the_connection),
+        cmocka_unit_test(unmasked_frames_are_rejected),
+        cmocka_unit_test(lengths_are_rejected_if_not_minimal),
+        cmocka_unit_test(oversized_message_is_rejected_before_it_arrives),
+        cmocka_unit_test(oversized_frame_is_rejected_at_its_header),
+        cmocka_unit_test(progress_counts_the_bytes_of_the_message),
+        cmocka_unit_test(reader_is_idle_only_between_messages),
+        cmocka_unit_test(deferred_input_is_read_later),
+        cmocka_unit_test(failed_allocation_ends_the_connection),
     };
     struct tidings_error err = {0};
     struct ws_reader *r = ws_reader_create(MAX, &err);

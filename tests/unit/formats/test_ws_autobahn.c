@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The cases of the Autobahn test suite (tests/data/autobahn.tsv), read as a server reads them from
- * a client, and as a client from a server: the same events, the same end, and text that cannot be
- * UTF-8 ends at once.
- */
+ * The cases of the Autobahn test suite (tests/data/autobahn.tsv), read as a server and as a client:
+ * the same events and the same end; text that cannot be UTF-8 ends the connection immediately. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +92,7 @@ static void send_waiting(struct run *r)
     buf_clear(&r->waiting);
 }
 
-/* It waits: what came until now has come. */
+/* A wait: the input up to here has arrived. */
 static void note_wait(struct run *r)
 {
     send_waiting(r);
@@ -110,7 +108,7 @@ static unsigned hex(const char *digits)
     return (unsigned)strtoul(text, NULL, 16);
 }
 
-/* The payload, with the places where a write ends; those above `must_fail` come too late. */
+/* The payload, with the end of each write; writes above `must_fail` arrive too late. */
 struct payload {
     struct buf bytes;
     size_t ends[4], count, must_fail;
@@ -147,7 +145,7 @@ static void read_payload(struct payload *p, struct tidings_str text)
     }
 }
 
-/* The bytes of the frame, in `out`; returns where its payload begins. */
+/* Writes the bytes of the frame to `out`; returns the start of its payload. */
 static size_t put_frame(struct buf *out, const struct run *r, unsigned first,
                         struct tidings_str payload)
 {
@@ -237,7 +235,7 @@ static void check_case(struct tidings_str line, bool is_client)
     ws_reader_destroy(r.reader);
 }
 
-static void every_case_ends_as_the_table_says(void **state)
+static void cases_end_as_in_the_table(void **state)
 {
     (void)state;
     char line[LINE_BYTES];
@@ -263,7 +261,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_ends_as_the_table_says),
+        cmocka_unit_test(cases_end_as_in_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client's side of WebSocket: the request, the answer, masked frames, frames of a server.
- */
+ * The client's side of WebSocket: the request, the answer, masked frames, and server frames. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +20,7 @@
     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: keep-alive, "           \
     "Upgrade\r\nSec-WebSocket-Accept: " ACCEPT "\r\n\r\n"
 
-static void keys_are_sixteen_bytes_in_base64_and_never_the_same(void **state)
+static void keys_are_random_and_sixteen_bytes_in_base64(void **state)
 {
     (void)state;
     char a[WS_KEY_BYTES], b[WS_KEY_BYTES];
@@ -36,7 +35,7 @@ static void keys_are_sixteen_bytes_in_base64_and_never_the_same(void **state)
     buf_deinit(&bytes);
 }
 
-static void the_request_names_host_path_key_and_protocol(void **state)
+static void request_names_host_path_key_and_protocol(void **state)
 {
     (void)state;
     static const char *const more[] = {"Authorization: Bearer x", NULL};
@@ -52,7 +51,7 @@ static void the_request_names_host_path_key_and_protocol(void **state)
     buf_deinit(&out);
 }
 
-static void an_answer_counts_when_it_is_complete(void **state)
+static void answer_is_accepted_when_complete(void **state)
 {
     (void)state;
     struct tidings_str whole = STR(GRANTED "\x81\x00");
@@ -64,7 +63,7 @@ static void an_answer_counts_when_it_is_complete(void **state)
     assert_int_equal(ws_client_check(whole, KEY, NULL), head);
 }
 
-static void answers_that_grant_nothing_are_told_apart(void **state)
+static void rejecting_answers_are_distinguished(void **state)
 {
     (void)state;
 #define HEAD "HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
@@ -112,7 +111,7 @@ static void body_of_a_refusal_follows_its_head(void **state)
     assert_int_equal(body.len, 0);
 }
 
-static void an_endless_answer_is_given_up(void **state)
+static void endless_answer_is_rejected(void **state)
 {
     (void)state;
     char *text = mem_zalloc(WS_MAX_HEAD + 2);
@@ -121,7 +120,7 @@ static void an_endless_answer_is_given_up(void **state)
     mem_free(text);
 }
 
-/* What a client sends, a server's reader reads, whatever its length. */
+/* A server's reader reads every client frame, whatever its length. */
 static void masked_frames_arrive_at_a_server(void **state)
 {
     (void)state;
@@ -147,7 +146,7 @@ static void masked_frames_arrive_at_a_server(void **state)
     }
 }
 
-static void frames_of_a_server_are_read_unmasked_only(void **state)
+static void server_frames_are_accepted_only_unmasked(void **state)
 {
     (void)state;
     struct ws_message m;
@@ -174,14 +173,14 @@ static void frames_of_a_server_are_read_unmasked_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_sixteen_bytes_in_base64_and_never_the_same),
-        cmocka_unit_test(the_request_names_host_path_key_and_protocol),
-        cmocka_unit_test(an_answer_counts_when_it_is_complete),
-        cmocka_unit_test(answers_that_grant_nothing_are_told_apart),
+        cmocka_unit_test(keys_are_random_and_sixteen_bytes_in_base64),
+        cmocka_unit_test(request_names_host_path_key_and_protocol),
+        cmocka_unit_test(answer_is_accepted_when_complete),
+        cmocka_unit_test(rejecting_answers_are_distinguished),
         cmocka_unit_test(body_of_a_refusal_follows_its_head),
-        cmocka_unit_test(an_endless_answer_is_given_up),
+        cmocka_unit_test(endless_answer_is_rejected),
         cmocka_unit_test(masked_frames_arrive_at_a_server),
-        cmocka_unit_test(frames_of_a_server_are_read_unmasked_only),
+        cmocka_unit_test(server_frames_are_accepted_only_unmasked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

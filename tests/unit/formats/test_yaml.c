@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * YAML as front matter has it: what each form means (as the npm package "yaml" reads it too, which
- * tests/integration/skills.test.mjs compares), what is refused and why, and what it may cost.
- */
+ * YAML in front matter: the meaning of each form (the same as in the npm package "yaml", which
+ * tests/integration/skills.test.mjs compares), refusals with their reasons, and limits on the cost.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void mappings_and_sequences_nest_by_indentation(void **state)
     expect("\n# nothing\n", "null");
 }
 
-static void flow_collections_go_over_lines(void **state)
+static void flow_collections_span_lines(void **state)
 {
     (void)state;
     expect("a: [1, \"x\", 'y', b c]\n", "{\"a\":[1,\"x\",\"y\",\"b c\"]}");
@@ -77,7 +77,7 @@ static void scalars_fold_and_keep_lines(void **state)
     expect("a: b#c http://d/e\n", "{\"a\":\"b#c http://d/e\"}");
 }
 
-static void plain_scalars_mean_what_the_core_schema_says(void **state)
+static void plain_scalars_follow_the_core_schema(void **state)
 {
     (void)state;
     expect("a: ~\nb: True\nc: yes\nd: 2024-01-01\n",
@@ -87,7 +87,7 @@ static void plain_scalars_mean_what_the_core_schema_says(void **state)
     expect("a: 1.2.3\nb: 1_000\n", "{\"a\":\"1.2.3\",\"b\":\"1_000\"}");
 }
 
-static void what_is_not_read_is_refused_with_its_line(void **state)
+static void unsupported_yaml_is_rejected_with_its_line(void **state)
 {
     (void)state;
     refused("a: 1\nb: &x [1]\n", "line 2: anchors and aliases");
@@ -112,7 +112,7 @@ static void what_is_not_read_is_refused_with_its_line(void **state)
     refused("just text\n", "neither");
 }
 
-/* A text of `count` times `piece`. */
+/* A text of `piece`, repeated `count` times. */
 static char *repeated(const char *piece, size_t count)
 {
     size_t len = strlen(piece);
@@ -124,7 +124,7 @@ static char *repeated(const char *piece, size_t count)
     return text;
 }
 
-static void what_is_large_or_deep_is_refused(void **state)
+static void large_or_deep_yaml_is_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -156,11 +156,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mappings_and_sequences_nest_by_indentation),
-        cmocka_unit_test(flow_collections_go_over_lines),
+        cmocka_unit_test(flow_collections_span_lines),
         cmocka_unit_test(scalars_fold_and_keep_lines),
-        cmocka_unit_test(plain_scalars_mean_what_the_core_schema_says),
-        cmocka_unit_test(what_is_not_read_is_refused_with_its_line),
-        cmocka_unit_test(what_is_large_or_deep_is_refused),
+        cmocka_unit_test(plain_scalars_follow_the_core_schema),
+        cmocka_unit_test(unsupported_yaml_is_rejected_with_its_line),
+        cmocka_unit_test(large_or_deep_yaml_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
