@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "support/fail_alloc.h"
 
-static void pieces_are_aligned_zeroed_and_apart(void **state)
+static void pieces_are_aligned_zeroed_and_distinct(void **state)
 {
     (void)state;
     static const size_t sizes[] = {1, 3, 16, 17, 0, 100, 3000, 2500, 1, 70000, 8, 5000};
@@ -42,7 +42,7 @@ static void pieces_are_aligned_zeroed_and_apart(void **state)
     arena_deinit(&a);
 }
 
-static void the_maximum_holds_and_comes_back_with_reset(void **state)
+static void arena_keeps_its_limit_and_reset_restores_it(void **state)
 {
     (void)state;
     struct arena a;
@@ -87,7 +87,7 @@ static void reset_keeps_one_small_block(void **state)
     fail_alloc_end();
 }
 
-static void dup_is_terminated(void **state)
+static void dup_is_nul_terminated(void **state)
 {
     (void)state;
     struct arena a;
@@ -105,7 +105,7 @@ static void dup_is_terminated(void **state)
     arena_deinit(&a);
 }
 
-static void any_failed_allocation_is_null(void **state)
+static void failed_allocation_returns_null(void **state)
 {
     (void)state;
     bool reached = true;
@@ -130,11 +130,11 @@ static void any_failed_allocation_is_null(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_are_aligned_zeroed_and_apart),
-        cmocka_unit_test(the_maximum_holds_and_comes_back_with_reset),
+        cmocka_unit_test(pieces_are_aligned_zeroed_and_distinct),
+        cmocka_unit_test(arena_keeps_its_limit_and_reset_restores_it),
         cmocka_unit_test(reset_keeps_one_small_block),
-        cmocka_unit_test(dup_is_terminated),
-        cmocka_unit_test(any_failed_allocation_is_null),
+        cmocka_unit_test(dup_is_nul_terminated),
+        cmocka_unit_test(failed_allocation_returns_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

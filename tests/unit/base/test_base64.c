@@ -27,7 +27,7 @@ static const struct {
     {"\xFF\xFF\xFF\xFF", "/////w==", "_____w"},
 };
 
-static void vectors_hold_both_ways(void **state)
+static void rfc_vectors_encode_and_decode(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(vectors); i++) {
@@ -49,7 +49,7 @@ static void vectors_hold_both_ways(void **state)
     }
 }
 
-static void every_length_and_byte_comes_back(void **state)
+static void inputs_of_every_length_and_byte_round_trip(void **state)
 {
     (void)state;
     char bytes[300];
@@ -76,7 +76,7 @@ static void every_length_and_byte_comes_back(void **state)
     buf_deinit(&back);
 }
 
-static void other_spellings_are_refused(void **state)
+static void other_spellings_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -103,7 +103,7 @@ static void other_spellings_are_refused(void **state)
     }
 }
 
-static void the_maximum_holds(void **state)
+static void output_maximum_is_enforced(void **state)
 {
     (void)state;
     struct buf b;
@@ -121,10 +121,10 @@ static void the_maximum_holds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_hold_both_ways),
-        cmocka_unit_test(every_length_and_byte_comes_back),
-        cmocka_unit_test(other_spellings_are_refused),
-        cmocka_unit_test(the_maximum_holds),
+        cmocka_unit_test(rfc_vectors_encode_and_decode),
+        cmocka_unit_test(inputs_of_every_length_and_byte_round_trip),
+        cmocka_unit_test(other_spellings_are_rejected),
+        cmocka_unit_test(output_maximum_is_enforced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

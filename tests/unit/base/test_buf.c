@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The growing buffer: contents, its maximum, failure that sticks.
- */
+ * The growing buffer: contents, its maximum, and an error that stays set. */
 #include "base/str.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,7 @@
 #include "base/mem.h"
 #include "support/fail_alloc.h"
 
-static void appends_and_stays_terminated(void **state)
+static void buffer_appends_and_stays_terminated(void **state)
 {
     (void)state;
     struct buf b;
@@ -38,7 +37,7 @@ static void appends_and_stays_terminated(void **state)
     buf_deinit(&b);
 }
 
-static void grows_to_its_maximum_and_not_beyond(void **state)
+static void buffer_grows_to_its_maximum_and_not_beyond(void **state)
 {
     (void)state;
     struct buf b;
@@ -56,14 +55,14 @@ static void grows_to_its_maximum_and_not_beyond(void **state)
     buf_deinit(&b);
 }
 
-static void a_failure_sticks_until_cleared(void **state)
+static void error_stays_until_cleared(void **state)
 {
     (void)state;
     struct buf b;
     buf_init(&b, 4);
     assert_int_equal(buf_puts(&b, STR("abc")), 0);
     assert_int_equal(buf_puts(&b, STR("de")), TIDINGS_E_LIMIT);
-    assert_int_equal(buf_putc(&b, 'd'), TIDINGS_E_LIMIT); /* would fit: but a piece is missing */
+    assert_int_equal(buf_putc(&b, 'd'), TIDINGS_E_LIMIT); /* would fit, but a piece is missing */
     assert_int_equal(buf_putf(&b, "d"), TIDINGS_E_LIMIT);
     assert_int_equal(base64_put(&b, STR("")), TIDINGS_E_LIMIT);
     assert_string_equal(b.ptr, "abc");
@@ -94,7 +93,7 @@ static void printf_that_does_not_fit_changes_nothing(void **state)
     buf_deinit(&b);
 }
 
-static void extreme_sizes_are_refused(void **state)
+static void extreme_sizes_are_rejected(void **state)
 {
     (void)state;
     struct buf b;
@@ -126,7 +125,7 @@ static void consume_drops_from_the_front(void **state)
     buf_deinit(&b);
 }
 
-static void detach_hands_the_memory_over(void **state)
+static void detach_transfers_the_memory(void **state)
 {
     (void)state;
     struct buf b;
@@ -145,7 +144,7 @@ static void detach_hands_the_memory_over(void **state)
     buf_deinit(&b);
 }
 
-static void any_failed_allocation_keeps_what_was_there(void **state)
+static void failed_allocation_keeps_the_contents(void **state)
 {
     (void)state;
     bool reached = true;
@@ -171,7 +170,7 @@ static void any_failed_allocation_keeps_what_was_there(void **state)
     fail_alloc_end();
 }
 
-static void what_is_too_large_and_what_finds_no_memory_are_told_apart(void **state)
+static void limit_and_failed_allocation_are_distinguished(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -201,15 +200,15 @@ static void what_is_too_large_and_what_finds_no_memory_are_told_apart(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appends_and_stays_terminated),
-        cmocka_unit_test(grows_to_its_maximum_and_not_beyond),
-        cmocka_unit_test(a_failure_sticks_until_cleared),
+        cmocka_unit_test(buffer_appends_and_stays_terminated),
+        cmocka_unit_test(buffer_grows_to_its_maximum_and_not_beyond),
+        cmocka_unit_test(error_stays_until_cleared),
         cmocka_unit_test(printf_that_does_not_fit_changes_nothing),
-        cmocka_unit_test(extreme_sizes_are_refused),
+        cmocka_unit_test(extreme_sizes_are_rejected),
         cmocka_unit_test(consume_drops_from_the_front),
-        cmocka_unit_test(detach_hands_the_memory_over),
-        cmocka_unit_test(any_failed_allocation_keeps_what_was_there),
-        cmocka_unit_test(what_is_too_large_and_what_finds_no_memory_are_told_apart),
+        cmocka_unit_test(detach_transfers_the_memory),
+        cmocka_unit_test(failed_allocation_keeps_the_contents),
+        cmocka_unit_test(limit_and_failed_allocation_are_distinguished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void real_clocks_run_forward(void **state)
     assert_true(coarse > 1700000000000 && coarse <= clock_wall_ms());
 }
 
-static void the_fake_rules_until_reset(void **state)
+static void fake_clock_is_used_until_reset(void **state)
 {
     (void)state;
     struct clock_fake fake = {.monotonic_ns = 5000000, .wall_ms = 42};
@@ -76,12 +76,12 @@ static void random_bytes_fill_everything(void **state)
         }
     }
     for (size_t i = 0; i < sizeof seen; i++) {
-        assert_true(seen[i] != 0); /* by chance once in 2^54 runs */
+        assert_true(seen[i] != 0); /* fails by chance once in 2^54 runs */
     }
     assert_int_equal(random_bytes(bytes, 0), 0);
 }
 
-static void numbers_by_chance_reach_both_ends(void **state)
+static void random_numbers_reach_both_ends(void **state)
 {
     (void)state;
     unsigned seen = 0;
@@ -91,17 +91,17 @@ static void numbers_by_chance_reach_both_ends(void **state)
         assert_true(n <= 3);
         seen |= 1u << n;
     }
-    assert_int_equal(seen, 15); /* by chance once in 2^81 runs */
+    assert_int_equal(seen, 15); /* fails by chance once in 2^81 runs */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_clocks_run_forward),
-        cmocka_unit_test(the_fake_rules_until_reset),
+        cmocka_unit_test(fake_clock_is_used_until_reset),
         cmocka_unit_test(iso_form_is_utc_with_milliseconds),
         cmocka_unit_test(random_bytes_fill_everything),
-        cmocka_unit_test(numbers_by_chance_reach_both_ends),
+        cmocka_unit_test(random_numbers_reach_both_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

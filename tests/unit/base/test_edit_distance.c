@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The distance of words, against the plain definition of it.
- */
+ * The edit distance of words, compared with its plain definition. */
 #include "base/text.h"
 
 #include <setjmp.h>
@@ -33,7 +32,7 @@ static unsigned plain(const char *a, const char *b)
     return table[n][m];
 }
 
-static void known_words_are_so_far_apart(void **state)
+static void known_words_have_their_distances(void **state)
 {
     (void)state;
     static const struct {
@@ -57,8 +56,8 @@ static void known_words_are_so_far_apart(void **state)
     }
 }
 
-/* All words of up to five messages of two, with each limit. */
-static void it_is_the_plain_definition_up_to_the_limit(void **state)
+/* All words of up to five letters from an alphabet of two, with each limit. */
+static void distance_matches_the_definition_up_to_the_limit(void **state)
 {
     (void)state;
     char a[8], b[8];
@@ -83,8 +82,8 @@ static void it_is_the_plain_definition_up_to_the_limit(void **state)
     }
 }
 
-/* Two texts, each up to the end of what may be read. */
-static void nothing_behind_the_texts_is_read(void **state)
+/* Two strings, each at the end of readable memory. */
+static void distance_reads_nothing_after_the_strings(void **state)
 {
     (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -111,9 +110,9 @@ static void nothing_behind_the_texts_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_words_are_so_far_apart),
-        cmocka_unit_test(it_is_the_plain_definition_up_to_the_limit),
-        cmocka_unit_test(nothing_behind_the_texts_is_read),
+        cmocka_unit_test(known_words_have_their_distances),
+        cmocka_unit_test(distance_matches_the_definition_up_to_the_limit),
+        cmocka_unit_test(distance_reads_nothing_after_the_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

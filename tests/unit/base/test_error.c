@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Errors: codes, wrapping, what is cut when the text is full.
- */
+ * Errors: codes, wrapping, and the cut when the message is full. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -37,7 +36,7 @@ static void code_names_follow_the_table(void **state)
     }
 }
 
-static void fail_sets_code_and_sentence(void **state)
+static void fail_sets_code_and_message(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -82,7 +81,7 @@ static void wrap_puts_context_in_front(void **state)
     assert_int_equal(error_wrap(NULL, TIDINGS_E_IO, "x"), TIDINGS_E_IO);
 }
 
-static void wrap_without_cause_is_the_sentence(void **state)
+static void wrap_without_cause_is_the_message(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -152,11 +151,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(code_names_follow_the_table),
-        cmocka_unit_test(fail_sets_code_and_sentence),
+        cmocka_unit_test(fail_sets_code_and_message),
         cmocka_unit_test(fail_may_quote_the_error_it_replaces),
         cmocka_unit_test(fail_cuts_between_characters),
         cmocka_unit_test(wrap_puts_context_in_front),
-        cmocka_unit_test(wrap_without_cause_is_the_sentence),
+        cmocka_unit_test(wrap_without_cause_is_the_message),
         cmocka_unit_test(wrap_keeps_cause_when_context_does_not_fit),
         cmocka_unit_test(errno_gives_code_and_reason),
         cmocka_unit_test(errno_reason_stays_when_the_rest_is_cut),

@@ -43,7 +43,7 @@ static void elements_stay_in_order(void **state)
     list_prepend(&head, &items[0].link);
     assert_names(&head, "abc");
     list_remove(&items[1].link);
-    list_remove(&items[1].link); /* twice is fine */
+    list_remove(&items[1].link); /* a second call is fine */
     assert_names(&head, "ac");
     list_each (it, next, &head) {
         list_remove(it);

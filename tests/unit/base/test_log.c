@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log: levels of areas, where lines go, files that are opened again, the journal.
- */
+ * The log: area levels, destinations, reopened files, the journal. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@ static void keep(void *user, enum tidings_log_level level, struct tidings_str li
     last[line.len] = '\0';
     last_level = level;
     lines++;
-    log_error(LOG_SERVER, "from a sink", KV("k", 1)); /* must neither lock up nor recurse */
+    log_error(LOG_SERVER, "from a sink", KV("k", 1)); /* must neither block nor recurse */
     errno = EPROTO;
 }
 
@@ -60,7 +59,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void nothing_is_logged_unasked(void **state)
+static void nothing_is_logged_by_default(void **state)
 {
     (void)state;
     log_set_sink(keep, &lines);
@@ -70,7 +69,7 @@ static void nothing_is_logged_unasked(void **state)
     assert_int_equal(lines, 0);
 }
 
-static void a_line_has_time_level_area_event_and_fields(void **state)
+static void line_has_time_level_area_event_and_fields(void **state)
 {
     (void)state;
     errno = ENOENT;
@@ -84,7 +83,7 @@ static void a_line_has_time_level_area_event_and_fields(void **state)
     assert_int_equal(lines, 2);
 }
 
-static void what_a_thread_works_on_is_in_its_lines(void **state)
+static void lines_contain_the_request_context_of_the_thread(void **state)
 {
     (void)state;
     const struct log_context request = {.request_id = "00f1",
@@ -110,7 +109,7 @@ static int costly(void)
     return ++evaluated;
 }
 
-static void levels_below_the_set_one_are_left_out_and_their_fields_not_evaluated(void **state)
+static void lower_levels_are_skipped_and_their_fields_not_evaluated(void **state)
 {
     (void)state;
     static const enum tidings_log_level sets[] = {TIDINGS_LOG_OFF, TIDINGS_LOG_ERROR,
@@ -129,7 +128,7 @@ static void levels_below_the_set_one_are_left_out_and_their_fields_not_evaluated
     }
 }
 
-static void areas_have_levels_of_their_own(void **state)
+static void areas_have_separate_levels(void **state)
 {
     struct log_levels levels;
     (void)state;
@@ -148,7 +147,7 @@ static void areas_have_levels_of_their_own(void **state)
     }
 }
 
-static void a_wrong_level_is_an_error_that_says_what_there_is(void **state)
+static void invalid_level_is_an_error_with_the_valid_ones(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -173,7 +172,7 @@ static void a_wrong_level_is_an_error_that_says_what_there_is(void **state)
     }
 }
 
-static void the_access_log_is_asked_for_and_is_of_its_area(void **state)
+static void access_log_is_off_by_default_and_has_its_area(void **state)
 {
     struct log_levels levels;
     (void)state;
@@ -186,7 +185,7 @@ static void the_access_log_is_asked_for_and_is_of_its_area(void **state)
     log_set_access(false);
 }
 
-static void standard_error_gets_whole_lines(void **state)
+static void standard_error_gets_complete_lines(void **state)
 {
     (void)state;
     int ends[2];
@@ -222,7 +221,7 @@ static size_t size_of(const char *path)
     return stat(path, &st) == 0 ? (size_t)st.st_size : 0;
 }
 
-static void a_file_is_written_at_its_end_and_opened_again_when_it_was_renamed(void **state)
+static void log_file_is_appended_and_reopened_after_a_rename(void **state)
 {
     char path[64], old[64];
     struct stat st;
@@ -236,7 +235,7 @@ static void a_file_is_written_at_its_end_and_opened_again_when_it_was_renamed(vo
     size_t one = size_of(path);
     assert_true(one > 0);
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 07, 0); /* not for everybody */
+    assert_int_equal(st.st_mode & 07, 0); /* not for all users */
     assert_int_equal(rename(path, old), 0);
     log_info(LOG_SERVER, "first", NO_FIELDS);
     assert_int_equal(size_of(old), 2 * one);
@@ -248,7 +247,7 @@ static void a_file_is_written_at_its_end_and_opened_again_when_it_was_renamed(vo
     unlink(old);
 }
 
-static void a_file_that_cannot_be_opened_leaves_all_as_it_was(void **state)
+static void unopenable_file_changes_nothing(void **state)
 {
     char path[64], bad[64];
     struct tidings_error err = {0, ""};
@@ -269,7 +268,7 @@ static void a_file_that_cannot_be_opened_leaves_all_as_it_was(void **state)
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-static void the_journal_gets_datagrams_with_every_field(void **state)
+static void journal_gets_datagrams_with_every_field(void **state)
 {
     char path[64], got[LOG_MAX_LINE] = {0};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -293,7 +292,7 @@ static void the_journal_gets_datagrams_with_every_field(void **state)
     unlink(path);
 }
 
-static void without_a_journal_the_format_is_refused_and_all_stays(void **state)
+static void journal_format_is_rejected_without_a_journal(void **state)
 {
     char path[64];
     struct tidings_error err = {0, ""};
@@ -309,25 +308,23 @@ static void without_a_journal_the_format_is_refused_and_all_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_logged_unasked),
-        cmocka_unit_test_setup_teardown(a_line_has_time_level_area_event_and_fields, setup,
+        cmocka_unit_test(nothing_is_logged_by_default),
+        cmocka_unit_test_setup_teardown(line_has_time_level_area_event_and_fields, setup, teardown),
+        cmocka_unit_test_setup_teardown(lines_contain_the_request_context_of_the_thread, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(what_a_thread_works_on_is_in_its_lines, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            levels_below_the_set_one_are_left_out_and_their_fields_not_evaluated, setup, teardown),
-        cmocka_unit_test_setup_teardown(areas_have_levels_of_their_own, setup, teardown),
-        cmocka_unit_test(a_wrong_level_is_an_error_that_says_what_there_is),
-        cmocka_unit_test_setup_teardown(the_access_log_is_asked_for_and_is_of_its_area, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(standard_error_gets_whole_lines, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_file_is_written_at_its_end_and_opened_again_when_it_was_renamed, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_leaves_all_as_it_was, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(the_journal_gets_datagrams_with_every_field, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(without_a_journal_the_format_is_refused_and_all_stays,
+        cmocka_unit_test_setup_teardown(lower_levels_are_skipped_and_their_fields_not_evaluated,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(areas_have_separate_levels, setup, teardown),
+        cmocka_unit_test(invalid_level_is_an_error_with_the_valid_ones),
+        cmocka_unit_test_setup_teardown(access_log_is_off_by_default_and_has_its_area, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(standard_error_gets_complete_lines, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_file_is_appended_and_reopened_after_a_rename, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(unopenable_file_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(journal_gets_datagrams_with_every_field, setup, teardown),
+        cmocka_unit_test_setup_teardown(journal_format_is_rejected_without_a_journal, setup,
+                                        teardown),
     };
     if (!mkdtemp(directory)) {
         return 1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines of the log: what a stranger's bytes become in each format, and where they are cut.
- */
+ * Log lines: the escapes of untrusted bytes in each format, and the places where lines are cut. */
 #include "base/log.h"
 
 #include <setjmp.h>
@@ -34,7 +33,7 @@ static struct tidings_str put(enum log_format format, const struct log_field *fi
 
 #define PUT(format, ...) put((format), (const struct log_field[]){__VA_ARGS__, NO_FIELDS})
 
-static void a_record_in_each_format(void **state)
+static void records_are_written_in_each_format(void **state)
 {
     (void)state;
 #define FIELDS                                                                                     \
@@ -59,7 +58,7 @@ static void a_record_in_each_format(void **state)
                         "\"reason\":\"not \\\"that\\\"\",\"empty\":\"\"}");
 }
 
-static void strangers_cannot_forge_lines_or_fields(void **state)
+static void clients_cannot_forge_lines_or_fields(void **state)
 {
     (void)state;
     static const struct {
@@ -88,7 +87,7 @@ static void strangers_cannot_forge_lines_or_fields(void **state)
     }
 }
 
-/* Deterministic, and everything a byte can be. */
+/* Deterministic, with every byte value. */
 static uint32_t random_state = 1;
 
 static unsigned char random_byte(void)
@@ -97,7 +96,7 @@ static unsigned char random_byte(void)
     return (unsigned char)(random_state >> 24);
 }
 
-static void json_is_valid_whatever_the_bytes(void **state)
+static void json_is_valid_for_any_bytes(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < 3000; round++) {
@@ -120,7 +119,7 @@ static void json_is_valid_whatever_the_bytes(void **state)
     }
 }
 
-static void json_gives_back_what_was_valid(void **state)
+static void json_keeps_valid_text(void **state)
 {
     static const char value[] = "a\"\\\n\t\x1b \xE2\x80\xAE \xC2\x9B \xF0\x9F\x98\x80 /";
     (void)state;
@@ -130,7 +129,7 @@ static void json_gives_back_what_was_valid(void **state)
     json_decref(doc);
 }
 
-static void long_texts_are_cut_between_characters(void **state)
+static void long_values_are_cut_between_characters(void **state)
 {
     (void)state;
     static char value[10000];
@@ -146,7 +145,7 @@ static void long_texts_are_cut_between_characters(void **state)
     }
 }
 
-static void lines_that_are_too_long_lack_whole_fields_and_say_so(void **state)
+static void overlong_lines_drop_complete_fields_and_mark_it(void **state)
 {
     static const enum log_format formats[] = {LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_LOGFMT};
     static char value[600];
@@ -156,14 +155,14 @@ static void lines_that_are_too_long_lack_whole_fields_and_say_so(void **state)
         PUT(formats[i], KV("a", value), KV("b", value), KV("c", value), KV("last", 7));
         assert_non_null(
             strstr(line.bytes, formats[i] == LOG_FORMAT_JSON ? "\"cut\":true}" : " cut=true"));
-        assert_non_null(strstr(line.bytes, "last")); /* a short one has room again */
+        assert_non_null(strstr(line.bytes, "last")); /* a short field fits again */
         json_t *doc = json_loadb(line.bytes, line.len, 0, NULL);
         assert_int_equal(doc != NULL, formats[i] == LOG_FORMAT_JSON);
         json_decref(doc);
     }
 }
 
-static void a_datagram_of_the_journal_has_its_maximum(void **state)
+static void journal_datagram_has_its_maximum(void **state)
 {
     static char value[600], out[LOG_JOURNAL_MAX];
     (void)state;
@@ -183,13 +182,13 @@ static void a_datagram_of_the_journal_has_its_maximum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_in_each_format),
-        cmocka_unit_test(strangers_cannot_forge_lines_or_fields),
-        cmocka_unit_test(json_is_valid_whatever_the_bytes),
-        cmocka_unit_test(json_gives_back_what_was_valid),
-        cmocka_unit_test(long_texts_are_cut_between_characters),
-        cmocka_unit_test(lines_that_are_too_long_lack_whole_fields_and_say_so),
-        cmocka_unit_test(a_datagram_of_the_journal_has_its_maximum),
+        cmocka_unit_test(records_are_written_in_each_format),
+        cmocka_unit_test(clients_cannot_forge_lines_or_fields),
+        cmocka_unit_test(json_is_valid_for_any_bytes),
+        cmocka_unit_test(json_keeps_valid_text),
+        cmocka_unit_test(long_values_are_cut_between_characters),
+        cmocka_unit_test(overlong_lines_drop_complete_fields_and_mark_it),
+        cmocka_unit_test(journal_datagram_has_its_maximum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

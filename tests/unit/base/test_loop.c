@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The event loop: descriptors, timers, the order within a turn, stepping by a host.
- */
+ * The event loop: descriptors, timers, the order within a turn, and turns run by a host. */
 #include "base/loop.h"
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@
 #include "base/time.h"
 #include "support/fail_alloc.h"
 
-/* What happened, one message each. */
+/* The events, one message each. */
 static char events[64];
 static size_t event_count;
 
@@ -88,7 +87,7 @@ static void on_watch(struct loop_poll *poll, int happened, void *user)
     }
 }
 
-static void a_descriptor_is_reported_while_it_is_ready(void **state)
+static void descriptor_is_reported_while_ready(void **state)
 {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
@@ -120,7 +119,7 @@ static void a_descriptor_is_reported_while_it_is_ready(void **state)
     }
 }
 
-static void the_peer_closing_is_a_hangup(void **state)
+static void closed_peer_is_a_hangup(void **state)
 {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
@@ -131,7 +130,7 @@ static void the_peer_closing_is_a_hangup(void **state)
         assert_int_equal(loop_poll_set_events(w.poll, LOOP_HANGUP), 0);
         assert_int_equal(write(w.fds[1], "x", 1), 1);
         loop_turn(loop);
-        assert_int_equal(w.calls, 0); /* bytes are no hangup */
+        assert_int_equal(w.calls, 0); /* bytes are not a hangup */
         assert_int_equal(shutdown(w.fds[1], SHUT_WR), 0);
         loop_run(loop);
         assert_int_equal(w.seen, LOOP_HANGUP);
@@ -141,7 +140,7 @@ static void the_peer_closing_is_a_hangup(void **state)
     }
 }
 
-static void a_pipe_without_writers_is_readable(void **state)
+static void pipe_without_writers_is_readable(void **state)
 {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
@@ -162,7 +161,7 @@ static void a_pipe_without_writers_is_readable(void **state)
     }
 }
 
-static void a_pipe_without_readers_is_an_error_once(void **state)
+static void pipe_without_readers_is_an_error_once(void **state)
 {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
@@ -218,7 +217,7 @@ static void close_both(struct loop_poll *poll, int happened, void *user)
     loop_stop(loop);
 }
 
-static void a_closed_poll_is_never_called_again(void **state)
+static void closed_poll_is_never_called_again(void **state)
 {
     (void)state;
     struct watch *both[] = {&pair_a, &pair_b};
@@ -244,7 +243,7 @@ static void on_note_timer(struct loop_timer *timer, void *user)
     note(*(const char *)user);
 }
 
-/* Ends the loop; with a character, once that was noted twice. */
+/* Ends the loop; with a character, after the second note of it. */
 static void on_stop_timer(struct loop_timer *timer, void *user)
 {
     const char *first = user ? strchr(events, *(const char *)user) : NULL;
@@ -287,7 +286,7 @@ static void timers_run_in_order_and_not_early(void **state)
     loop_timer_close(NULL);
 }
 
-static void without_timers_there_is_no_timeout(void **state)
+static void timeout_is_infinite_without_timers(void **state)
 {
     (void)state;
     loop_turn(loop);
@@ -334,7 +333,7 @@ static void on_note_hook(void *user)
     note(*(const char *)user);
 }
 
-static void a_turn_is_timers_hooks_wait_callbacks_discards(void **state)
+static void turn_runs_timers_hooks_wait_callbacks_discards(void **state)
 {
     (void)state;
     struct loop_hook hook;
@@ -358,7 +357,7 @@ static void on_discarding_poll(struct loop_poll *poll, int happened, void *user)
     loop_stop(loop);
 }
 
-static void what_a_descriptor_discards_goes_before_the_next_turn(void **state)
+static void discards_of_a_descriptor_are_freed_before_the_next_turn(void **state)
 {
     (void)state;
     int fds[2];
@@ -386,7 +385,7 @@ static void on_busy_hook(void *user)
     loop_hook_add(loop, &hooks[3], on_note_hook, name('4'));
 }
 
-static void watch_hooks_may_come_and_go_while_they_run(void **state)
+static void watch_hooks_may_be_added_and_removed_while_they_run(void **state)
 {
     (void)state;
     loop_hook_add(loop, &hooks[0], on_busy_hook, NULL);
@@ -397,10 +396,10 @@ static void watch_hooks_may_come_and_go_while_they_run(void **state)
     assert_string_equal(events, "13434");
     loop_hook_remove(&hooks[2]);
     loop_hook_remove(&hooks[3]);
-    loop_hook_remove(&hooks[3]); /* twice is fine */
+    loop_hook_remove(&hooks[3]); /* a second call is fine */
 }
 
-static void destroying_runs_what_was_discarded(void **state)
+static void destroy_frees_what_was_discarded(void **state)
 {
     (void)state;
     struct loop *other = loop;
@@ -427,7 +426,7 @@ static void on_signal(int number)
     loop_stop(loop);
 }
 
-static void any_thread_and_signal_handler_may_stop(void **state)
+static void thread_or_signal_handler_may_stop_the_loop(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -441,14 +440,14 @@ static void any_thread_and_signal_handler_may_stop(void **state)
     assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
 }
 
-static void a_host_can_wait_on_the_descriptor(void **state)
+static void host_can_wait_on_the_descriptor(void **state)
 {
     (void)state;
     struct watch w = {0};
     assert_int_equal(pipe2(w.fds, O_CLOEXEC), 0);
     w.poll = loop_poll_open(loop, w.fds[0], on_watch, &w, NULL);
     assert_int_equal(loop_poll_set_events(w.poll, LOOP_READ), 0);
-    /* Interest that the kernel was not told of yet must not be slept over. */
+    /* The loop must not wait before it passes new interest to the kernel. */
     for (int i = 0; i < 5 && loop_timeout_ms(loop) == 0; i++) {
         loop_turn(loop);
     }
@@ -464,7 +463,7 @@ static void a_host_can_wait_on_the_descriptor(void **state)
     close(w.fds[1]);
 }
 
-static void the_time_of_the_turn_is_monotonic(void **state)
+static void turn_time_is_monotonic(void **state)
 {
     (void)state;
     loop_turn(loop);
@@ -475,7 +474,7 @@ static void the_time_of_the_turn_is_monotonic(void **state)
     assert_true(loop_now_ms(loop) >= before);
 }
 
-static void any_failed_allocation_is_reported(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     int fds[2];
@@ -508,22 +507,22 @@ static void any_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_descriptor_is_reported_while_it_is_ready),
-        TEST(the_peer_closing_is_a_hangup),
-        TEST(a_pipe_without_writers_is_readable),
-        TEST(a_pipe_without_readers_is_an_error_once),
+        TEST(descriptor_is_reported_while_ready),
+        TEST(closed_peer_is_a_hangup),
+        TEST(pipe_without_writers_is_readable),
+        TEST(pipe_without_readers_is_an_error_once),
         TEST(files_cannot_be_watched),
-        TEST(a_closed_poll_is_never_called_again),
+        TEST(closed_poll_is_never_called_again),
         TEST(timers_run_in_order_and_not_early),
-        TEST(without_timers_there_is_no_timeout),
-        TEST(a_turn_is_timers_hooks_wait_callbacks_discards),
-        TEST(what_a_descriptor_discards_goes_before_the_next_turn),
-        TEST(watch_hooks_may_come_and_go_while_they_run),
-        TEST(destroying_runs_what_was_discarded),
-        TEST(any_thread_and_signal_handler_may_stop),
-        TEST(a_host_can_wait_on_the_descriptor),
-        TEST(the_time_of_the_turn_is_monotonic),
-        cmocka_unit_test(any_failed_allocation_is_reported),
+        TEST(timeout_is_infinite_without_timers),
+        TEST(turn_runs_timers_hooks_wait_callbacks_discards),
+        TEST(discards_of_a_descriptor_are_freed_before_the_next_turn),
+        TEST(watch_hooks_may_be_added_and_removed_while_they_run),
+        TEST(destroy_frees_what_was_discarded),
+        TEST(thread_or_signal_handler_may_stop_the_loop),
+        TEST(host_can_wait_on_the_descriptor),
+        TEST(turn_time_is_monotonic),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

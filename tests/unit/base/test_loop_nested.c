@@ -27,7 +27,7 @@ static void *name(char c)
     return &messages[(unsigned char)c & 127];
 }
 
-/* What happened, one message each. */
+/* The events, one message each. */
 static char events[64];
 static size_t event_count;
 
@@ -84,7 +84,7 @@ static void on_discard(struct loop_timer *timer, void *user)
     note('d');
 }
 
-/* A nested turn frees the thing that its own caller still holds, if anything may. */
+/* A nested turn frees the object that its caller still holds, if discards are freed too early. */
 static void on_nesting(struct loop_timer *timer, void *user)
 {
     struct thing *t = user;
@@ -99,7 +99,7 @@ static void on_nesting(struct loop_timer *timer, void *user)
     note('n');
 }
 
-static void what_a_nested_turn_discards_is_freed_after_the_outermost(void **state)
+static void discards_of_a_nested_turn_are_freed_after_the_outermost(void **state)
 {
     (void)state;
     struct thing *t = mem_zalloc(sizeof *t);
@@ -145,9 +145,9 @@ static void on_pipe(struct loop_poll *poll, int happened, void *user)
 {
     struct pipe *p = user;
     char byte;
-    assert_ptr_equal(poll, p->poll); /* also after a nested turn has been through the events */
+    assert_ptr_equal(poll, p->poll); /* even after a nested turn has handled the events */
     assert_int_equal(happened, LOOP_READ);
-    assert_int_equal(read(p->fds[0], &byte, 1), 1); /* never called for nothing */
+    assert_int_equal(read(p->fds[0], &byte, 1), 1); /* never called without an event */
     note(p->name);
     if (p->closes) {
         pipe_close(p->closes);
@@ -161,7 +161,7 @@ static void on_pipe(struct loop_poll *poll, int happened, void *user)
     }
 }
 
-static void a_nested_turn_takes_the_events_that_are_left(void **state)
+static void nested_turn_handles_the_remaining_events(void **state)
 {
     (void)state;
     struct pipe a = {.nests = true}, b = {.nests = true}, c = {0};
@@ -176,7 +176,7 @@ static void a_nested_turn_takes_the_events_that_are_left(void **state)
     pipe_close(&c);
 }
 
-static void a_descriptor_closed_in_a_nested_turn_is_not_called(void **state)
+static void descriptor_closed_in_a_nested_turn_is_not_called(void **state)
 {
     (void)state;
     struct pipe a = {.nests = true}, b = {0}, c = {0}, again = {0};
@@ -186,7 +186,7 @@ static void a_descriptor_closed_in_a_nested_turn_is_not_called(void **state)
     b.closes = &c;
     loop_turn(loop);
     assert_string_equal(events, "a(b)");
-    pipe_open(&again, 'g', on_pipe); /* has the number of one that was closed */
+    pipe_open(&again, 'g', on_pipe); /* has the number of a closed one */
     loop_turn(loop);
     assert_string_equal(events, "a(b)g");
     pipe_close(&a);
@@ -202,10 +202,10 @@ static void on_closed_inside(struct loop_poll *poll, int happened, void *user)
     note(p->name);
     loop_turn(loop);
     assert_null(p->poll);
-    assert_int_equal(poll->fd, 0); /* AddressSanitizer knows whether it was freed */
+    assert_int_equal(poll->fd, 0); /* AddressSanitizer detects whether it was freed */
 }
 
-static void a_callback_outlives_its_descriptor(void **state)
+static void callback_outlives_its_descriptor(void **state)
 {
     (void)state;
     struct pipe a = {0}, b = {0};
@@ -240,7 +240,7 @@ static void on_waking(struct loop_poll *poll, int happened, void *user)
     note('q');
 }
 
-static void a_nested_turn_loses_no_wakeup(void **state)
+static void nested_turn_loses_no_wakeup(void **state)
 {
     (void)state;
     struct pipe a = {0};
@@ -273,13 +273,13 @@ static void on_hook(void *user)
     }
 }
 
-static void a_hook_may_take_a_turn(void **state)
+static void hook_may_run_a_turn(void **state)
 {
     (void)state;
     loop_hook_add(loop, &hooks[0], on_hook, name('1'));
     loop_hook_add(loop, &hooks[1], on_hook, name('2'));
     loop_hook_add(loop, &hooks[2], on_hook, name('3'));
-    loop_turn(loop); /* runs them twice, as any turn of a host does */
+    loop_turn(loop); /* runs them twice, like any turn of a host */
     assert_string_equal(events, "12(123123)313");
     loop_hook_remove(&hooks[0]);
     loop_hook_remove(&hooks[2]);
@@ -301,7 +301,7 @@ static void on_timer(struct loop_timer *timer, void *user)
     }
 }
 
-static void a_nested_turn_runs_the_timers_that_are_due(void **state)
+static void nested_turn_runs_due_timers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
@@ -323,13 +323,13 @@ static void on_stopping(struct loop_timer *timer, void *user)
     loop_turn(loop);
 }
 
-static void a_nested_turn_leaves_a_stop_to_the_outermost(void **state)
+static void nested_turn_leaves_a_stop_to_the_outermost(void **state)
 {
     (void)state;
     struct loop_timer timer;
     loop_timer_init(&timer, loop, on_stopping, NULL);
     loop_timer_start(&timer, 1, 0);
-    loop_run(loop); /* for ever, if it was forgotten */
+    loop_run(loop); /* waits forever if the stop was lost */
 }
 
 /* ---- turns that wait, and a descriptor that shows timers --------------------------------------
@@ -341,7 +341,7 @@ static void on_note(struct loop_timer *timer, void *user)
     note(*(const char *)user);
 }
 
-static void a_waiting_turn_ends_with_the_timer_that_came_due(void **state)
+static void waiting_turn_ends_when_a_timer_is_due(void **state)
 {
     (void)state;
     struct loop_timer timer;
@@ -353,7 +353,7 @@ static void a_waiting_turn_ends_with_the_timer_that_came_due(void **state)
     loop_turn_for(loop, 1);
     loop_turn_for(loop, -1);
     for (int i = 0; i < 10 && event_count == 0; i++) {
-        loop_turn_for(loop, -1); /* a signal may end a wait */
+        loop_turn_for(loop, -1); /* a signal may end the wait */
     }
     assert_string_equal(events, "t");
     assert_true(clock_monotonic_ms() - start >= 20);
@@ -362,7 +362,7 @@ static void a_waiting_turn_ends_with_the_timer_that_came_due(void **state)
     assert_string_equal(events, "tt");
 }
 
-static void a_loop_that_shows_timers_is_readable_when_one_is_due(void **state)
+static void loop_descriptor_is_readable_when_a_shown_timer_is_due(void **state)
 {
     (void)state;
     struct loop_timer soon, late;
@@ -370,7 +370,7 @@ static void a_loop_that_shows_timers_is_readable_when_one_is_due(void **state)
     loop_timer_init(&soon, loop, on_note, name('s'));
     loop_timer_init(&late, loop, on_note, name('l'));
     loop_timer_start(&soon, 0, 0);
-    assert_false(is_readable()); /* of itself it shows none */
+    assert_false(is_readable()); /* by default it shows none */
     assert_int_equal(loop_show_timers(loop, NULL), 0);
     assert_int_equal(loop_show_timers(loop, NULL), 0);
     assert_int_equal(poll(&host, 1, 10000), 1);
@@ -381,7 +381,7 @@ static void a_loop_that_shows_timers_is_readable_when_one_is_due(void **state)
     loop_timer_start(&late, 600000, 0);
     loop_timer_start(&soon, 10, 0); /* sooner than what the clock is set to */
     while (event_count < 2) {
-        assert_int_equal(poll(&host, 1, 10000), 1); /* for ever, if it were not shown */
+        assert_int_equal(poll(&host, 1, 10000), 1); /* waits forever if the timer is not shown */
         loop_turn(loop);
     }
     loop_turn(loop);
@@ -398,7 +398,7 @@ static void on_restarting(struct loop_timer *timer, void *user)
     }
 }
 
-static void a_timer_started_in_a_turn_is_shown_after_it(void **state)
+static void timer_started_in_a_turn_is_shown_after_it(void **state)
 {
     (void)state;
     struct loop_timer timer;
@@ -418,17 +418,17 @@ static void a_timer_started_in_a_turn_is_shown_after_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_a_nested_turn_discards_is_freed_after_the_outermost),
-        TEST(a_nested_turn_takes_the_events_that_are_left),
-        TEST(a_descriptor_closed_in_a_nested_turn_is_not_called),
-        TEST(a_callback_outlives_its_descriptor),
-        TEST(a_nested_turn_loses_no_wakeup),
-        TEST(a_hook_may_take_a_turn),
-        TEST(a_nested_turn_runs_the_timers_that_are_due),
-        TEST(a_nested_turn_leaves_a_stop_to_the_outermost),
-        TEST(a_waiting_turn_ends_with_the_timer_that_came_due),
-        TEST(a_loop_that_shows_timers_is_readable_when_one_is_due),
-        TEST(a_timer_started_in_a_turn_is_shown_after_it),
+        TEST(discards_of_a_nested_turn_are_freed_after_the_outermost),
+        TEST(nested_turn_handles_the_remaining_events),
+        TEST(descriptor_closed_in_a_nested_turn_is_not_called),
+        TEST(callback_outlives_its_descriptor),
+        TEST(nested_turn_loses_no_wakeup),
+        TEST(hook_may_run_a_turn),
+        TEST(nested_turn_runs_due_timers),
+        TEST(nested_turn_leaves_a_stop_to_the_outermost),
+        TEST(waiting_turn_ends_when_a_timer_is_due),
+        TEST(loop_descriptor_is_readable_when_a_shown_timer_is_due),
+        TEST(timer_started_in_a_turn_is_shown_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

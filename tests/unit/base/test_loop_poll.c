@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watched descriptors in the caller's memory: what is reported, what a callback may do to other
- * polls, and that nothing wakes the loop for nothing.
- */
+ * Watched descriptors in the caller's memory: reported events, callbacks that change other polls,
+ * and a loop that never wakes without a reason. */
 #include "base/loop.h"
 
 #include <arpa/inet.h>
@@ -42,7 +41,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A poll on fds[0], and what was seen of it. */
+/* A poll on fds[0], and its events. */
 struct watch {
     struct loop_poll poll;
     int fds[2];
@@ -111,14 +110,14 @@ static void watch_close(struct watch *w)
     }
 }
 
-/* Is there something to do, as a host's loop sees it? */
+/* Returns true if there is work, from the view of a host's loop. */
 static bool is_ready(void)
 {
     struct pollfd host = {.fd = loop_fd(loop), .events = POLLIN};
     return poll(&host, 1, 0) == 1;
 }
 
-/* Turns until nothing is ready or to be told to the kernel; a loop that spins fails. */
+/* Runs turns until nothing is ready or pending for the kernel; a loop that spins fails. */
 static void run_until_idle(void)
 {
     int turns = 0;
@@ -128,7 +127,7 @@ static void run_until_idle(void)
     } while (is_ready() || loop_timeout_ms(loop) == 0);
 }
 
-/* ---- what is reported ------------------------------------------------------------------------ */
+/* ---- reported events ------------------------------------------------------------------------- */
 
 static void send_byte(struct watch *w)
 {
@@ -194,7 +193,7 @@ static const struct {
     {"pipe without readers, not asked", make_pipe_end, close_other, 0, 0},
 };
 
-static void what_happened_is_reported_as_asked(void **state)
+static void events_are_reported_as_requested(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
@@ -202,7 +201,7 @@ static void what_happened_is_reported_as_asked(void **state)
         watch_open(&w, reports[i].make, on_count);
         assert_true(fcntl(w.fds[0], F_GETFL) & O_NONBLOCK);
         assert_int_equal(loop_poll_set_events(&w.poll, reports[i].wanted), 0);
-        loop_turn(loop); /* the first poll of all makes itself known */
+        loop_turn(loop); /* the first poll registers itself */
         w.calls = w.last = 0;
         reports[i].act(&w);
         loop_turn(loop);
@@ -218,27 +217,27 @@ static void what_happened_is_reported_as_asked(void **state)
     }
 }
 
-static void without_interest_nothing_wakes_the_loop(void **state)
+static void loop_does_not_wake_without_interest(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
         struct watch w;
         watch_open(&w, reports[i].make, on_count);
         reports[i].act(&w);
-        run_until_idle(); /* never asked */
+        run_until_idle(); /* never requested */
         assert_int_equal(w.calls, 0);
         assert_int_equal(loop_poll_set_events(&w.poll, reports[i].wanted), 0);
         loop_turn(loop);
-        assert_int_equal(w.last, reports[i].reported); /* what was there before counts */
+        assert_int_equal(w.last, reports[i].reported); /* earlier data counts */
         w.calls = 0;
         assert_int_equal(loop_poll_set_events(&w.poll, 0), 0);
-        run_until_idle(); /* asked no more */
+        run_until_idle(); /* no longer requested */
         assert_int_equal(w.calls, 0);
         watch_close(&w);
     }
 }
 
-static void after_an_error_one_may_ask_again(void **state)
+static void interest_may_be_set_again_after_an_error(void **state)
 {
     (void)state;
     struct watch w;
@@ -253,7 +252,7 @@ static void after_an_error_one_may_ask_again(void **state)
     watch_close(&w);
 }
 
-static void one_turn_takes_a_bounded_number_and_none_is_left_out(void **state)
+static void turn_handles_a_bounded_number_and_skips_none(void **state)
 {
     (void)state;
     enum { COUNT = 600 };
@@ -272,7 +271,7 @@ static void one_turn_takes_a_bounded_number_and_none_is_left_out(void **state)
     }
     int turns = 0;
     int called = 0;
-    while (called < COUNT) { /* all stay ready: nobody reads */
+    while (called < COUNT) { /* all stay ready because nothing is read */
         int calls = 0;
         loop_turn(loop);
         assert_true(is_ready());
@@ -291,19 +290,19 @@ static void one_turn_takes_a_bounded_number_and_none_is_left_out(void **state)
     mem_free(all);
 }
 
-/* ---- what a callback may do ------------------------------------------------------------------ */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void on_deinit_both(struct loop_poll *poll, int happened, void *user)
 {
     struct watch *w = user;
     on_count(poll, happened, user);
     watch_close(w->other);
-    memset(&w->other->poll, 0xa5, sizeof w->other->poll); /* the loop is done with the memory */
+    memset(&w->other->poll, 0xa5, sizeof w->other->poll); /* the loop no longer uses the memory */
     watch_close(w);
     memset(&w->poll, 0xa5, sizeof w->poll);
 }
 
-/* Two of them, each the other's other, both ready. */
+/* Two watches that refer to each other, both ready. */
 static void open_pair(struct watch pair[2], loop_poll_fn fn)
 {
     for (int i = 0; i < 2; i++) {
@@ -315,7 +314,7 @@ static void open_pair(struct watch pair[2], loop_poll_fn fn)
     pair[1].other = &pair[0];
 }
 
-static void a_callback_may_deinit_itself_and_another_that_is_ready(void **state)
+static void callback_may_deinit_itself_and_another_ready_poll(void **state)
 {
     (void)state;
     struct watch pair[2];
@@ -341,7 +340,7 @@ static void on_discard_other(struct loop_poll *poll, int happened, void *user)
     assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
-static void a_poll_may_be_discarded_with_its_owner(void **state)
+static void poll_may_be_discarded_with_its_owner(void **state)
 {
     (void)state;
     struct watch *pair[] = {mem_zalloc(sizeof *pair[0]), mem_zalloc(sizeof *pair[0])};
@@ -374,7 +373,7 @@ static void on_replace_other(struct loop_poll *poll, int happened, void *user)
     assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
-static void a_number_used_again_gets_no_event_of_its_predecessor(void **state)
+static void reused_number_gets_no_event_of_its_predecessor(void **state)
 {
     (void)state;
     struct watch pair[2];
@@ -398,7 +397,7 @@ static void on_silence_other(struct loop_poll *poll, int happened, void *user)
     assert_int_equal(loop_poll_set_events(poll, LOOP_HANGUP), 0);
 }
 
-static void interest_withdrawn_in_the_same_turn_counts(void **state)
+static void withdrawn_interest_counts_in_the_same_turn(void **state)
 {
     (void)state;
     struct watch pair[2];
@@ -409,7 +408,7 @@ static void interest_withdrawn_in_the_same_turn_counts(void **state)
     watch_close(&pair[1]);
 }
 
-static void a_copy_kept_by_somebody_else_is_not_watched_after_deinit(void **state)
+static void external_copy_is_not_watched_after_deinit(void **state)
 {
     (void)state;
     struct watch w;
@@ -425,7 +424,7 @@ static void a_copy_kept_by_somebody_else_is_not_watched_after_deinit(void **stat
 
 /* ---- init, deinit, open, close --------------------------------------------------------------- */
 
-static void what_has_no_readiness_is_refused(void **state)
+static void files_without_readiness_are_rejected(void **state)
 {
     (void)state;
     struct watch w;
@@ -445,7 +444,7 @@ static void what_has_no_readiness_is_refused(void **state)
     assert_int_equal(loop_poll_set_events(&w.poll, 0), 0);
 }
 
-static void deinit_takes_anything(void **state)
+static void deinit_accepts_any_state(void **state)
 {
     (void)state;
     struct loop_poll zero = {0};
@@ -458,7 +457,7 @@ static void deinit_takes_anything(void **state)
     watch_close(&w);
 }
 
-static void one_number_is_watched_once_unless_it_is_shared(void **state)
+static void number_is_watched_once_unless_shared(void **state)
 {
     (void)state;
     struct watch w;
@@ -466,8 +465,7 @@ static void one_number_is_watched_once_unless_it_is_shared(void **state)
     watch_open(&w, make_stream, on_count);
     struct loop_poll second;
     assert_true(loop_poll_init(&second, loop, w.fds[0], on_count, &w, &err) < 0);
-    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ),
-                     0); /* the first one is still there */
+    assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0); /* the first one is unaffected */
     send_byte(&w);
     loop_turn(loop);
     loop_turn(loop);
@@ -481,7 +479,7 @@ static void on_message(struct loop_poll *poll, int happened, void *user)
     assert_int_equal(loop_poll_set_events(poll, 0), 0);
 }
 
-static void a_shared_descriptor_may_be_input_and_output(void **state)
+static void shared_descriptor_may_be_input_and_output(void **state)
 {
     (void)state;
     int fds[2], in = 0, out = 0;
@@ -508,7 +506,7 @@ static void a_shared_descriptor_may_be_input_and_output(void **state)
     close(fds[1]);
 }
 
-static void running_out_of_descriptors_is_reported(void **state)
+static void exhausted_descriptors_are_reported(void **state)
 {
     (void)state;
     int fds[2];
@@ -526,14 +524,14 @@ static void running_out_of_descriptors_is_reported(void **state)
     assert_null(second); /* it would need a copy */
     assert_true(err.code < 0);
     assert_non_null(strstr(err.text, "watch descriptor"));
-    assert_non_null(other); /* watching needs none */
+    assert_non_null(other); /* watching needs no copy */
     loop_poll_close(first);
     loop_poll_close(other);
     close(fds[0]);
     close(fds[1]);
 }
 
-static void a_poll_in_the_callers_memory_allocates_nothing(void **state)
+static void poll_in_the_callers_memory_allocates_nothing(void **state)
 {
     (void)state;
     struct watch w;
@@ -546,7 +544,7 @@ static void a_poll_in_the_callers_memory_allocates_nothing(void **state)
     fail_alloc_end();
 }
 
-static void a_host_sees_what_becomes_ready(void **state)
+static void host_sees_ready_descriptors(void **state)
 {
     (void)state;
     struct watch w;
@@ -557,7 +555,7 @@ static void a_host_sees_what_becomes_ready(void **state)
     send_byte(&w);
     assert_true(is_ready());
     assert_int_equal(loop_poll_set_events(&w.poll, LOOP_HANGUP),
-                     0); /* told to the kernel at once */
+                     0); /* passed to the kernel immediately */
     assert_false(is_ready());
     assert_int_equal(loop_timeout_ms(loop), -1);
     assert_int_equal(loop_poll_set_events(&w.poll, LOOP_READ), 0);
@@ -573,22 +571,22 @@ static void a_host_sees_what_becomes_ready(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_happened_is_reported_as_asked),
-        TEST(without_interest_nothing_wakes_the_loop),
-        TEST(after_an_error_one_may_ask_again),
-        TEST(one_turn_takes_a_bounded_number_and_none_is_left_out),
-        TEST(a_callback_may_deinit_itself_and_another_that_is_ready),
-        TEST(a_poll_may_be_discarded_with_its_owner),
-        TEST(a_number_used_again_gets_no_event_of_its_predecessor),
-        TEST(interest_withdrawn_in_the_same_turn_counts),
-        TEST(a_copy_kept_by_somebody_else_is_not_watched_after_deinit),
-        TEST(what_has_no_readiness_is_refused),
-        TEST(deinit_takes_anything),
-        TEST(one_number_is_watched_once_unless_it_is_shared),
-        TEST(a_shared_descriptor_may_be_input_and_output),
-        TEST(running_out_of_descriptors_is_reported),
-        TEST(a_poll_in_the_callers_memory_allocates_nothing),
-        TEST(a_host_sees_what_becomes_ready),
+        TEST(events_are_reported_as_requested),
+        TEST(loop_does_not_wake_without_interest),
+        TEST(interest_may_be_set_again_after_an_error),
+        TEST(turn_handles_a_bounded_number_and_skips_none),
+        TEST(callback_may_deinit_itself_and_another_ready_poll),
+        TEST(poll_may_be_discarded_with_its_owner),
+        TEST(reused_number_gets_no_event_of_its_predecessor),
+        TEST(withdrawn_interest_counts_in_the_same_turn),
+        TEST(external_copy_is_not_watched_after_deinit),
+        TEST(files_without_readiness_are_rejected),
+        TEST(deinit_accepts_any_state),
+        TEST(number_is_watched_once_unless_shared),
+        TEST(shared_descriptor_may_be_input_and_output),
+        TEST(exhausted_descriptors_are_reported),
+        TEST(poll_in_the_callers_memory_allocates_nothing),
+        TEST(host_sees_ready_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

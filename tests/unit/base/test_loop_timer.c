@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Timers of the event loop, by a clock that the test moves: their order, what a callback may do to
- * others, thousands of them, and that none keeps the rest of the loop from its turn.
- */
+ * Timers of the event loop, with a clock that the test controls: their order, callbacks that change
+ * other timers, thousands of timers, and a loop whose other work is never starved. */
 #include "base/loop.h"
 
 #include <limits.h>
@@ -51,7 +50,7 @@ static void advance(uint64_t ms)
     loop_turn(loop);
 }
 
-/* A timer with a name, and others it may do something to. */
+/* A timer with a name, and the other timers that its callback changes. */
 struct named {
     struct loop_timer *timer;
     char name;
@@ -87,7 +86,7 @@ static void named_start(struct named *n, loop_timer_fn fn, uint64_t after_ms, ui
     assert_true(loop_timer_is_running(n->timer));
 }
 
-static void those_due_run_by_time_and_then_by_their_start(void **state)
+static void due_timers_run_by_time_then_by_start(void **state)
 {
     (void)state;
     struct named a = named_open('a'), b = named_open('b'), c = named_open('c'), d = named_open('d');
@@ -111,7 +110,7 @@ static void those_due_run_by_time_and_then_by_their_start(void **state)
     }
 }
 
-static void a_restart_counts_and_goes_behind_the_others(void **state)
+static void restarted_timer_runs_after_the_others(void **state)
 {
     (void)state;
     struct named a = named_open('a'), b = named_open('b');
@@ -124,14 +123,14 @@ static void a_restart_counts_and_goes_behind_the_others(void **state)
     assert_string_equal(events, "ba");
     loop_timer_start(a.timer, 600000, 0);
     loop_timer_stop(a.timer);
-    loop_timer_stop(a.timer); /* twice is fine */
+    loop_timer_stop(a.timer); /* a second call is fine */
     advance(600000);
     assert_string_equal(events, "ba");
     loop_timer_close(a.timer);
     loop_timer_close(b.timer);
 }
 
-static void a_repeating_one_counts_from_when_it_ran(void **state)
+static void repeating_timer_counts_from_its_last_run(void **state)
 {
     (void)state;
     struct named a = named_open('a');
@@ -147,7 +146,7 @@ static void a_repeating_one_counts_from_when_it_ran(void **state)
     loop_timer_close(a.timer);
 }
 
-static void time_is_counted_from_the_call_not_from_the_turn(void **state)
+static void time_counts_from_the_call_not_from_the_turn(void **state)
 {
     (void)state;
     struct named a = named_open('a');
@@ -162,7 +161,7 @@ static void time_is_counted_from_the_call_not_from_the_turn(void **state)
     loop_timer_close(a.timer);
 }
 
-static void for_ever_is_very_long(void **state)
+static void maximum_time_practically_never_elapses(void **state)
 {
     (void)state;
     struct named a = named_open('a');
@@ -173,7 +172,7 @@ static void for_ever_is_very_long(void **state)
     loop_timer_close(a.timer);
 }
 
-/* ---- what a callback may do ------------------------------------------------------------------ */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void on_stop_and_close(struct loop_timer *timer, void *user)
 {
@@ -184,7 +183,7 @@ static void on_stop_and_close(struct loop_timer *timer, void *user)
     loop_timer_close(timer);
 }
 
-static void a_callback_may_stop_and_close_others_that_are_due(void **state)
+static void callback_may_stop_and_close_other_due_timers(void **state)
 {
     (void)state;
     struct named a = named_open('a'), b = named_open('b'), c = named_open('c'), d = named_open('d');
@@ -198,7 +197,7 @@ static void a_callback_may_stop_and_close_others_that_are_due(void **state)
     assert_string_equal(events, "ad");
     advance(1000);
     assert_string_equal(events, "ad");
-    loop_timer_start(b.timer, 1, 0); /* stopped is not gone */
+    loop_timer_start(b.timer, 1, 0); /* stopped, but not closed */
     advance(1);
     assert_string_equal(events, "adb");
     loop_timer_close(b.timer);
@@ -218,7 +217,7 @@ static void on_ready(struct loop_poll *poll, int happened, void *user)
     note(*(const char *)user);
 }
 
-static void one_that_starts_itself_again_waits_for_the_next_turn(void **state)
+static void timer_that_restarts_itself_waits_for_the_next_turn(void **state)
 {
     (void)state;
     static char name[] = "p";
@@ -239,8 +238,8 @@ static void one_that_starts_itself_again_waits_for_the_next_turn(void **state)
     close(fd);
 }
 
-/* A descriptor that is always ready does not keep timers from their time. */
-static void a_busy_descriptor_does_not_starve_timers(void **state)
+/* A descriptor that is always ready does not delay timers. */
+static void busy_descriptor_does_not_starve_timers(void **state)
 {
     (void)state;
     static char name[] = "p";
@@ -258,7 +257,7 @@ static void a_busy_descriptor_does_not_starve_timers(void **state)
     close(fd);
 }
 
-/* ---- many ------------------------------------------------------------------------------------ */
+/* ---- many timers ----------------------------------------------------------------------------- */
 
 enum { MANY = 5000 };
 
@@ -295,7 +294,7 @@ static void start_one(struct one *one, uint64_t after_ms)
     loop_timer_start(one->timer, after_ms, 0);
 }
 
-static void thousands_started_restarted_and_stopped_run_in_order(void **state)
+static void thousands_of_timers_run_in_order(void **state)
 {
     (void)state;
     unsigned seed = 7, stopped = 0;
@@ -328,7 +327,7 @@ static void thousands_started_restarted_and_stopped_run_in_order(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void starting_never_needs_memory_and_opening_says_when_there_is_none(void **state)
+static void start_needs_no_memory_and_open_reports_a_failed_allocation(void **state)
 {
     (void)state;
     enum { COUNT = 40 };
@@ -365,16 +364,16 @@ static void starting_never_needs_memory_and_opening_says_when_there_is_none(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(those_due_run_by_time_and_then_by_their_start),
-        TEST(a_restart_counts_and_goes_behind_the_others),
-        TEST(a_repeating_one_counts_from_when_it_ran),
-        TEST(time_is_counted_from_the_call_not_from_the_turn),
-        TEST(for_ever_is_very_long),
-        TEST(a_callback_may_stop_and_close_others_that_are_due),
-        TEST(one_that_starts_itself_again_waits_for_the_next_turn),
-        TEST(a_busy_descriptor_does_not_starve_timers),
-        TEST(thousands_started_restarted_and_stopped_run_in_order),
-        TEST(starting_never_needs_memory_and_opening_says_when_there_is_none),
+        TEST(due_timers_run_by_time_then_by_start),
+        TEST(restarted_timer_runs_after_the_others),
+        TEST(repeating_timer_counts_from_its_last_run),
+        TEST(time_counts_from_the_call_not_from_the_turn),
+        TEST(maximum_time_practically_never_elapses),
+        TEST(callback_may_stop_and_close_other_due_timers),
+        TEST(timer_that_restarts_itself_waits_for_the_next_turn),
+        TEST(busy_descriptor_does_not_starve_timers),
+        TEST(thousands_of_timers_run_in_order),
+        TEST(start_needs_no_memory_and_open_reports_a_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waking an event loop: from other threads, from itself, for a host that waits on its descriptor.
- * Meant to run under the thread sanitizer too.
- */
+ * Waking an event loop: from other threads, from itself, and for a host that waits on its
+ * descriptor. This test is meant to run under the thread sanitizer too. */
 #include "base/loop.h"
 
 #include <poll.h>
@@ -48,7 +47,7 @@ static void on_count(void *user)
     ++*(unsigned *)user;
 }
 
-static void many_sends_are_one_call(void **state)
+static void several_sends_cause_one_call(void **state)
 {
     (void)state;
     unsigned a_calls = 0, b_calls = 0;
@@ -62,12 +61,12 @@ static void many_sends_are_one_call(void **state)
         loop_wakeup_send(&a);
     }
     assert_true(is_ready());
-    assert_true(is_ready()); /* a host may ask as often as it likes */
+    assert_true(is_ready()); /* a host may check as often as it likes */
     loop_turn(loop);
     assert_int_equal(a_calls, 1);
     assert_int_equal(b_calls, 0);
     assert_false(is_ready());
-    loop_wakeup_send(&b); /* and again, after the first was taken */
+    loop_wakeup_send(&b); /* and again, after the first was handled */
     assert_true(is_ready());
     loop_turn(loop);
     loop_turn(loop);
@@ -77,13 +76,13 @@ static void many_sends_are_one_call(void **state)
     loop_wakeup_deinit(&b);
 }
 
-/* ---- from other threads ---------------------------------------------------------------------- */
+/* ---- wake-ups from other threads ------------------------------------------------------------- */
 
 enum { THREADS = 4, SENDS = 5000 };
 
 struct shared {
     struct loop_wakeup wakeup;
-    atomic_uint asked; /* how often, by all threads */
+    atomic_uint asked; /* the number of sends by all threads */
     unsigned seen;
 };
 
@@ -106,7 +105,7 @@ static void *send_all(void *user)
     return NULL;
 }
 
-static void none_is_lost_that_threads_send(void **state)
+static void wakeups_from_threads_are_never_lost(void **state)
 {
     (void)state;
     struct shared s = {.seen = 0};
@@ -116,7 +115,7 @@ static void none_is_lost_that_threads_send(void **state)
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, send_all, &s), 0);
     }
-    loop_run(loop); /* for ever, if the last one were lost */
+    loop_run(loop); /* waits forever if the last one is lost */
     assert_int_equal(s.seen, THREADS * SENDS);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
@@ -190,7 +189,7 @@ static void *interrupt(void *user)
     return NULL;
 }
 
-static void a_signal_does_not_end_the_wait_for_good(void **state)
+static void signal_does_not_end_the_wait(void **state)
 {
     (void)state;
     struct sigaction action = {.sa_handler = on_interrupt}, before;
@@ -202,7 +201,7 @@ static void a_signal_does_not_end_the_wait_for_good(void **state)
     assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
 }
 
-/* ---- from itself ----------------------------------------------------------------------------- */
+/* ---- wake-ups from the loop itself ----------------------------------------------------------- */
 
 struct again {
     struct loop_wakeup wakeup;
@@ -220,7 +219,7 @@ static void on_again(void *user)
     }
 }
 
-static void one_that_wakes_itself_does_not_keep_the_others_waiting(void **state)
+static void loop_that_wakes_itself_does_not_starve_others(void **state)
 {
     (void)state;
     struct again a = {.left = 3};
@@ -247,7 +246,7 @@ static void on_hook_send(void *user)
     }
 }
 
-static void what_a_hook_sends_is_not_slept_over(void **state)
+static void wakeup_sent_by_a_hook_is_handled_before_the_wait(void **state)
 {
     (void)state;
     struct again a = {.left = 0};
@@ -260,7 +259,7 @@ static void what_a_hook_sends_is_not_slept_over(void **state)
     loop_wakeup_deinit(&a.wakeup);
 }
 
-/* ---- what a callback may do ------------------------------------------------------------------ */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static struct loop_wakeup three[3];
 static unsigned called;
@@ -271,11 +270,11 @@ static void on_deinit_all(void *user)
     called++;
     for (int i = 0; i < 3; i++) {
         loop_wakeup_deinit(&three[i]);
-        memset(&three[i], 0xa5, sizeof three[i]); /* the loop is done with the memory */
+        memset(&three[i], 0xa5, sizeof three[i]); /* the loop no longer uses the memory */
     }
 }
 
-static void a_callback_may_take_all_away(void **state)
+static void callback_may_destroy_everything(void **state)
 {
     (void)state;
     called = 0;
@@ -299,7 +298,7 @@ static struct loop_wakeup outer_wakeup, inner_wakeup;
 static void on_inner(void *user)
 {
     on_count(user);
-    loop_wakeup_send(&outer_wakeup); /* on the outer's thread, but not in its turn */
+    loop_wakeup_send(&outer_wakeup); /* on the outer loop's thread, but not in its turn */
 }
 
 static void on_outer_hook(void *user)
@@ -316,7 +315,7 @@ static void on_outer(void *user)
     loop_stop(loop);
 }
 
-static void a_callback_may_step_another_loop(void **state)
+static void callback_may_run_another_loop(void **state)
 {
     (void)state;
     unsigned inner_calls = 0, outer_calls = 0;
@@ -346,7 +345,7 @@ static int count_fds(void)
     return count;
 }
 
-static void a_loop_has_two_descriptors_and_says_when_it_gets_none(void **state)
+static void loop_has_two_descriptors_and_reports_failure_to_open_them(void **state)
 {
     (void)state;
     int before = count_fds();
@@ -376,15 +375,15 @@ static void a_loop_has_two_descriptors_and_says_when_it_gets_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(many_sends_are_one_call),
-        TEST(none_is_lost_that_threads_send),
+        TEST(several_sends_cause_one_call),
+        TEST(wakeups_from_threads_are_never_lost),
         TEST(two_loops_wake_each_other),
-        TEST(a_signal_does_not_end_the_wait_for_good),
-        TEST(one_that_wakes_itself_does_not_keep_the_others_waiting),
-        TEST(what_a_hook_sends_is_not_slept_over),
-        TEST(a_callback_may_take_all_away),
-        TEST(a_callback_may_step_another_loop),
-        TEST(a_loop_has_two_descriptors_and_says_when_it_gets_none),
+        TEST(signal_does_not_end_the_wait),
+        TEST(loop_that_wakes_itself_does_not_starve_others),
+        TEST(wakeup_sent_by_a_hook_is_handled_before_the_wait),
+        TEST(callback_may_destroy_everything),
+        TEST(callback_may_run_another_loop),
+        TEST(loop_has_two_descriptors_and_reports_failure_to_open_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

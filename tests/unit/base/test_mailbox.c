@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mailboxes: order, waking, closing, many senders. Meant to run under the thread sanitizer too.
- */
+ * Mailboxes: order, wake-ups, closing, many senders. This test is meant to run under the thread
+ * sanitizer too. */
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -161,7 +161,7 @@ static void messages_sent_during_delivery_wait_for_next_turn(void **state)
     reader_close(&r);
 }
 
-static void one_turn_delivers_a_bounded_number_and_the_next_goes_on(void **state)
+static void turn_delivers_a_bounded_number_and_the_next_continues(void **state)
 {
     (void)state;
     struct reader r;
@@ -174,13 +174,13 @@ static void one_turn_delivers_a_bounded_number_and_the_next_goes_on(void **state
         assert_int_equal(r.delivered, turn * MAILBOX_PER_TURN);
     }
     r.stop_after = 2 * MAILBOX_PER_TURN + 1;
-    loop_run(r.loop); /* woken although nobody sends any more */
+    loop_run(r.loop); /* woken although no sender is active */
     assert_int_equal(r.delivered, 2 * MAILBOX_PER_TURN + 1);
     assert_false(r.is_out_of_order);
     reader_close(&r);
 }
 
-static void closing_drops_what_is_inside_and_what_comes_later(void **state)
+static void close_drops_pending_and_later_messages(void **state)
 {
     (void)state;
     for (int has_loop = 0; has_loop < 2; has_loop++) {
@@ -191,7 +191,7 @@ static void closing_drops_what_is_inside_and_what_comes_later(void **state)
         struct mailbox *kept = mailbox_ref(r.mailbox);
         reader_close(&r);
         assert_int_equal(dropped, 2);
-        send_numbered(kept, 0, 2); /* the loop is gone: the message still finds its end */
+        send_numbered(kept, 0, 2); /* the loop is destroyed, but the message is still released */
         assert_int_equal(dropped, 3);
         assert_int_equal(r.delivered, 0);
         assert_true(mailbox_is_empty(kept));
@@ -249,7 +249,7 @@ static void join_senders(struct sender senders[SENDERS])
     }
 }
 
-static void many_senders_keep_their_order(void **state)
+static void each_senders_messages_keep_their_order(void **state)
 {
     (void)state;
     for (int has_loop = 0; has_loop < 2; has_loop++) {
@@ -281,13 +281,13 @@ static void mailbox_close_loses_no_message(void **state)
     r.stop_after = 1000;
     start_senders(senders, r.mailbox);
     loop_run(r.loop);
-    reader_close(&r); /* the loop too, while the others send on */
+    reader_close(&r); /* the loop is destroyed too, while the others keep sending */
     join_senders(senders);
     assert_false(r.is_out_of_order);
     assert_int_equal(r.delivered + dropped, (size_t)SENDERS * PER_SENDER);
 }
 
-static void waiting_ends_with_its_time(void **state)
+static void wait_ends_at_its_timeout(void **state)
 {
     (void)state;
     struct reader r;
@@ -312,7 +312,7 @@ static void *waiter_main(void *user)
     return NULL;
 }
 
-static void closing_wakes_all_who_wait(void **state)
+static void close_wakes_all_waiters(void **state)
 {
     (void)state;
     struct reader r;
@@ -327,7 +327,7 @@ static void closing_wakes_all_who_wait(void **state)
     }
 }
 
-static void a_failed_allocation_is_reported(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     struct loop *loop = loop_create(NULL);
@@ -350,14 +350,14 @@ int main(void)
         cmocka_unit_test(messages_arrive_on_loop_in_order),
         cmocka_unit_test(drain_delivers_at_once),
         cmocka_unit_test(messages_sent_during_delivery_wait_for_next_turn),
-        cmocka_unit_test(one_turn_delivers_a_bounded_number_and_the_next_goes_on),
-        cmocka_unit_test(closing_drops_what_is_inside_and_what_comes_later),
+        cmocka_unit_test(turn_delivers_a_bounded_number_and_the_next_continues),
+        cmocka_unit_test(close_drops_pending_and_later_messages),
         cmocka_unit_test(message_can_close_its_mailbox),
-        cmocka_unit_test(many_senders_keep_their_order),
+        cmocka_unit_test(each_senders_messages_keep_their_order),
         cmocka_unit_test(mailbox_close_loses_no_message),
-        cmocka_unit_test(waiting_ends_with_its_time),
-        cmocka_unit_test(closing_wakes_all_who_wait),
-        cmocka_unit_test(a_failed_allocation_is_reported),
+        cmocka_unit_test(wait_ends_at_its_timeout),
+        cmocka_unit_test(close_wakes_all_waiters),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hash table, against a plain array that does the same.
- */
+ * The hash table, compared with a plain array. */
 #include "base/map.h"
 
 #include <setjmp.h>
@@ -38,7 +37,7 @@ static int setup(void **state)
     return 0;
 }
 
-static void an_empty_map_has_nothing(void **state)
+static void empty_map_contains_nothing(void **state)
 {
     (void)state;
     struct map m;
@@ -62,7 +61,7 @@ static void put_replaces_value_and_key(void **state)
     assert_null(old);
     assert_int_equal(map_put(&m, tidings_str(key_b), &two, &old), 0);
     assert_ptr_equal(old, &one);
-    key_a[0] = 'x'; /* the first slice may die now */
+    key_a[0] = 'x'; /* the first slice may be freed now */
     assert_ptr_equal(map_find(&m, STR("k")), &two);
     assert_int_equal(m.count, 1);
     assert_int_equal(map_put(&m, tidings_strn(NULL, 0), &one, NULL), 0);
@@ -86,7 +85,7 @@ static void check_all(const struct map *m)
     assert_int_equal(m->count, expected);
 }
 
-static void random_puts_and_removes_agree_with_an_array(void **state)
+static void random_puts_and_removes_match_an_array(void **state)
 {
     (void)state;
     struct map m;
@@ -113,7 +112,7 @@ static void random_puts_and_removes_agree_with_an_array(void **state)
     map_deinit(&m);
 }
 
-static void shrinks_as_it_empties_and_owns_nothing_when_empty(void **state)
+static void map_shrinks_and_owns_nothing_when_empty(void **state)
 {
     (void)state;
     struct map m;
@@ -133,7 +132,7 @@ static void shrinks_as_it_empties_and_owns_nothing_when_empty(void **state)
     fail_alloc_end();
 }
 
-static void two_maps_have_different_seeds(void **state)
+static void maps_have_different_seeds(void **state)
 {
     (void)state;
     struct map a, b;
@@ -147,7 +146,7 @@ static void two_maps_have_different_seeds(void **state)
     map_deinit(&b);
 }
 
-static void any_failed_allocation_leaves_the_map_as_it_was(void **state)
+static void failed_allocation_leaves_the_map_unchanged(void **state)
 {
     (void)state;
     bool reached = true;
@@ -164,7 +163,7 @@ static void any_failed_allocation_leaves_the_map_as_it_was(void **state)
         reached = fail_alloc_stop();
         assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
         check_all(&m);
-        for (int i = 0; i < KEYS; i++) { /* a failed shrink is none of the caller's business */
+        for (int i = 0; i < KEYS; i++) { /* a failed shrink is not reported to the caller */
             fail_alloc_start(1);
             assert_ptr_equal(map_remove(&m, key_of(&entries[i])),
                              entries[i].is_in ? &entries[i] : NULL);
@@ -179,12 +178,12 @@ static void any_failed_allocation_leaves_the_map_as_it_was(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(an_empty_map_has_nothing, setup),
+        cmocka_unit_test_setup(empty_map_contains_nothing, setup),
         cmocka_unit_test_setup(put_replaces_value_and_key, setup),
-        cmocka_unit_test_setup(random_puts_and_removes_agree_with_an_array, setup),
-        cmocka_unit_test_setup(shrinks_as_it_empties_and_owns_nothing_when_empty, setup),
-        cmocka_unit_test_setup(two_maps_have_different_seeds, setup),
-        cmocka_unit_test_setup(any_failed_allocation_leaves_the_map_as_it_was, setup),
+        cmocka_unit_test_setup(random_puts_and_removes_match_an_array, setup),
+        cmocka_unit_test_setup(map_shrinks_and_owns_nothing_when_empty, setup),
+        cmocka_unit_test_setup(maps_have_different_seeds, setup),
+        cmocka_unit_test_setup(failed_allocation_leaves_the_map_unchanged, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

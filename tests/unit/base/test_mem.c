@@ -17,7 +17,7 @@
 
 #include "support/fail_alloc.h"
 
-static void version_is_that_of_the_build(void **state)
+static void version_matches_the_build(void **state)
 {
     (void)state;
     char text[32];
@@ -29,7 +29,7 @@ static void version_is_that_of_the_build(void **state)
 #endif
 }
 
-static void zero_bytes_are_an_allocation_too(void **state)
+static void zero_byte_allocation_succeeds(void **state)
 {
     (void)state;
     void *p = mem_alloc(0);
@@ -60,7 +60,7 @@ static void zalloc_is_zeroed_with_any_allocator(void **state)
     fail_alloc_end();
 }
 
-static void a_replaced_allocator_gets_every_call(void **state)
+static void replaced_allocator_gets_every_call(void **state)
 {
     (void)state;
     fail_alloc_start(4);
@@ -80,7 +80,7 @@ static void a_replaced_allocator_gets_every_call(void **state)
     fail_alloc_end();
 }
 
-static void half_an_allocator_is_none(void **state)
+static void incomplete_allocator_is_rejected(void **state)
 {
     (void)state;
     fail_alloc_start(0);
@@ -93,11 +93,11 @@ static void half_an_allocator_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_is_that_of_the_build),
-        cmocka_unit_test(zero_bytes_are_an_allocation_too),
+        cmocka_unit_test(version_matches_the_build),
+        cmocka_unit_test(zero_byte_allocation_succeeds),
         cmocka_unit_test(zalloc_is_zeroed_with_any_allocator),
-        cmocka_unit_test(a_replaced_allocator_gets_every_call),
-        cmocka_unit_test(half_an_allocator_is_none),
+        cmocka_unit_test(replaced_allocator_gets_every_call),
+        cmocka_unit_test(incomplete_allocator_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

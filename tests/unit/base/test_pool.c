@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread pool: every job once, the line's length, destroying with work left.
- */
+ * The thread pool: every job runs once, the queue has a limit, and the pool can be destroyed with
+ * work left. */
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -31,13 +31,13 @@ static void every_job_runs_once(void **state)
     for (int i = 0; i < JOBS; i++) {
         assert_int_equal(pool_submit(p, count_job, &ran[i]), 0);
     }
-    pool_destroy(p); /* runs what is waiting */
+    pool_destroy(p); /* runs the queued jobs */
     for (int i = 0; i < JOBS; i++) {
         assert_int_equal(ran[i], 1);
     }
 }
 
-static void an_unused_pool_starts_nothing(void **state)
+static void unused_pool_starts_no_thread(void **state)
 {
     (void)state;
     pool_destroy(pool_create(2, 1, NULL));
@@ -53,7 +53,7 @@ static void sizes_are_checked(void **state)
     assert_null(pool_create(100000, 1, &err));
 }
 
-/* A job that stays on its thread until it is let go: a blocking mailbox each way. */
+/* A job that blocks its thread until it is released: one blocking mailbox each way. */
 struct gate {
     struct thread_message arrived, go;
     struct mailbox *owner, *thread;
@@ -104,13 +104,13 @@ static void gate_close(struct gate *g)
     mailbox_unref(g->thread);
 }
 
-static void the_line_has_an_end(void **state)
+static void queue_length_is_limited(void **state)
 {
     (void)state;
     atomic_uint ran = 0;
     struct gate g;
     struct pool *p = pool_create(1, 2, NULL);
-    gate_open(&g, p); /* on the only thread: no longer in the line */
+    gate_open(&g, p); /* on the only thread, so no longer queued */
     assert_int_equal(pool_submit(p, count_job, &ran), 0);
     assert_int_equal(pool_submit(p, count_job, &ran), 0);
     assert_int_equal(pool_submit(p, count_job, &ran), TIDINGS_E_BUSY);
@@ -122,13 +122,13 @@ static void the_line_has_an_end(void **state)
     gate_close(&g);
 }
 
-static void threads_work_side_by_side(void **state)
+static void threads_run_jobs_in_parallel(void **state)
 {
     (void)state;
     struct gate gates[3];
     struct pool *p = pool_create(3, 3, NULL);
     for (int i = 0; i < 3; i++) {
-        gate_open(&gates[i], p); /* would never return if one thread took them all */
+        gate_open(&gates[i], p); /* would never return if one thread ran them all */
     }
     for (int i = 0; i < 3; i++) {
         mailbox_send(gates[i].thread, &gates[i].go);
@@ -151,7 +151,7 @@ static void resubmit_job(void *job)
     struct submitter *s = job;
     atomic_fetch_add(&s->ran, 1);
     if (s->left-- > 0) {
-        /* Once it is submitted it may run on the other thread: touch nothing then. */
+        /* After the submit it may run on the other thread, so touch nothing then. */
         int rc = pool_submit(s->pool, resubmit_job, s);
         if (rc < 0) {
             s->last = rc;
@@ -171,7 +171,7 @@ static void jobs_may_submit_until_the_pool_closes(void **state)
     assert_true(s.last == TIDINGS_E_CLOSED);
 }
 
-static void a_failed_allocation_is_reported(void **state)
+static void failed_allocation_is_reported(void **state)
 {
     (void)state;
     bool reached = true;
@@ -182,7 +182,7 @@ static void a_failed_allocation_is_reported(void **state)
         struct pool *p = pool_create(1, 1, NULL);
         int rc = p ? pool_submit(p, count_job, &ran) : TIDINGS_E_NOMEM;
         reached =
-            fail_alloc.has_failed; /* the job's thread may be freeing: no more counting here */
+            fail_alloc.has_failed; /* the job's thread may be freeing memory: stop counting here */
         assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
         pool_destroy(p);
         (void)fail_alloc_stop();
@@ -197,12 +197,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_job_runs_once),
-        cmocka_unit_test(an_unused_pool_starts_nothing),
+        cmocka_unit_test(unused_pool_starts_no_thread),
         cmocka_unit_test(sizes_are_checked),
-        cmocka_unit_test(the_line_has_an_end),
-        cmocka_unit_test(threads_work_side_by_side),
+        cmocka_unit_test(queue_length_is_limited),
+        cmocka_unit_test(threads_run_jobs_in_parallel),
         cmocka_unit_test(jobs_may_submit_until_the_pool_closes),
-        cmocka_unit_test(a_failed_allocation_is_reported),
+        cmocka_unit_test(failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

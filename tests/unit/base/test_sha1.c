@@ -23,7 +23,7 @@ static const char *hex(struct tidings_str bytes)
     return out;
 }
 
-static void known_texts_have_their_known_digests(void **state)
+static void known_messages_have_their_digests(void **state)
 {
     (void)state;
     static char million[1000000];
@@ -37,8 +37,8 @@ static void known_texts_have_their_known_digests(void **state)
                         "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
 }
 
-/* The end of a block is where padding goes wrong. Made with sha1sum of n times 'x'. */
-static void lengths_around_a_block_are_padded_right(void **state)
+/* Padding errors occur at the end of a block. Digests made with sha1sum of n times 'x'. */
+static void messages_around_a_block_are_padded_correctly(void **state)
 {
     (void)state;
     static const struct {
@@ -67,8 +67,8 @@ static void lengths_around_a_block_are_padded_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_texts_have_their_known_digests),
-        cmocka_unit_test(lengths_around_a_block_are_padded_right),
+        cmocka_unit_test(known_messages_have_their_digests),
+        cmocka_unit_test(messages_around_a_block_are_padded_correctly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

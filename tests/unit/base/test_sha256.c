@@ -23,7 +23,7 @@ static const char *hex(const unsigned char *bytes)
     return text;
 }
 
-static void the_published_digests_come_out(void **state)
+static void published_digests_are_computed(void **state)
 {
     (void)state;
     static const struct {
@@ -65,7 +65,7 @@ static void sha256_of_a_million_bytes_ignores_pieces(void **state)
                         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-static void the_published_macs_come_out(void **state)
+static void published_macs_are_computed(void **state)
 {
     (void)state;
     struct hmac256 h;
@@ -86,9 +86,9 @@ static void the_published_macs_come_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_published_digests_come_out),
+        cmocka_unit_test(published_digests_are_computed),
         cmocka_unit_test(sha256_of_a_million_bytes_ignores_pieces),
-        cmocka_unit_test(the_published_macs_come_out),
+        cmocka_unit_test(published_macs_are_computed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shared map: one step at a time, order, references that outlive their place, several threads,
- * and failing allocations.
- */
+ * The shared map: single steps, order, references that outlive their entry, several threads, and
+ * failing allocations. */
 #include "base/map.h"
 
 #include <pthread.h>
@@ -79,7 +78,7 @@ static unsigned number_of(struct shared_map *s, const char *name)
     return n;
 }
 
-static void what_is_put_is_found_until_it_is_removed(void **state)
+static void entry_is_found_until_removed(void **state)
 {
     (void)state;
     struct shared_map *s = new_map();
@@ -97,7 +96,7 @@ static void what_is_put_is_found_until_it_is_removed(void **state)
     shared_map_destroy(NULL);
 }
 
-static void keys_ascend_whatever_the_order_they_came_in(void **state)
+static void keys_ascend_in_any_insertion_order(void **state)
 {
     (void)state;
     struct shared_map *s = new_map();
@@ -116,13 +115,13 @@ static void keys_ascend_whatever_the_order_they_came_in(void **state)
         v = next;
     }
     assert_null(v);
-    v = shared_map_next(s, STR("k0105")); /* not there: the first behind it */
+    v = shared_map_next(s, STR("k0105")); /* missing: the first one after it */
     assert_true(str_eq(v->key, STR("k011")));
     shared_value_unref(v);
     shared_map_destroy(s);
 }
 
-static void a_value_outlives_its_place(void **state)
+static void value_outlives_its_entry(void **state)
 {
     (void)state;
     struct shared_map *s = new_map();
@@ -164,7 +163,7 @@ static void *count(void *arg)
     return NULL;
 }
 
-static void no_step_of_several_threads_is_lost(void **state)
+static void concurrent_steps_are_never_lost(void **state)
 {
     (void)state;
     struct shared_map *s = new_map();
@@ -179,7 +178,7 @@ static void no_step_of_several_threads_is_lost(void **state)
     shared_map_destroy(s);
 }
 
-static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **state)
+static void failed_allocation_changes_nothing_and_leaks_nothing(void **state)
 {
     (void)state;
     bool reached = true;
@@ -207,11 +206,11 @@ static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_found_until_it_is_removed),
-        cmocka_unit_test(keys_ascend_whatever_the_order_they_came_in),
-        cmocka_unit_test(a_value_outlives_its_place),
-        cmocka_unit_test(no_step_of_several_threads_is_lost),
-        cmocka_unit_test(whatever_allocation_fails_nothing_changes_and_nothing_leaks),
+        cmocka_unit_test(entry_is_found_until_removed),
+        cmocka_unit_test(keys_ascend_in_any_insertion_order),
+        cmocka_unit_test(value_outlives_its_entry),
+        cmocka_unit_test(concurrent_steps_are_never_lost),
+        cmocka_unit_test(failed_allocation_changes_nothing_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void await_readable(int fd)
     assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
 }
 
-/* Everything up to the end of the pipe. */
+/* Reads to the end of the pipe. */
 static size_t slurp(int fd, char *out, size_t room)
 {
     size_t len = 0;
@@ -64,7 +64,7 @@ static void check_end(struct spawn *s, enum spawn_ending how, int value)
     spawn_deinit(s);
 }
 
-static void output_errors_and_status_come_back(void **state)
+static void output_errors_and_status_are_returned(void **state)
 {
     (void)state;
     struct spawn s;
@@ -77,7 +77,8 @@ static void output_errors_and_status_come_back(void **state)
     check_end(&s, SPAWN_EXITED, 7);
 }
 
-/* Programs look at themselves: a shell has descriptors and blocked signals of its own at times. */
+/* The programs inspect themselves, because a shell may have its own descriptors and blocked
+ * signals. */
 static void check_says(const char *script, const char *expected)
 {
     struct spawn s;
@@ -88,11 +89,11 @@ static void check_says(const char *script, const char *expected)
     check_end(&s, SPAWN_EXITED, 0);
 }
 
-static void it_has_no_other_descriptors_no_blocked_signals_and_only_its_environment(void **state)
+static void child_has_only_its_descriptors_signals_and_environment(void **state)
 {
     (void)state;
     sigset_t all, before;
-    int stray = open("/dev/null", O_RDONLY); /* deliberately not closed on exec */
+    int stray = open("/dev/null", O_RDONLY); /* deliberately not close-on-exec */
     assert_true(stray > 2);
     signal(SIGPIPE, SIG_IGN);
     sigfillset(&all);
@@ -107,7 +108,7 @@ static void it_has_no_other_descriptors_no_blocked_signals_and_only_its_environm
     close(stray);
 }
 
-static void the_whole_group_is_killed(void **state)
+static void kill_ends_the_whole_group(void **state)
 {
     (void)state;
     struct spawn s;
@@ -118,12 +119,12 @@ static void the_whole_group_is_killed(void **state)
     assert_true(n > 0);
     text[n] = '\0';
     spawn_kill(&s);
-    /* Both held the pipe: its end means that both have gone. */
+    /* Both held the pipe, so its end means that both have exited. */
     slurp(s.out, text, sizeof text);
     check_end(&s, SPAWN_KILLED, SIGKILL);
 }
 
-static void what_runs_is_killed_and_reaped_when_it_is_given_up(void **state)
+static void abandoned_program_is_killed_and_reaped(void **state)
 {
     (void)state;
     struct spawn s;
@@ -135,7 +136,7 @@ static void what_runs_is_killed_and_reaped_when_it_is_given_up(void **state)
     spawn_deinit(&s);
 }
 
-static void what_cannot_be_run_is_an_error_that_leaves_nothing(void **state)
+static void failed_start_is_reported_and_leaves_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -159,7 +160,7 @@ static void what_cannot_be_run_is_an_error_that_leaves_nothing(void **state)
     }
 }
 
-static void it_works_without_standard_descriptors(void **state)
+static void spawn_works_without_standard_descriptors(void **state)
 {
     (void)state;
     pid_t child = fork();
@@ -190,7 +191,7 @@ static void it_works_without_standard_descriptors(void **state)
     assert_int_equal(status, 0);
 }
 
-static void a_program_is_found_by_name_in_its_path_only(void **state)
+static void program_is_found_by_name_only_in_its_path(void **state)
 {
     (void)state;
     char out[64];
@@ -207,13 +208,13 @@ static void a_program_is_found_by_name_in_its_path_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_errors_and_status_come_back),
-        cmocka_unit_test(it_has_no_other_descriptors_no_blocked_signals_and_only_its_environment),
-        cmocka_unit_test(the_whole_group_is_killed),
-        cmocka_unit_test(what_runs_is_killed_and_reaped_when_it_is_given_up),
-        cmocka_unit_test(what_cannot_be_run_is_an_error_that_leaves_nothing),
-        cmocka_unit_test(it_works_without_standard_descriptors),
-        cmocka_unit_test(a_program_is_found_by_name_in_its_path_only),
+        cmocka_unit_test(output_errors_and_status_are_returned),
+        cmocka_unit_test(child_has_only_its_descriptors_signals_and_environment),
+        cmocka_unit_test(kill_ends_the_whole_group),
+        cmocka_unit_test(abandoned_program_is_killed_and_reaped),
+        cmocka_unit_test(failed_start_is_reported_and_leaves_nothing),
+        cmocka_unit_test(spawn_works_without_standard_descriptors),
+        cmocka_unit_test(program_is_found_by_name_only_in_its_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

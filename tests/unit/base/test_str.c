@@ -34,7 +34,7 @@ static void slices_are_equal_by_bytes(void **state)
     assert_true(str_eq(STR("a\0b"), STR("a\0b")));
     assert_false(str_eq(STR("a\0b"), STR("a\0c")));
     assert_true(str_eq_nocase(STR("Content-TYPE"), STR("content-type")));
-    assert_false(str_eq_nocase(STR("@"), STR("`"))); /* differ by the same bit as messages do */
+    assert_false(str_eq_nocase(STR("@"), STR("`"))); /* differ by the same bit as the other pair */
     assert_false(str_eq_nocase(STR("[x"), STR("{x")));
     assert_false(str_eq_nocase(STR("a"), STR("ab")));
     assert_true(str_eq_nocase(null_slice, STR("")));
@@ -57,7 +57,7 @@ static void slices_are_ordered_by_bytes_and_shorter_first(void **state)
     }
 }
 
-static void starts_and_ends(void **state)
+static void starts_and_ends_are_compared_by_bytes(void **state)
 {
     (void)state;
     assert_true(str_starts(STR("file:///a"), STR("file:")));
@@ -70,7 +70,7 @@ static void starts_and_ends(void **state)
     assert_false(str_ends(STR("a.mdx"), STR(".md")));
 }
 
-static void trim_takes_both_ends_and_no_nul(void **state)
+static void trim_removes_blanks_at_both_ends_and_no_nul(void **state)
 {
     (void)state;
     assert_str(str_trim(STR(" \t a b\t "), " \t"), "a b");
@@ -88,7 +88,7 @@ static void skip_stops_at_the_end(void **state)
     assert_str(str_skip(null_slice, 5), "");
 }
 
-static void cut_splits_at_the_first(void **state)
+static void cut_splits_at_the_first_separator(void **state)
 {
     (void)state;
     static const struct {
@@ -131,7 +131,7 @@ static void dup_copies_or_reports(void **state)
     fail_alloc_end();
 }
 
-static void numbers_are_strict(void **state)
+static void number_parsing_is_strict(void **state)
 {
     (void)state;
     static const struct {
@@ -208,7 +208,7 @@ static void hash_spreads_similar_keys(void **state)
     }
 }
 
-static void utf8_is_strict(void **state)
+static void utf8_check_is_strict(void **state)
 {
     (void)state;
     static const struct {
@@ -266,15 +266,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_are_equal_by_bytes),
         cmocka_unit_test(slices_are_ordered_by_bytes_and_shorter_first),
-        cmocka_unit_test(starts_and_ends),
-        cmocka_unit_test(trim_takes_both_ends_and_no_nul),
+        cmocka_unit_test(starts_and_ends_are_compared_by_bytes),
+        cmocka_unit_test(trim_removes_blanks_at_both_ends_and_no_nul),
         cmocka_unit_test(skip_stops_at_the_end),
-        cmocka_unit_test(cut_splits_at_the_first),
+        cmocka_unit_test(cut_splits_at_the_first_separator),
         cmocka_unit_test(dup_copies_or_reports),
-        cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(number_parsing_is_strict),
         cmocka_unit_test(hash_depends_on_every_byte_the_length_and_the_seed),
         cmocka_unit_test(hash_spreads_similar_keys),
-        cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(utf8_check_is_strict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 #include "base/rate.h"
 
-static void a_burst_passes_and_then_one_per_interval(void **state)
+static void burst_passes_and_then_one_per_interval(void **state)
 {
     (void)state;
     const struct token_bucket_rule rule = {.count = 20, .burst = 3, .period_ms = 1000};
@@ -24,7 +24,7 @@ static void a_burst_passes_and_then_one_per_interval(void **state)
     assert_int_equal(token_bucket_take(&b, &rule, 5050), 50);
 }
 
-static void what_is_not_used_is_saved_up_to_the_burst(void **state)
+static void unused_tokens_are_saved_up_to_the_burst(void **state)
 {
     (void)state;
     const struct token_bucket_rule rule = {.count = 2, .burst = 4, .period_ms = 1000};
@@ -42,7 +42,7 @@ static void what_is_not_used_is_saved_up_to_the_burst(void **state)
     assert_int_equal(taken, 4);
 }
 
-static void without_a_count_there_is_no_limit(void **state)
+static void bucket_without_a_count_is_unlimited(void **state)
 {
     (void)state;
     const struct token_bucket_rule rule = {.period_ms = 1000};
@@ -53,8 +53,8 @@ static void without_a_count_there_is_no_limit(void **state)
     assert_true(token_bucket_is_full(&b, &rule, 7));
 }
 
-/* Three in a second is a third of a second each, which no number of milliseconds is. */
-static void nothing_is_rounded_away_in_a_year(void **state)
+/* Three per second is a third of a second each, which is not a whole number of milliseconds. */
+static void rounding_loses_no_token_in_a_year(void **state)
 {
     (void)state;
     const struct token_bucket_rule rule = {.count = 3, .burst = 2, .period_ms = 1000};
@@ -68,7 +68,7 @@ static void nothing_is_rounded_away_in_a_year(void **state)
     assert_in_range(now, 999999000, 1000001000);
 }
 
-static void the_largest_rule_does_not_overflow_in_half_a_century(void **state)
+static void largest_rule_does_not_overflow_in_half_a_century(void **state)
 {
     (void)state;
     const struct token_bucket_rule rule = {
@@ -82,7 +82,7 @@ static void the_largest_rule_does_not_overflow_in_half_a_century(void **state)
     assert_int_equal(token_bucket_take(&b, &rule, now + 1), 0);
 }
 
-/* The same in the plainest words: tokens in units of 1/count ms, refilled by the clock. */
+/* The same algorithm in its simplest form: tokens in units of 1/count ms, refilled by the clock. */
 struct model {
     uint64_t level, at_ms;
     bool is_known;
@@ -120,7 +120,7 @@ static void random_use_matches_model(void **state)
                              m.level == (uint64_t)rule.burst * rule.period_ms);
             switch (rand() % 4) {
             case 0:
-                now += expected; /* as it was told */
+                now += expected; /* after the returned wait */
                 break;
             case 1:
                 now += (uint64_t)rand() % 100;
@@ -174,11 +174,11 @@ static void threads_together_get_exactly_the_burst(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_burst_passes_and_then_one_per_interval),
-        cmocka_unit_test(what_is_not_used_is_saved_up_to_the_burst),
-        cmocka_unit_test(without_a_count_there_is_no_limit),
-        cmocka_unit_test(nothing_is_rounded_away_in_a_year),
-        cmocka_unit_test(the_largest_rule_does_not_overflow_in_half_a_century),
+        cmocka_unit_test(burst_passes_and_then_one_per_interval),
+        cmocka_unit_test(unused_tokens_are_saved_up_to_the_burst),
+        cmocka_unit_test(bucket_without_a_count_is_unlimited),
+        cmocka_unit_test(rounding_loses_no_token_in_a_year),
+        cmocka_unit_test(largest_rule_does_not_overflow_in_half_a_century),
         cmocka_unit_test(random_use_matches_model),
         cmocka_unit_test(threads_together_get_exactly_the_burst),
     };

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-static void what_is_written_is_read_back(void **state)
+static void written_values_read_back(void **state)
 {
     (void)state;
     static const uint64_t values[] = {0, 1, 999, 1000, 1024, 60000, 90000, 3600000, 1048576, 7};
@@ -25,7 +25,7 @@ static void what_is_written_is_read_back(void **state)
     }
 }
 
-static void what_is_no_number_with_a_unit_is_refused(void **state)
+static void invalid_numbers_and_units_are_rejected(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",   "s",   "-1s", "1 s",
@@ -64,8 +64,8 @@ static void fraction_of_a_unit_is_rounded_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(what_is_no_number_with_a_unit_is_refused),
+        cmocka_unit_test(written_values_read_back),
+        cmocka_unit_test(invalid_numbers_and_units_are_rejected),
         cmocka_unit_test(fraction_of_a_unit_is_rounded_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * UTF-8 in pieces: wherever they are cut the verdict is that of the whole, and a text is given up
- * at the first byte after which nothing could make it right.
- */
+ * UTF-8 in pieces: the verdict is the same for every split, and a text is rejected at the first
+ * byte after which it can no longer be valid. */
 #include "base/str.h"
 
 #include <setjmp.h>
@@ -16,7 +15,7 @@
 
 static const struct {
     const char *text;
-    size_t good; /* bytes before the one that no UTF-8 has there; all of them: none is */
+    size_t good; /* bytes before the first invalid one; all of them if none is invalid */
     bool is_complete;
 } rows[] = {
     {"", 0, true},
@@ -26,7 +25,7 @@ static const struct {
     {"\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf", 9, true},
     {"\xf4", 1, false},
     {"abcdefgh\xe2\x82", 10, false},
-    {"\xce\xba\xf4\x90\x80\x80", 3, false}, /* above U+10FFFF: known at the second byte */
+    {"\xce\xba\xf4\x90\x80\x80", 3, false}, /* above U+10FFFF: detected at the second byte */
     {"\xed\xa0\x80", 1, false},             /* a surrogate */
     {"\xe0\x9f\xbf", 1, false},             /* overlong */
     {"\xf0\x8f\xbf\xbf", 1, false},
@@ -41,7 +40,7 @@ static const struct {
     {"abcdefghijklmnop\xff", 16, false},
 };
 
-static void it_is_given_up_at_the_byte_that_decides_it(void **state)
+static void text_is_rejected_at_the_deciding_byte(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -58,7 +57,7 @@ static void it_is_given_up_at_the_byte_that_decides_it(void **state)
     }
 }
 
-static void wherever_it_is_cut_the_verdict_is_that_of_the_whole(void **state)
+static void verdict_is_the_same_for_every_split(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -76,7 +75,7 @@ static void wherever_it_is_cut_the_verdict_is_that_of_the_whole(void **state)
     }
 }
 
-/* All first bytes with all second ones. */
+/* All first bytes with all second bytes. */
 static void every_byte_pair_gets_same_verdict(void **state)
 {
     (void)state;
@@ -96,8 +95,8 @@ static void every_byte_pair_gets_same_verdict(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_given_up_at_the_byte_that_decides_it),
-        cmocka_unit_test(wherever_it_is_cut_the_verdict_is_that_of_the_whole),
+        cmocka_unit_test(text_is_rejected_at_the_deciding_byte),
+        cmocka_unit_test(verdict_is_the_same_for_every_split),
         cmocka_unit_test(every_byte_pair_gets_same_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

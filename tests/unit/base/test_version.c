@@ -24,10 +24,10 @@ static void expect(const char *a, const char *b, enum version_order expected)
     }
 }
 
-static void versions_are_ordered_as_people_write_them(void **state)
+static void versions_are_ordered_as_commonly_written(void **state)
 {
     (void)state;
-    /* Each is newer than all before it in its row. */
+    /* Each is newer than all versions before it in its row. */
     static const char *const rows[][16] = {
         {"0", "v1", "2", "9", "V10", "11.0.1", "99999999999999999999999999"},
         {"0.9.9", "1.0.0", "1.9", "1.10", "v1.10.1", "2024.01.15", "2024.2.1"},
@@ -49,7 +49,7 @@ static void versions_are_ordered_as_people_write_them(void **state)
     }
 }
 
-static void spellings_of_one_version_are_the_same(void **state)
+static void spellings_of_one_version_are_equal(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -66,7 +66,7 @@ static void spellings_of_one_version_are_the_same(void **state)
     }
 }
 
-static void what_has_no_order_is_not_given_one(void **state)
+static void versions_without_an_order_are_not_compared(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -111,7 +111,7 @@ static void what_has_no_order_is_not_given_one(void **state)
     assert_int_equal(version_compare(tidings_strn("1\0", 2), STR("1")), VERSION_UNKNOWN);
 }
 
-static void any_texts_have_an_order_for_lists(void **state)
+static void arbitrary_strings_have_an_order_for_lists(void **state)
 {
     (void)state;
     static const char *const rising[] = {"",    "0.9", "01", "1",  "1.0", "1.0-beta", "1.9", "1.10",
@@ -126,7 +126,7 @@ static void any_texts_have_an_order_for_lists(void **state)
     }
 }
 
-static void an_instant_says_how_it_was_written(void **state)
+static void instant_records_its_spelling(void **state)
 {
     (void)state;
     struct instant i;
@@ -161,11 +161,11 @@ static void an_instant_says_how_it_was_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions_are_ordered_as_people_write_them),
-        cmocka_unit_test(spellings_of_one_version_are_the_same),
-        cmocka_unit_test(what_has_no_order_is_not_given_one),
-        cmocka_unit_test(any_texts_have_an_order_for_lists),
-        cmocka_unit_test(an_instant_says_how_it_was_written),
+        cmocka_unit_test(versions_are_ordered_as_commonly_written),
+        cmocka_unit_test(spellings_of_one_version_are_equal),
+        cmocka_unit_test(versions_without_an_order_are_not_compared),
+        cmocka_unit_test(arbitrary_strings_have_an_order_for_lists),
+        cmocka_unit_test(instant_records_its_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files read whole: bounded, nothing but files, and none that a stranger may have written.
- */
+ * Reading complete files: limited in size, regular files only, and none that an untrusted user can
+ * write. */
 #include "base/file.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-static void a_file_is_read_whole(void **state)
+static void file_is_read_completely(void **state)
 {
     (void)state;
     struct buf out;
@@ -47,7 +47,7 @@ static void a_file_is_read_whole(void **state)
     buf_deinit(&out);
 }
 
-static void one_byte_too_many_is_refused(void **state)
+static void file_above_the_limit_is_rejected(void **state)
 {
     (void)state;
     struct buf out;
@@ -58,7 +58,7 @@ static void one_byte_too_many_is_refused(void **state)
     buf_deinit(&out);
 }
 
-static void what_is_no_file_is_refused(void **state)
+static void special_files_are_rejected(void **state)
 {
     (void)state;
     struct buf out;
@@ -70,7 +70,7 @@ static void what_is_no_file_is_refused(void **state)
     buf_deinit(&out);
 }
 
-/* 0, or the code; `says` must be in the sentence. */
+/* 0, or the code; the message must contain `says`. */
 static int read_as(enum tidings_file_from from, const char *name, const char *says)
 {
     struct tidings_error err = {0, ""};
@@ -88,7 +88,7 @@ static int read_as(enum tidings_file_from from, const char *name, const char *sa
     return err.code;
 }
 
-static void what_everybody_can_write_is_refused(void **state)
+static void file_that_all_users_can_write_is_rejected(void **state)
 {
     (void)state;
     struct buf out;
@@ -106,7 +106,7 @@ static void what_everybody_can_write_is_refused(void **state)
     buf_deinit(&out);
 }
 
-static void what_was_found_must_be_ones_own(void **state)
+static void found_file_must_belong_to_the_user(void **state)
 {
     (void)state;
     char link[80];
@@ -128,14 +128,14 @@ static void what_was_found_must_be_ones_own(void **state)
     assert_int_equal(chown(path, 0, 0), 0);
 }
 
-static void a_group_can_be_somebody_else(void **state)
+static void file_that_another_group_can_write_is_rejected(void **state)
 {
     (void)state;
     if (geteuid() != 0) {
         skip();
     }
     assert_int_equal(chmod(path, 0664), 0);
-    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, ""), 0); /* the owner's own */
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, ""), 0); /* the owner's group */
     assert_int_equal(chown(path, 0, 50), 0);
     assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, "its group (number 50) can write it"),
                      TIDINGS_E_DENIED);
@@ -148,12 +148,12 @@ static void a_group_can_be_somebody_else(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_is_read_whole),
-        cmocka_unit_test(one_byte_too_many_is_refused),
-        cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(what_everybody_can_write_is_refused),
-        cmocka_unit_test(what_was_found_must_be_ones_own),
-        cmocka_unit_test(a_group_can_be_somebody_else),
+        cmocka_unit_test(file_is_read_completely),
+        cmocka_unit_test(file_above_the_limit_is_rejected),
+        cmocka_unit_test(special_files_are_rejected),
+        cmocka_unit_test(file_that_all_users_can_write_is_rejected),
+        cmocka_unit_test(found_file_must_belong_to_the_user),
+        cmocka_unit_test(file_that_another_group_can_write_is_rejected),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * HTTP requests on an event loop. The fixture compares descriptors before and after each test;
- * destroying the loop asserts that no socket and no timer of the library is left on it.
- */
+ * destroying the loop asserts that no socket or timer of the library is left on it. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +32,8 @@ struct got {
     struct fetch_transfer *transfer;
     char text[64];
     size_t bytes;
-    int calls;             /* of its receivers */
-    struct got *inner;     /* fetched by its receiver in nested turns; NULL: none */
+    int calls;             /* from its receivers */
+    struct got *inner;     /* its receiver fetches it in nested turns; NULL: none */
     bool ends_early;       /* its receiver closes it */
     bool is_inside;        /* … runs */
     bool was_called_again; /* … while it ran */
@@ -52,8 +51,8 @@ static int count_fds(void)
     return count;
 }
 
-/* A GET is answered, a DELETE is not, a POST gets its body in a stream that goes on, and a PUT gets
- * the beginning of one that is reset. */
+/* The server answers a GET but not a DELETE. It answers a POST with the body in a stream that stays
+ * open, and a PUT with the start of a stream that it resets. */
 static void answer(struct scripted_server *s, const struct scripted_request *r)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -170,7 +169,7 @@ static void requests_progress_in_turns_of_the_loop(void **state)
     for (size_t i = 0; i < 10; i++) {
         start(&all[i], w, "GET");
     }
-    assert_int_equal(all[0].calls, 0); /* nothing is handed over outside turns */
+    assert_int_equal(all[0].calls, 0); /* nothing is delivered outside turns */
     for (size_t i = 0; i < 10; i++) {
         finish(&all[i]);
         assert_int_equal(fetch_status(all[i].transfer)->status, 200);
@@ -179,7 +178,7 @@ static void requests_progress_in_turns_of_the_loop(void **state)
     }
 }
 
-static void a_receiver_takes_nested_turns(void **state)
+static void receiver_may_take_nested_turns(void **state)
 {
     struct world *w = *state;
     struct got inner = {0}, outer = {.inner = &inner};
@@ -188,12 +187,12 @@ static void a_receiver_takes_nested_turns(void **state)
         loop_turn_for(w->loop, -1);
     }
     assert_string_equal(inner.text, "hello");
-    assert_string_equal(outer.text, "onetwo"); /* what came during the nested turns too */
+    assert_string_equal(outer.text, "onetwo"); /* including the answers from the nested turns */
     assert_false(outer.was_called_again);
     assert_false(is_finished(&outer));
 }
 
-static void a_receiver_closes_its_transfer(void **state)
+static void receiver_may_close_its_transfer(void **state)
 {
     struct world *w = *state;
     struct got ended = {.ends_early = true}, other = {0};
@@ -207,7 +206,7 @@ static void a_receiver_closes_its_transfer(void **state)
     assert_string_equal(other.text, "hello");
 }
 
-static void a_transfer_without_an_answer_times_out(void **state)
+static void unanswered_transfer_times_out(void **state)
 {
     struct world *w = *state;
     struct got g = {0};
@@ -217,7 +216,7 @@ static void a_transfer_without_an_answer_times_out(void **state)
     assert_int_equal(fetch_status(g.transfer)->error.code, TIDINGS_E_TIMEOUT);
 }
 
-static void an_answer_that_is_too_large_fails(void **state)
+static void oversized_answer_is_an_error(void **state)
 {
     struct world *w = *state;
     struct got g = {0};
@@ -230,7 +229,7 @@ static void an_answer_that_is_too_large_fails(void **state)
     assert_string_equal(g.text, "");
 }
 
-static void a_server_that_is_gone_is_reported(void **state)
+static void unreachable_server_is_reported(void **state)
 {
     struct world *w = *state;
     struct got g = {0};
@@ -240,7 +239,7 @@ static void a_server_that_is_gone_is_reported(void **state)
     assert_int_equal(g.calls, 1);
 }
 
-static void a_connection_that_is_reset_is_reported(void **state)
+static void reset_connection_is_reported(void **state)
 {
     struct world *w = *state;
     struct got g = {0};
@@ -250,7 +249,7 @@ static void a_connection_that_is_reset_is_reported(void **state)
     assert_non_null(strstr(fetch_status(g.transfer)->error.text, "reset by peer"));
 }
 
-static void transfers_under_way_end_with_the_fetch(void **state)
+static void running_transfers_end_with_the_fetch(void **state)
 {
     struct world *w = *state;
     struct got stream = {0}, silent = {0};
@@ -268,13 +267,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_A_LOOP(requests_progress_in_turns_of_the_loop),
-        ON_A_LOOP(a_receiver_takes_nested_turns),
-        ON_A_LOOP(a_receiver_closes_its_transfer),
-        ON_A_LOOP(a_transfer_without_an_answer_times_out),
-        ON_A_LOOP(an_answer_that_is_too_large_fails),
-        ON_A_LOOP(a_server_that_is_gone_is_reported),
-        ON_A_LOOP(a_connection_that_is_reset_is_reported),
-        ON_A_LOOP(transfers_under_way_end_with_the_fetch),
+        ON_A_LOOP(receiver_may_take_nested_turns),
+        ON_A_LOOP(receiver_may_close_its_transfer),
+        ON_A_LOOP(unanswered_transfer_times_out),
+        ON_A_LOOP(oversized_answer_is_an_error),
+        ON_A_LOOP(unreachable_server_is_reported),
+        ON_A_LOOP(reset_connection_is_reported),
+        ON_A_LOOP(running_transfers_end_with_the_fetch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Send queues: what arrives, in how few pieces, and what happens when the other side is slow or
- * gone. Sources are in test_sendq_source.c, batches of many queues in test_sendq_batch.c.
- */
+ * Send queues: the bytes that arrive, the number of writes, and a peer that is slow or
+ * disconnected. test_sendq_source.c tests sources, test_sendq_batch.c batches of many queues. */
 #include "base/net/sendq.h"
 
 #include <errno.h>
@@ -32,7 +31,7 @@ static char *pattern(size_t len, char first)
     return p;
 }
 
-static void a_turns_output_is_one_write(void **state)
+static void output_of_a_turn_is_one_write(void **state)
 {
     enum path path = path_of(state);
     struct wire w;
@@ -57,11 +56,11 @@ static void a_turns_output_is_one_write(void **state)
     assert_memory_equal(got, "id: 1\ndata: abcdefghijABCDEFG", 29);
     assert_memory_equal(got + 3022, "\n\n", 2);
     turn(&w);
-    assert_int_equal(w.calls, 1); /* clean: nothing to say */
+    assert_int_equal(w.calls, 1); /* clean: no call */
     wire_close(&w);
 }
 
-static void a_queue_that_moved_writes_what_it_held_and_what_came_since(void **state)
+static void moved_queue_writes_its_old_and_new_bytes(void **state)
 {
     enum path path = path_of(state);
     struct wire w;
@@ -72,25 +71,25 @@ static void a_queue_that_moved_writes_what_it_held_and_what_came_since(void **st
     sendq_move(&other, &w.q, NULL);
     assert_int_equal(w.q.pending, 0);
     assert_int_equal(w.q.fd, -1);
-    sendq_deinit(&w.q); /* takes nothing with it */
+    sendq_deinit(&w.q); /* its bytes have moved */
     assert_int_equal(sendq_puts(&other, STR("and after")), 0);
     sendq_move(&w.q, &other, on_flushed);
     sendq_deinit(&other);
     turn(&w);
-    assert_int_equal(w.calls, 1); /* the callback of where it is now */
+    assert_int_equal(w.calls, 1); /* the callback of its current place */
     assert_int_equal(w.last, SENDQ_EMPTY);
     assert_int_equal(read(w.fds[1], got, sizeof got), 16);
     assert_memory_equal(got, "before and after", 16);
     wire_close(&w);
 }
 
-/* Allocations that are not chunks kept for later. */
+/* Allocations other than cached chunks. */
 static long in_use(const struct wire *w)
 {
     return fail_alloc_live() - (long)w->batch.spare_count;
 }
 
-static void an_idle_queue_owns_no_memory(void **state)
+static void idle_queue_owns_no_memory(void **state)
 {
     enum path path = path_of(state);
     struct wire w;
@@ -101,7 +100,7 @@ static void an_idle_queue_owns_no_memory(void **state)
     for (int i = 0; i < 3000; i++) {
         assert_int_equal(sendq_puts(&w.q, STR("0123456789")), 0);
     }
-    assert_int_equal(in_use(&w), before + 1); /* one chunk that grew */
+    assert_int_equal(in_use(&w), before + 1); /* one grown chunk */
     turn(&w);
     assert_int_equal(w.last, SENDQ_EMPTY);
     assert_int_equal(in_use(&w), before);
@@ -110,7 +109,7 @@ static void an_idle_queue_owns_no_memory(void **state)
     fail_alloc_end();
 }
 
-static void bytes_that_were_handed_over_live_until_they_are_written(void **state)
+static void submitted_bytes_are_kept_until_written(void **state)
 {
     enum path path = path_of(state);
     struct wire a, b;
@@ -157,7 +156,7 @@ static void put_random(struct sendq *q, struct buf *want, unsigned random)
     mem_free(bytes);
 }
 
-static void a_slow_reader_gets_every_byte_in_order(void **state)
+static void slow_reader_gets_every_byte_in_order(void **state)
 {
     enum path path = path_of(state);
     for (int type = 0; type < 2; type++) {
@@ -180,7 +179,7 @@ static void a_slow_reader_gets_every_byte_in_order(void **state)
                 int calls = w.calls;
                 assert_int_equal(sendq_puts(&w.q, STR("!")), 0);
                 assert_int_equal(buf_putc(&want, '!'), 0);
-                turn(&w); /* leaves it alone until it is writable */
+                turn(&w); /* ignores it until it is writable */
                 assert_int_equal(w.calls, calls);
             }
             read_all(&w, &got);
@@ -200,7 +199,7 @@ static void a_slow_reader_gets_every_byte_in_order(void **state)
     }
 }
 
-static void a_blocking_pipe_is_never_blocked_on(void **state)
+static void full_pipe_never_blocks_the_queue(void **state)
 {
     enum path path = path_of(state);
     struct wire w;
@@ -213,7 +212,7 @@ static void a_blocking_pipe_is_never_blocked_on(void **state)
     wire_close(&w);
 }
 
-static void a_file_takes_everything(void **state)
+static void file_accepts_all_bytes(void **state)
 {
     enum path path = path_of(state);
     char name[] = "/tmp/tidings-sendq-XXXXXX";
@@ -229,10 +228,11 @@ static void a_file_takes_everything(void **state)
     wire_close(&w);
 }
 
-static void a_closed_reader_breaks_the_queue(void **state)
+static void closed_reader_breaks_the_queue(void **state)
 {
     enum path path = path_of(state);
-    for (int type = 0; type < 2; type++) { /* SIGPIPE has its default action: it must not come */
+    /* SIGPIPE has its default action, so it must not be raised */
+    for (int type = 0; type < 2; type++) {
         struct wire w;
         wire_open(&w, path, type ? SOCK_STREAM : 0);
         close(w.fds[1]);
@@ -252,7 +252,7 @@ static void a_closed_reader_breaks_the_queue(void **state)
     }
 }
 
-static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
+static void failed_allocation_breaks_the_queue_and_is_reported(void **state)
 {
     enum path path = path_of(state);
     bool reached = true;
@@ -286,12 +286,12 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
         assert_int_equal(fail_alloc_live(), 0);
         assert_true(n < 100);
     }
-    /* copy, taken, copy, taken; a chunk that cannot grow is followed by another one */
+    /* copy, referenced, copy, referenced; a chunk that cannot grow is followed by another chunk */
     assert_int_equal(broken, 4);
     fail_alloc_end();
 }
 
-static void more_pieces_than_fit_one_send_all_arrive(void **state)
+static void pieces_beyond_one_send_all_arrive(void **state)
 {
     enum path path = path_of(state);
     struct wire w;
@@ -317,9 +317,9 @@ static void more_pieces_than_fit_one_send_all_arrive(void **state)
     wire_close(&w);
 }
 
-/* One segment of the loopback device is 64 KiB. While one alone is under way, its acknowledgement
- * is delayed. */
-static void a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many(void **state)
+/* One segment of the loopback device is 64 KiB. While only one is in flight, its acknowledgement is
+ * delayed. */
+static void limited_kernel_buffer_holds_two_loopback_segments_and_few_more(void **state)
 {
     struct wire w;
     int size = 0;
@@ -334,17 +334,17 @@ static void a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(a_turns_output_is_one_write),
-        BOTH(a_queue_that_moved_writes_what_it_held_and_what_came_since),
-        BOTH(an_idle_queue_owns_no_memory),
-        BOTH(bytes_that_were_handed_over_live_until_they_are_written),
-        BOTH(a_slow_reader_gets_every_byte_in_order),
-        BOTH(a_blocking_pipe_is_never_blocked_on),
-        BOTH(a_file_takes_everything),
-        BOTH(a_closed_reader_breaks_the_queue),
-        BOTH(any_failed_allocation_breaks_the_queue_and_is_told),
-        BOTH(more_pieces_than_fit_one_send_all_arrive),
-        BOTH(a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many),
+        BOTH(output_of_a_turn_is_one_write),
+        BOTH(moved_queue_writes_its_old_and_new_bytes),
+        BOTH(idle_queue_owns_no_memory),
+        BOTH(submitted_bytes_are_kept_until_written),
+        BOTH(slow_reader_gets_every_byte_in_order),
+        BOTH(full_pipe_never_blocks_the_queue),
+        BOTH(file_accepts_all_bytes),
+        BOTH(closed_reader_breaks_the_queue),
+        BOTH(failed_allocation_breaks_the_queue_and_is_reported),
+        BOTH(pieces_beyond_one_send_all_arrive),
+        BOTH(limited_kernel_buffer_holds_two_loopback_segments_and_few_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

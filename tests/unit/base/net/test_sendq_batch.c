@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of many send queues: in how few system calls a turn goes out, that one bad socket among
- * many harms nobody else, what callbacks may do, and what happens when the kernel refuses a ring.
- * Cases run twice where it matters: with plain writes and through a ring.
- */
+ * Batches of many send queues: few system calls per turn, bad sockets that harm no other queue,
+ * callbacks that change the batch, and a kernel that refuses a ring. Where it matters, cases run
+ * twice: with plain writes and through a ring. */
 #include "base/net/sendq.h"
 
 #include <errno.h>
@@ -27,7 +26,7 @@
 #include "base/mem.h"
 #include "support/fail_alloc.h"
 
-enum { MANY = 1000, SLICE = 256, EVENT = 320, RING = 256 /* sends per call of a ring */ };
+enum { MANY = 1000, SLICE = 256, EVENT = 320, RING = 256 /* sends per ring call */ };
 enum path { PLAIN, URING };
 
 struct line {
@@ -40,7 +39,7 @@ struct line {
 static struct sendq_batch batch;
 static struct line lines[MANY];
 static int line_count;
-static sendq_flushed_fn also; /* what a case's callback does besides */
+static sendq_flushed_fn also; /* other work of a case's callback */
 
 static void on_flushed(struct sendq *q, enum sendq_state state)
 {
@@ -54,7 +53,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state)
     }
 }
 
-/* Skips the case when the path cannot be had, or so many sockets. */
+/* Skips the case if the path or that number of sockets is not available. */
 static void lines_open(enum path path, int count)
 {
     struct tidings_error err = {0};
@@ -83,7 +82,7 @@ static void lines_open(enum path path, int count)
 
 static void line_close(struct line *line)
 {
-    sendq_deinit(&line->q); /* twice is fine */
+    sendq_deinit(&line->q); /* a second call is fine */
     for (int end = 0; end < 2; end++) {
         if (line->fds[end] >= 0) {
             close(line->fds[end]);
@@ -100,7 +99,7 @@ static void lines_close(void)
     sendq_batch_deinit(&batch);
 }
 
-/* An event that no other line and no other round gets. */
+/* An event that is unique to its line and round. */
 static void event_of(int index, int round, char event[EVENT])
 {
     for (int i = 0; i < EVENT; i++) {
@@ -134,9 +133,9 @@ static enum path path_of(void **state)
     return *path;
 }
 
-/* ---- many ----------------------------------------------------------------------------------- */
+/* ---- many queues ---------------------------------------------------------------------------- */
 
-static void a_thousand_sockets_are_written_in_few_calls(void **state)
+static void thousand_sockets_are_written_in_few_calls(void **state)
 {
     enum path path = path_of(state);
     lines_open(path, MANY);
@@ -160,7 +159,7 @@ static void a_thousand_sockets_are_written_in_few_calls(void **state)
     lines_close();
 }
 
-/* What is read from line `index` until nothing is pending must be `want`. */
+/* Line `index` must yield `want` until nothing is pending. */
 static void expect_rest(int index, const char *want, size_t len)
 {
     struct line *line = &lines[index];
@@ -177,7 +176,7 @@ static void expect_rest(int index, const char *want, size_t len)
     assert_int_equal(at, len);
 }
 
-static void stalled_and_dead_readers_among_many_harm_nobody_else(void **state)
+static void stalled_and_dead_readers_do_not_affect_others(void **state)
 {
     enum { STALLED = 17, LARGE = 300, DEAD = 511, LARGE_BYTES = 3 << 20 };
     static char filled[8 << 20]; /* zeroes */
@@ -195,7 +194,7 @@ static void stalled_and_dead_readers_among_many_harm_nobody_else(void **state)
     for (int i = 0; i < MANY; i++) {
         put_event(i, 0);
     }
-    sendq_batch_flush(&batch); /* the test hangs here if one is waited for */
+    sendq_batch_flush(&batch); /* the test hangs here if the queue waits for one */
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(lines[i].calls, 1);
         if (i == STALLED || i == LARGE) {
@@ -211,7 +210,7 @@ static void stalled_and_dead_readers_among_many_harm_nobody_else(void **state)
     assert_int_equal(lines[STALLED].q.written, 0);
     assert_in_range(lines[LARGE].q.written, 1, LARGE_BYTES - 1);
 
-    /* They wait, and the others go on. */
+    /* They wait, and the others continue. */
     for (int i = 0; i < MANY; i++) {
         if (i != DEAD) {
             put_event(i, 1);
@@ -242,7 +241,7 @@ static void stalled_and_dead_readers_among_many_harm_nobody_else(void **state)
     lines_close();
 }
 
-static void a_turn_like_the_last_one_allocates_nothing(void **state)
+static void repeated_turn_allocates_nothing(void **state)
 {
     fail_alloc_start(0);
     lines_open(path_of(state), SLICE);
@@ -265,7 +264,7 @@ static void a_turn_like_the_last_one_allocates_nothing(void **state)
     fail_alloc_end();
 }
 
-static void what_is_kept_for_reuse_is_bounded(void **state)
+static void memory_cached_for_reuse_is_limited(void **state)
 {
     enum { PIECES = 3000 };
     static struct sendq idle[PIECES];
@@ -301,8 +300,8 @@ static void close_and_fill(struct sendq *q, enum sendq_state state)
     order[at] = (char)('0' + index);
     order[at + 1] = '\0';
     if (at == 0) {
-        sendq_deinit(&lines[1].q);                              /* has its turn later */
-        assert_int_equal(sendq_puts(&lines[2].q, STR("c")), 0); /* so has this one */
+        sendq_deinit(&lines[1].q);                              /* is flushed later */
+        assert_int_equal(sendq_puts(&lines[2].q, STR("c")), 0); /* so is this one */
         assert_int_equal(sendq_puts(&lines[7].q, STR("d")), 0); /* is clean */
         assert_int_equal(sendq_puts(q, STR("again")), 0);
     } else if (index == 7) {
@@ -321,7 +320,7 @@ static void callbacks_may_close_and_fill_any_queue(void **state)
         assert_int_equal(sendq_puts(&lines[i].q, STR("a")), 0);
     }
     sendq_batch_flush(&batch);
-    /* Each is told once per time it became empty, in the order in which that happened. */
+    /* Each is notified once each time it became empty, in that order. */
     assert_string_equal(order, path == URING ? "0345702" : "0234570");
     for (int i = 0; i < 8; i++) {
         static const char *const want[8] = {"aagain", NULL, "ac", "a", "a", "a", "", "d"};
@@ -343,7 +342,7 @@ static void close_three(struct sendq *q, enum sendq_state state)
     }
 }
 
-static void closing_one_another_in_callbacks_is_safe(void **state)
+static void callbacks_may_close_each_other(void **state)
 {
     int told = 0;
     lines_open(path_of(state), MANY);
@@ -374,7 +373,7 @@ static void break_next(struct sendq *q, enum sendq_state state)
     }
 }
 
-static void a_queue_that_breaks_before_its_callback_is_told_so_once(void **state)
+static void queue_that_breaks_before_its_callback_is_notified_once(void **state)
 {
     fail_alloc_start(0);
     lines_open(path_of(state), 6);
@@ -412,7 +411,7 @@ static bool forbid(unsigned number, unsigned errnum)
 enum refused { REFUSED_AT_ONCE, REFUSED_LATER, REFUSED_AT_WORK, REFUSALS };
 enum { CANNOT_TRY = 77, DIFFERENT = 1, ALLOWED = 2 };
 
-/* In a child: 0 when every event came through plain writes although a ring was asked for. */
+/* In a child: 0 if every event came through plain writes although a ring was requested. */
 static int run_refused(enum refused when)
 {
     struct tidings_error err = {0};
@@ -440,11 +439,11 @@ static int run_refused(enum refused when)
             }
         }
     }
-    /* Given up for good, not tried for ever. */
+    /* Disabled permanently, without further attempts. */
     return batch.is_uring_wanted || batch.uring_batches > 8 ? ALLOWED : 0;
 }
 
-static void without_a_ring_writes_are_plain(void **state)
+static void writes_are_plain_without_a_ring(void **state)
 {
     (void)state;
     for (enum refused when = REFUSED_AT_ONCE; when < REFUSALS; when++) {
@@ -476,14 +475,14 @@ static const enum path plain = PLAIN, uring = URING;
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(a_thousand_sockets_are_written_in_few_calls),
-        BOTH(stalled_and_dead_readers_among_many_harm_nobody_else),
-        BOTH(a_turn_like_the_last_one_allocates_nothing),
-        cmocka_unit_test(what_is_kept_for_reuse_is_bounded),
+        BOTH(thousand_sockets_are_written_in_few_calls),
+        BOTH(stalled_and_dead_readers_do_not_affect_others),
+        BOTH(repeated_turn_allocates_nothing),
+        cmocka_unit_test(memory_cached_for_reuse_is_limited),
         BOTH(callbacks_may_close_and_fill_any_queue),
-        BOTH(closing_one_another_in_callbacks_is_safe),
-        BOTH(a_queue_that_breaks_before_its_callback_is_told_so_once),
-        cmocka_unit_test(without_a_ring_writes_are_plain),
+        BOTH(callbacks_may_close_each_other),
+        BOTH(queue_that_breaks_before_its_callback_is_notified_once),
+        cmocka_unit_test(writes_are_plain_without_a_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sources of send queues: order, memory, and what happens when one fails, goes or has to wait.
- */
+ * Sources of send queues: order, memory, and a source that fails, is dropped or must wait. */
 #include "base/net/sendq.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 struct counter {
     struct sendq_source source;
     unsigned next;
-    size_t most;  /* of those asked for at once */
+    size_t most;  /* of the largest request */
     size_t until; /* it fails when it has this many left; 0: never */
     size_t dry;   /* it has no more for now when it has this many left; 0: always */
     bool *is_gone;
@@ -55,7 +54,7 @@ static struct counter *counter_create(size_t len, bool *is_gone)
     return c;
 }
 
-static void a_source_keeps_its_place_and_needs_memory_for_one_piece(void **state)
+static void source_keeps_its_place_and_needs_memory_for_one_piece(void **state)
 {
     enum { LONG = 3000000 };
     struct wire w;
@@ -70,7 +69,7 @@ static void a_source_keeps_its_place_and_needs_memory_for_one_piece(void **state
     assert_int_equal(w.q.pending, LONG + 12);
     turn(&w);
     while (w.q.pending > 0) {
-        assert_int_equal(w.last, SENDQ_WAITING); /* it leaves the others their turns */
+        assert_int_equal(w.last, SENDQ_WAITING); /* it gives the others their turns */
         size_t held = sendq_held(&w.q, &by_sources);
         most = held > most ? held : most;
         assert_int_equal(by_sources, is_gone ? 0 : 7);
@@ -92,7 +91,7 @@ static void a_source_keeps_its_place_and_needs_memory_for_one_piece(void **state
     wire_close(&w);
 }
 
-static void a_source_that_fails_breaks_its_queue(void **state)
+static void failed_source_breaks_its_queue(void **state)
 {
     struct wire w;
     struct buf got;
@@ -118,7 +117,7 @@ static void a_source_that_fails_breaks_its_queue(void **state)
     wire_close(&w);
 }
 
-static void a_queue_waits_for_a_source_that_has_no_bytes_yet(void **state)
+static void queue_waits_for_a_source_without_bytes(void **state)
 {
     struct wire w;
     struct buf got;
@@ -140,12 +139,12 @@ static void a_queue_waits_for_a_source_that_has_no_bytes_yet(void **state)
         assert_int_equal(w.q.pending, c->dry + 1);
         int calls = w.calls;
         sendq_put(&w.q, "", 0);
-        turn(&w); /* nothing of it is tried until there are bytes */
+        turn(&w); /* no attempt until there are bytes */
         assert_int_equal(w.calls, calls);
         assert_int_equal(sendq_flush(&w.q), SENDQ_WAITING);
         assert_false(sendq_awaits_space(&w.q));
         c->dry = left;
-        sendq_move(&from, &w.q, NULL); /* … and it knows where it is */
+        sendq_move(&from, &w.q, NULL); /* … and it knows its position */
         sendq_deinit(&w.q);
         sendq_move(&w.q, &from, on_flushed);
         sendq_deinit(&from);
@@ -170,7 +169,7 @@ static void a_queue_waits_for_a_source_that_has_no_bytes_yet(void **state)
     wire_close(&w);
 }
 
-static void a_source_goes_with_its_queue(void **state)
+static void source_is_dropped_with_its_queue(void **state)
 {
     struct wire w;
     bool is_gone, is_empty;
@@ -187,10 +186,10 @@ static void a_source_goes_with_its_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(a_source_keeps_its_place_and_needs_memory_for_one_piece),
-        BOTH(a_source_that_fails_breaks_its_queue),
-        BOTH(a_queue_waits_for_a_source_that_has_no_bytes_yet),
-        BOTH(a_source_goes_with_its_queue),
+        BOTH(source_keeps_its_place_and_needs_memory_for_one_piece),
+        BOTH(failed_source_breaks_its_queue),
+        BOTH(queue_waits_for_a_source_without_bytes),
+        BOTH(source_is_dropped_with_its_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * TLS sessions against bare OpenSSL as the client: what arrives, in how few records, how it ends,
- * and what is refused.
- */
+ * TLS sessions with plain OpenSSL as the client: the bytes that arrive, the number of records, the
+ * end of a session, and rejected input. */
 #include "base/net/tls.h"
 
 #include <errno.h>
@@ -78,7 +77,7 @@ static char *pattern(size_t len)
 
 static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
 
-static void bytes_go_both_ways_in_both_versions(void **state)
+static void bytes_pass_both_ways_in_both_versions(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
@@ -95,7 +94,7 @@ static void bytes_go_both_ways_in_both_versions(void **state)
     }
 }
 
-/* Application records among the bytes that wait at the client's socket. */
+/* The number of application records among the bytes that wait at the client's socket. */
 static unsigned count_records(int fd)
 {
     static unsigned char bytes[1 << 20];
@@ -108,7 +107,7 @@ static unsigned count_records(int fd)
     return count;
 }
 
-static void what_waits_becomes_one_record(void **state)
+static void pending_output_becomes_one_record(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -131,7 +130,7 @@ static void what_waits_becomes_one_record(void **state)
     tls_wire_close(&w);
 }
 
-static void a_large_answer_fills_its_records(void **state)
+static void large_answer_fills_its_records(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -144,7 +143,7 @@ static void a_large_answer_fills_its_records(void **state)
     tls_wire_close(&w);
 }
 
-static void a_large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead(void **state)
+static void large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -154,7 +153,7 @@ static void a_large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead(vo
     assert_int_equal(sendq_take(&w.q, copy, LARGE), 0);
     sendq_batch_flush(&w.batch);
     assert_int_equal(w.last, SENDQ_WAITING);
-    assert_true(w.q.pending < LARGE + 2000); /* records are larger than what is in them */
+    assert_true(w.q.pending < LARGE + 2000); /* records are larger than their content */
     assert_int_equal(tls_wire_hear(&w, got, LARGE), LARGE);
     assert_memory_equal(got, text, LARGE);
     assert_int_equal(w.q.pending, 0);
@@ -163,7 +162,7 @@ static void a_large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead(vo
     free(got);
 }
 
-static void nothing_stays_in_a_session_that_polling_would_not_bring(void **state)
+static void session_keeps_no_bytes_that_polling_would_miss(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -182,14 +181,14 @@ static void nothing_stays_in_a_session_that_polling_would_not_bring(void **state
             assert_memory_equal(room, text + got, (size_t)more);
             got += (size_t)more;
         }
-        /* Not readable any more: at most the rest of one record is missing. */
+        /* No longer readable: at most the rest of one record is missing. */
         assert_true(got + TLS_RECORD >= sent);
     }
     tls_wire_close(&w);
     free(text);
 }
 
-/* Bytes from one socket to another, one at a time, our side turned after each. */
+/* Copy bytes from one socket to another, one at a time, with a turn of our side after each. */
 static void dribble(struct tls_wire *w, int from, int to)
 {
     char c;
@@ -199,7 +198,7 @@ static void dribble(struct tls_wire *w, int from, int to)
     }
 }
 
-static void records_may_come_byte_by_byte(void **state)
+static void records_may_arrive_byte_by_byte(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -224,7 +223,7 @@ static void records_may_come_byte_by_byte(void **state)
     close(relay[1]);
 }
 
-static void an_end_that_is_said_comes_with_the_last_bytes(void **state)
+static void close_notify_arrives_with_the_last_bytes(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -238,7 +237,7 @@ static void an_end_that_is_said_comes_with_the_last_bytes(void **state)
     tls_wire_close(&w);
 }
 
-static void an_end_that_is_not_said_is_an_end(void **state)
+static void connection_ends_without_close_notify(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -252,7 +251,7 @@ static void an_end_that_is_not_said_is_an_end(void **state)
     tls_wire_close(&w);
 }
 
-static void our_end_is_said_when_all_was_written_and_only_then(void **state)
+static void close_notify_is_sent_only_after_all_output(void **state)
 {
     (void)state;
     for (int pending = 0; pending < 2; pending++) {
@@ -273,7 +272,7 @@ static void our_end_is_said_when_all_was_written_and_only_then(void **state)
     }
 }
 
-static void the_writing_half_ends_with_a_farewell(void **state)
+static void write_side_ends_with_close_notify(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -289,7 +288,7 @@ static void the_writing_half_ends_with_a_farewell(void **state)
     tls_wire_close(&w);
 }
 
-static void resource_io_text_is_told_from_tls(void **state)
+static void plain_http_is_distinguished_from_tls(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -305,7 +304,7 @@ static void resource_io_text_is_told_from_tls(void **state)
     tls_wire_close(&w);
 }
 
-static void garbage_is_refused_with_an_alert(void **state)
+static void garbage_is_rejected_with_an_alert(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -324,7 +323,7 @@ static void garbage_is_refused_with_an_alert(void **state)
     tls_wire_close(&w);
 }
 
-static void a_handshake_may_only_be_so_long(void **state)
+static void handshake_size_is_limited(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -340,7 +339,7 @@ static void a_handshake_may_only_be_so_long(void **state)
     tls_wire_close(&w);
 }
 
-static void older_versions_are_refused(void **state)
+static void old_versions_are_rejected(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -353,7 +352,7 @@ static void older_versions_are_refused(void **state)
     tls_wire_close(&w);
 }
 
-static void renegotiation_is_refused_and_the_session_goes_on(void **state)
+static void renegotiation_is_rejected_and_the_session_continues(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -365,7 +364,7 @@ static void renegotiation_is_refused_and_the_session_goes_on(void **state)
         tls_wire_turn(&w);
     }
     assert_true(SSL_renegotiate_pending(w.client) || SSL_get_error(w.client, -1) != 0);
-    /* The client may give up; we must neither have renegotiated nor broken anything of ours. */
+    /* The client may give up; the server must not have renegotiated or failed. */
     assert_true(w.failure == 0 || w.failure == -EPROTO);
     assert_int_equal(w.got_len, 0);
     sendq_put(&w.q, "x", 1);
@@ -374,7 +373,7 @@ static void renegotiation_is_refused_and_the_session_goes_on(void **state)
     tls_wire_close(&w);
 }
 
-static void keys_may_be_renewed_by_the_client(void **state)
+static void client_may_renew_keys(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -390,7 +389,7 @@ static void keys_may_be_renewed_by_the_client(void **state)
     tls_wire_close(&w);
 }
 
-static void the_protocol_inside_is_agreed_on(void **state)
+static void application_protocol_is_negotiated(void **state)
 {
     (void)state;
     static const struct {
@@ -415,7 +414,7 @@ static void the_protocol_inside_is_agreed_on(void **state)
     }
 }
 
-static void a_session_goes_on_with_another_queue(void **state)
+static void session_continues_with_another_queue(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -436,7 +435,7 @@ static void a_session_goes_on_with_another_queue(void **state)
     sendq_batch_deinit(&other);
 }
 
-static void many_sessions_are_written_to_in_one_call(void **state)
+static void sessions_are_written_to_in_one_call(void **state)
 {
     (void)state;
     enum { COUNT = 6 };
@@ -467,8 +466,8 @@ static void many_sessions_are_written_to_in_one_call(void **state)
     sendq_batch_deinit(&batch);
 }
 
-/* Everything from the first byte to the last with the n-th of our allocations failing. */
-static void out_of_memory_ends_a_session_and_nothing_else(void **state)
+/* A complete session with the n-th of our allocations failing. */
+static void failed_allocation_ends_only_its_session(void **state)
 {
     (void)state;
     bool reached = true;
@@ -491,28 +490,28 @@ static void out_of_memory_ends_a_session_and_nothing_else(void **state)
 
 int main(void)
 {
-    signal(SIGPIPE, SIG_IGN); /* the client's writes are OpenSSL's own */
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL makes the client's writes */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_go_both_ways_in_both_versions),
-        cmocka_unit_test(what_waits_becomes_one_record),
-        cmocka_unit_test(a_large_answer_fills_its_records),
-        cmocka_unit_test(a_large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead),
-        cmocka_unit_test(nothing_stays_in_a_session_that_polling_would_not_bring),
-        cmocka_unit_test(records_may_come_byte_by_byte),
-        cmocka_unit_test(an_end_that_is_said_comes_with_the_last_bytes),
-        cmocka_unit_test(an_end_that_is_not_said_is_an_end),
-        cmocka_unit_test(our_end_is_said_when_all_was_written_and_only_then),
-        cmocka_unit_test(the_writing_half_ends_with_a_farewell),
-        cmocka_unit_test(resource_io_text_is_told_from_tls),
-        cmocka_unit_test(garbage_is_refused_with_an_alert),
-        cmocka_unit_test(a_handshake_may_only_be_so_long),
-        cmocka_unit_test(older_versions_are_refused),
-        cmocka_unit_test(renegotiation_is_refused_and_the_session_goes_on),
-        cmocka_unit_test(keys_may_be_renewed_by_the_client),
-        cmocka_unit_test(the_protocol_inside_is_agreed_on),
-        cmocka_unit_test(a_session_goes_on_with_another_queue),
-        cmocka_unit_test(many_sessions_are_written_to_in_one_call),
-        cmocka_unit_test(out_of_memory_ends_a_session_and_nothing_else),
+        cmocka_unit_test(bytes_pass_both_ways_in_both_versions),
+        cmocka_unit_test(pending_output_becomes_one_record),
+        cmocka_unit_test(large_answer_fills_its_records),
+        cmocka_unit_test(large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead),
+        cmocka_unit_test(session_keeps_no_bytes_that_polling_would_miss),
+        cmocka_unit_test(records_may_arrive_byte_by_byte),
+        cmocka_unit_test(close_notify_arrives_with_the_last_bytes),
+        cmocka_unit_test(connection_ends_without_close_notify),
+        cmocka_unit_test(close_notify_is_sent_only_after_all_output),
+        cmocka_unit_test(write_side_ends_with_close_notify),
+        cmocka_unit_test(plain_http_is_distinguished_from_tls),
+        cmocka_unit_test(garbage_is_rejected_with_an_alert),
+        cmocka_unit_test(handshake_size_is_limited),
+        cmocka_unit_test(old_versions_are_rejected),
+        cmocka_unit_test(renegotiation_is_rejected_and_the_session_continues),
+        cmocka_unit_test(client_may_renew_keys),
+        cmocka_unit_test(application_protocol_is_negotiated),
+        cmocka_unit_test(session_continues_with_another_queue),
+        cmocka_unit_test(sessions_are_written_to_in_one_call),
+        cmocka_unit_test(failed_allocation_ends_only_its_session),
     };
     return cmocka_run_group_tests(tests, make_files, drop_files);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * TLS contexts: what is wrong with files is said, the right certificate is shown, clients are asked
- * for theirs, and sessions are resumed for so long and no longer.
- */
+ * TLS contexts: errors name the file, each client gets the right certificate, clients are asked for
+ * theirs, and sessions can be resumed for a limited time. */
 #include "base/net/tls.h"
 
 #include <errno.h>
@@ -93,7 +92,7 @@ static struct tls_context *open_asking(enum tls_client_auth auth)
         .pairs = &pair, .count = 1, .client_ca = tls_files_path("ca.pem"), .client_auth = auth});
 }
 
-static void what_is_wrong_with_a_file_is_said_with_its_name(void **state)
+static void error_in_a_file_gives_its_name(void **state)
 {
     (void)state;
     static const struct {
@@ -125,7 +124,7 @@ static void what_is_wrong_with_a_file_is_said_with_its_name(void **state)
     }
 }
 
-static void what_is_suspicious_is_only_a_warning(void **state)
+static void suspicious_file_causes_only_a_warning(void **state)
 {
     (void)state;
     static const struct {
@@ -165,13 +164,13 @@ static void client_certificates_need_a_ca(void **state)
     }
 }
 
-/* The common name of the certificate that a client is shown who asks for `name`. */
+/* The common name of the certificate for a client that requests `name`. */
 static void cursor_seal_for(struct tls_context *c, const char *name, char out[64])
 {
     struct tls_wire w;
     tls_wire_open(&w, c, NULL, tls_files_path("ca.pem"));
     if (name) {
-        char asked[64]; /* the macro takes no const */
+        char asked[64]; /* the macro does not accept const */
         (void)snprintf(asked, sizeof asked, "%s", name);
         SSL_set_tlsext_host_name(w.client, asked);
     }
@@ -182,7 +181,7 @@ static void cursor_seal_for(struct tls_context *c, const char *name, char out[64
     tls_wire_close(&w);
 }
 
-static void the_name_a_client_asks_for_chooses_the_certificate(void **state)
+static void requested_name_selects_the_certificate(void **state)
 {
     (void)state;
     static const struct {
@@ -205,7 +204,7 @@ static void the_name_a_client_asks_for_chooses_the_certificate(void **state)
     tls_context_unref(c);
 }
 
-static void the_least_version_is_kept_to(void **state)
+static void minimum_version_is_enforced(void **state)
 {
     (void)state;
     struct tls_pair pair = {tls_files_path("a.pem"), tls_files_path("a.key")};
@@ -234,12 +233,12 @@ static void show(struct tls_wire *w, const char *name)
     assert_int_equal(SSL_use_PrivateKey_file(w->client, tls_files_path(file), SSL_FILETYPE_PEM), 1);
 }
 
-static void clients_are_asked_who_they_are(void **state)
+static void clients_are_asked_for_certificates(void **state)
 {
     (void)state;
     static const struct {
         enum tls_client_auth auth;
-        const char *shows, *peer; /* "": refused, NULL: nobody */
+        const char *shows, *peer; /* "": rejected, NULL: no certificate */
     } rows[] = {
         {TLS_CLIENT_OFF, NULL, NULL},
         {TLS_CLIENT_OFF, "alice", NULL},
@@ -272,7 +271,7 @@ static void clients_are_asked_who_they_are(void **state)
     }
 }
 
-static void who_has_no_short_name_is_told_by_a_hash(void **state)
+static void peer_without_a_short_name_is_identified_by_a_hash(void **state)
 {
     (void)state;
     static const char *const names[] = {"long", "nobody"};
@@ -295,7 +294,7 @@ static void who_has_no_short_name_is_told_by_a_hash(void **state)
 /* ---- tickets ----------------------------------------------------------------------------------
  */
 
-static SSL_SESSION *kept; /* the newest that the client was given */
+static SSL_SESSION *kept; /* the newest ticket of the client */
 
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
@@ -305,7 +304,7 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     return 1;
 }
 
-/* One connection, with what was kept from the one before; was that resumed? */
+/* One connection with the ticket of the one before. Returns true if the session was resumed. */
 static bool is_resumed(struct tls_wire *w, struct tls_context *c, int version)
 {
     tls_wire_again(w, c);
@@ -321,7 +320,7 @@ static bool is_resumed(struct tls_wire *w, struct tls_context *c, int version)
     return SSL_session_reused(w->client) == 1;
 }
 
-static void a_ticket_is_good_for_an_hour_or_two(void **state)
+static void ticket_is_valid_for_one_to_two_hours(void **state)
 {
     (void)state;
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
@@ -336,15 +335,16 @@ static void a_ticket_is_good_for_an_hour_or_two(void **state)
         SSL_CTX_sess_set_new_cb(w.client_context, on_session);
         assert_false(is_resumed(&w, c, versions[i]));
         assert_non_null(kept);
-        SSL_SESSION *first = SSL_SESSION_dup(kept); /* a refusal spoils the one that was shown */
+        /* a rejection invalidates the ticket that was sent */
+        SSL_SESSION *first = SSL_SESSION_dup(kept);
         assert_true(is_resumed(&w, c, versions[i]));
-        assert_false(is_resumed(&w, other, versions[i])); /* the files may be others */
+        assert_false(is_resumed(&w, other, versions[i])); /* the files may have changed */
 
-        clock.monotonic_ns += 3700ull * 1000000000u; /* the key is the one before now */
+        clock.monotonic_ns += 3700ull * 1000000000u; /* the key is now the previous one */
         SSL_SESSION_free(kept);
         kept = SSL_SESSION_dup(first);
         assert_true(is_resumed(&w, c, versions[i]));
-        clock.monotonic_ns += 3700ull * 1000000000u; /* … and now it is gone */
+        clock.monotonic_ns += 3700ull * 1000000000u; /* … and now it is deleted */
         SSL_SESSION_free(kept);
         kept = first;
         assert_false(is_resumed(&w, c, versions[i]));
@@ -357,7 +357,7 @@ static void a_ticket_is_good_for_an_hour_or_two(void **state)
     }
 }
 
-static void a_ticket_is_not_good_for_longer_than_the_certificate_shown(void **state)
+static void ticket_expires_with_the_certificate(void **state)
 {
     (void)state;
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
@@ -376,7 +376,8 @@ static void a_ticket_is_not_good_for_longer_than_the_certificate_shown(void **st
         SSL_CTX_sess_set_new_cb(client, on_session);
         assert_false(is_resumed(&w, c, versions[i]));
         int64_t end = tls_session_expiry(sendq_tls(&w.q));
-        assert_in_range(end, now, now + 3600 * 1000 + 1000); /* made a moment ago, for an hour */
+        /* created a moment ago, valid for an hour */
+        assert_in_range(end, now, now + 3600 * 1000 + 1000);
         SSL_SESSION *first = SSL_SESSION_dup(kept);
         for (int64_t left = 1; left >= 0; left--) {
             SSL_SESSION_free(kept);
@@ -394,7 +395,7 @@ static void a_ticket_is_not_good_for_longer_than_the_certificate_shown(void **st
     }
 }
 
-static void old_keys_do_not_survive_a_quiet_day(void **state)
+static void old_keys_are_deleted_after_a_quiet_day(void **state)
 {
     (void)state;
     struct clock_fake clock = {.monotonic_ns = 1000000000ull * 1000000u, .wall_ms = 1};
@@ -420,7 +421,7 @@ static void *use_tickets(void *user)
         tls_tickets_current(&shared, &key);
         int rc = tls_tickets_find(&shared, key.name, &found);
         if (rc != 0 && memcmp(&key, &found, sizeof key) != 0) {
-            return &shared; /* halves of two */
+            return &shared; /* halves of two keys */
         }
         if (i % 10 == 0) {
             atomic_store(&shared.born_ms, clock_monotonic_ms() - 3600u * 1000u);
@@ -429,7 +430,7 @@ static void *use_tickets(void *user)
     return NULL;
 }
 
-static void threads_that_renew_keys_at_once_see_whole_ones(void **state)
+static void concurrent_key_renewals_give_complete_keys(void **state)
 {
     (void)state;
     pthread_t threads[4];
@@ -446,19 +447,19 @@ static void threads_that_renew_keys_at_once_see_whole_ones(void **state)
 
 int main(void)
 {
-    signal(SIGPIPE, SIG_IGN); /* the client's writes are OpenSSL's own */
+    signal(SIGPIPE, SIG_IGN); /* OpenSSL makes the client's writes */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_wrong_with_a_file_is_said_with_its_name),
-        cmocka_unit_test(what_is_suspicious_is_only_a_warning),
+        cmocka_unit_test(error_in_a_file_gives_its_name),
+        cmocka_unit_test(suspicious_file_causes_only_a_warning),
         cmocka_unit_test(client_certificates_need_a_ca),
-        cmocka_unit_test(the_name_a_client_asks_for_chooses_the_certificate),
-        cmocka_unit_test(the_least_version_is_kept_to),
-        cmocka_unit_test(clients_are_asked_who_they_are),
-        cmocka_unit_test(who_has_no_short_name_is_told_by_a_hash),
-        cmocka_unit_test(a_ticket_is_good_for_an_hour_or_two),
-        cmocka_unit_test(a_ticket_is_not_good_for_longer_than_the_certificate_shown),
-        cmocka_unit_test(old_keys_do_not_survive_a_quiet_day),
-        cmocka_unit_test(threads_that_renew_keys_at_once_see_whole_ones),
+        cmocka_unit_test(requested_name_selects_the_certificate),
+        cmocka_unit_test(minimum_version_is_enforced),
+        cmocka_unit_test(clients_are_asked_for_certificates),
+        cmocka_unit_test(peer_without_a_short_name_is_identified_by_a_hash),
+        cmocka_unit_test(ticket_is_valid_for_one_to_two_hours),
+        cmocka_unit_test(ticket_expires_with_the_certificate),
+        cmocka_unit_test(old_keys_are_deleted_after_a_quiet_day),
+        cmocka_unit_test(concurrent_key_renewals_give_complete_keys),
     };
     return cmocka_run_group_tests(tests, make_files, drop_files);
 }

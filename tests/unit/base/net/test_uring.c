@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rings: what the send queues rely on. Every send is over when the call returns, whatever the
- * socket's flags, and a full socket is an answer, not a wait.
- */
+ * Rings, as the send queues use them. Every send is complete when the call returns, whatever the
+ * socket's flags. A full socket gives a result; it does not wait. */
 #include "base/net/uring.h"
 
 #include <errno.h>
@@ -39,7 +38,7 @@ static struct uring_send one_send(int fd, const struct iovec *iov, unsigned coun
     return (struct uring_send){.fd = fd, .iov = iov, .count = count};
 }
 
-static void a_full_socket_is_an_answer_and_not_a_wait(void **state)
+static void full_socket_gives_a_result_without_waiting(void **state)
 {
     (void)state;
     static char much[1 << 20];
@@ -63,7 +62,7 @@ static void a_full_socket_is_an_answer_and_not_a_wait(void **state)
         assert_int_equal(read(idle[1], got, sizeof got), 8);
         assert_memory_equal(got, "together", 8);
 
-        /* Nothing was left under way: what is drained is not filled again behind our back. */
+        /* No send was left in flight: the kernel does not refill the drained socket. */
         ssize_t drained = 0, n;
         while ((n = recv(full[1], much, sizeof much, MSG_DONTWAIT)) > 0) {
             drained += n;
@@ -71,7 +70,7 @@ static void a_full_socket_is_an_answer_and_not_a_wait(void **state)
         assert_int_equal(drained, sends[0].result);
 
         close(full[1]);
-        assert_int_equal(uring_send(u, sends, 1), 1); /* SIGPIPE must not come */
+        assert_int_equal(uring_send(u, sends, 1), 1); /* SIGPIPE must not be raised */
         assert_int_equal(sends[0].result, -EPIPE);
         close(full[0]);
         close(idle[0]);
@@ -80,7 +79,7 @@ static void a_full_socket_is_an_answer_and_not_a_wait(void **state)
     uring_destroy(u);
 }
 
-static void a_ring_is_full_again_and_again(void **state)
+static void ring_can_be_filled_repeatedly(void **state)
 {
     (void)state;
     struct uring *u = open_ring();
@@ -104,7 +103,7 @@ static void a_ring_is_full_again_and_again(void **state)
     uring_destroy(u);
 }
 
-static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
+static void failed_allocation_is_reported_without_leaks(void **state)
 {
     (void)state;
     struct uring *u = open_ring();
@@ -121,7 +120,7 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     fail_alloc_end();
 }
 
-/* The descriptor of the ring: nobody else says it. */
+/* The descriptor of the ring; no function returns it. */
 static int find_ring(void)
 {
     for (int fd = 3; fd < 256; fd++) {
@@ -134,9 +133,9 @@ static int find_ring(void)
     return -1;
 }
 
-/* A ring does what no list of system calls sees. Registering shows it: what is not allowed is
- * refused, and nothing more can be allowed. */
-static void a_ring_is_restricted_for_good(void **state)
+/* A ring performs operations that a system call filter does not see. Registering shows the
+ * restriction: forbidden operations fail, and no more can be allowed. */
+static void ring_is_restricted_permanently(void **state)
 {
     (void)state;
     char probe[4096] = "";
@@ -157,10 +156,10 @@ static void a_ring_is_restricted_for_good(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_socket_is_an_answer_and_not_a_wait),
-        cmocka_unit_test(a_ring_is_full_again_and_again),
-        cmocka_unit_test(a_ring_is_restricted_for_good),
-        cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(full_socket_gives_a_result_without_waiting),
+        cmocka_unit_test(ring_can_be_filled_repeatedly),
+        cmocka_unit_test(ring_is_restricted_permanently),
+        cmocka_unit_test(failed_allocation_is_reported_without_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
