@@ -37,7 +37,7 @@ static void pieces_are_aligned_zeroed_and_distinct(void **state)
                 assert_int_equal(pieces[i][k], i + 1);
             }
         }
-        arena_reset(&a); /* what was dirtied must be zeroed again */
+        arena_reset(&a); /* used memory must be zeroed again */
     }
     arena_deinit(&a);
 }

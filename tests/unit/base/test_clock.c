@@ -76,7 +76,7 @@ static void random_bytes_fill_everything(void **state)
         }
     }
     for (size_t i = 0; i < sizeof seen; i++) {
-        assert_true(seen[i] != 0); /* fails by chance once in 2^54 runs */
+        assert_true(seen[i] != 0); /* a random failure once in 2^54 runs */
     }
     assert_int_equal(random_bytes(bytes, 0), 0);
 }
@@ -91,7 +91,7 @@ static void random_numbers_reach_both_ends(void **state)
         assert_true(n <= 3);
         seen |= 1u << n;
     }
-    assert_int_equal(seen, 15); /* fails by chance once in 2^81 runs */
+    assert_int_equal(seen, 15); /* a random failure once in 2^81 runs */
 }
 
 int main(void)

@@ -341,7 +341,7 @@ static void turn_runs_timers_hooks_wait_callbacks_discards(void **state)
         loop_timer_open(loop, on_discarding_timer, make_thing('D', make_thing('d', NULL)));
     loop_timer_start(timer, 0, 0);
     loop_hook_add(loop, &hook, on_note_hook, name('h'));
-    loop_stop(loop); /* also before it runs */
+    loop_stop(loop); /* even before it runs */
     loop_run(loop);
     assert_string_equal(events, "tuhDdh"); /* and the hooks once more at the very end */
     loop_hook_remove(&hook);
@@ -399,7 +399,7 @@ static void watch_hooks_may_be_added_and_removed_while_they_run(void **state)
     loop_hook_remove(&hooks[3]); /* a second call is fine */
 }
 
-static void destroy_frees_what_was_discarded(void **state)
+static void destroy_frees_discarded_memory(void **state)
 {
     (void)state;
     struct loop *other = loop;
@@ -518,7 +518,7 @@ int main(void)
         TEST(turn_runs_timers_hooks_wait_callbacks_discards),
         TEST(discards_of_a_descriptor_are_freed_before_the_next_turn),
         TEST(watch_hooks_may_be_added_and_removed_while_they_run),
-        TEST(destroy_frees_what_was_discarded),
+        TEST(destroy_frees_discarded_memory),
         TEST(thread_or_signal_handler_may_stop_the_loop),
         TEST(host_can_wait_on_the_descriptor),
         TEST(turn_time_is_monotonic),

@@ -331,11 +331,11 @@ static void next_batch_takes_the_lock_after_a_large_one(void **state)
     shared_memory_destroy(db);
 }
 
-/* What the commit thread follows. */
+/* A follower on the commit thread that forgets its first announcement. */
 struct forgetful {
     struct buf said;
     bool has_forgotten;
-    unsigned failures; /* results of reading again */
+    unsigned failures; /* of attempts to read again */
 };
 
 static bool forget_first(void *user, const struct log_entry *c)

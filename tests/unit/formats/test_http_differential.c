@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Our HTTP parser against Debian's http-parser, over seeded mutations of valid requests. The law:
- * we may be stricter, never laxer, and what both accept both must understand alike; a disagreement
- * about where a message ends is how requests are smuggled.
+ * Our HTTP parser compared with Debian's http-parser, on seeded mutations of valid requests. Our
+ * parser may be stricter but never laxer. Both parsers must read an accepted message alike, because
+ * request smuggling uses a disagreement about the end of a message.
  *
- * Documented exceptions, where we accept and it does not:
- *   - methods are an open set (RFC 9110 §9.1); it knows a closed list;
- *   - a tab after `chunked`, a Content-Length or a chunk size: a blank (RFC 9110 §5.6.3), but not
- *     to it;
- *   - it takes a header whose name only begins with `Transfer-Encoding` for that header;
- *   - it judges trailers that bear the name of a header it interprets; we throw trailers away.
+ * Documented exceptions, where only our parser accepts the input:
+ *   - any method (RFC 9110 §9.1); http-parser has a fixed list;
+ *   - a tab after `chunked`, a Content-Length or a chunk size, which is a blank (RFC 9110 §5.6.3);
+ *   - a header whose name only starts with `Transfer-Encoding`, which http-parser mistakes for it;
+ *   - trailers with the name of a header that http-parser interprets; our parser drops trailers.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * JSONTestSuite's cases (tests/data/json_test_suite.tsv), read in both modes of our parser: strict,
- * for clients, and lenient, for peers. A peer may send every valid case (y_); nobody may send an
- * invalid one (n_). For the other cases (i_ and those about parser results), and for valid text
+ * for clients, and lenient, for peers. A peer may send every valid case (y_) but
+ * no invalid one (n_). For the other cases (i_ and those about parser results), and for valid text
  * that we reject, the table gives our result. */
 #include <setjmp.h>
 #include <stdarg.h>

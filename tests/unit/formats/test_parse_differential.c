@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Our JSON parser against jansson's: every short text over the characters that matter, and seeded
- * mutations of real ones. The law: both accept or both refuse, and what both accept is the same
- * value with its members in the same order.
+ * Our JSON parser compared with jansson's: every short input over the significant characters, and
+ * seeded mutations of real documents. Both parsers must accept or both must reject. If they accept,
+ * the values are the same, with their members in the same order.
  *
- * Documented exceptions, where we refuse and it does not:
- *   - a raw NUL: between tokens it takes one for a blank;
- *   - nesting deeper than 512 levels; it allows 2048 levels.
+ * Documented exceptions, where only our parser rejects the input:
+ *   - a raw NUL between tokens, which jansson treats as a blank;
+ *   - nesting deeper than 512 levels; jansson allows 2048 levels.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,7 +100,7 @@ static size_t compare_all(const char *alphabet, size_t max, const char *before, 
     return accepted;
 }
 
-static void short_texts_get_same_verdict(void **state)
+static void short_inputs_get_same_verdict(void **state)
 {
     (void)state;
     static const struct {
@@ -176,7 +176,7 @@ static size_t mutate(char *text, size_t len, uint64_t *state)
     return len;
 }
 
-static void mutated_texts_get_same_verdict(void **state)
+static void mutated_inputs_get_same_verdict(void **state)
 {
     (void)state;
     uint64_t random = SEED;
@@ -200,8 +200,8 @@ static void mutated_texts_get_same_verdict(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_texts_get_same_verdict),
-        cmocka_unit_test(mutated_texts_get_same_verdict),
+        cmocka_unit_test(short_inputs_get_same_verdict),
+        cmocka_unit_test(mutated_inputs_get_same_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,7 +296,7 @@ static struct json *make(struct tidings_str a, struct tidings_str b)
 static void failed_allocation_leaks_nothing(void **state)
 {
     (void)state;
-    /* The texts are created before allocations fail. */
+    /* The inputs are created before allocations fail. */
     struct buf a, b;
     buf_init(&a, 1u << 20);
     buf_init(&b, 1u << 20);

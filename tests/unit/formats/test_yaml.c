@@ -112,7 +112,7 @@ static void unsupported_yaml_is_rejected_with_its_line(void **state)
     refused("just text\n", "neither");
 }
 
-/* A text of `piece`, repeated `count` times. */
+/* A string of `piece`, repeated `count` times. */
 static char *repeated(const char *piece, size_t count)
 {
     size_t len = strlen(piece);

@@ -292,7 +292,7 @@ static void expired_proofs_take_no_space(void **state)
 }
 
 /* However many proofs one principal uses, others have space. */
-static void one_principal_cannot_use_all_space(void **state)
+static void principal_cannot_use_all_space(void **state)
 {
     const int64_t begin = (NOW / 128000 + 1) * 128000; /* of a share */
     struct dpop *d = open_dpop(DPOP_ACCEPT);
@@ -334,7 +334,7 @@ static void *use_all(void *arg)
     return NULL;
 }
 
-static void one_of_several_threads_uses_a_proof(void **state)
+static void proof_is_used_by_only_one_of_several_threads(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
     pthread_t threads[THREADS];
@@ -387,8 +387,8 @@ int main(void)
         cmocka_unit_test(proof_is_rejected_if_reused_until_it_expires),
         cmocka_unit_test(proofs_are_rejected_without_capacity),
         cmocka_unit_test(expired_proofs_take_no_space),
-        cmocka_unit_test(one_principal_cannot_use_all_space),
-        cmocka_unit_test(one_of_several_threads_uses_a_proof),
+        cmocka_unit_test(principal_cannot_use_all_space),
+        cmocka_unit_test(proof_is_used_by_only_one_of_several_threads),
         cmocka_unit_test(token_is_bound_only_by_the_name_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,8 @@
  * Wycheproof's vectors of signed tokens and key sets (tests/data/wycheproof_jws.tsv), judged like a
  * token that a server receives. Their payloads are not claims, so the test replaces the claims when
  * it reads the token, and checks the signature over the original payload. Every token that
- * Wycheproof calls invalid must be rejected. Of the valid ones, the server rejects shared secrets
- * and keys that declare another algorithm. */
+ * Wycheproof calls invalid must be rejected. Among the
+ * valid tokens, the server rejects shared secrets and keys that declare another algorithm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

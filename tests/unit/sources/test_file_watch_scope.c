@@ -10,7 +10,7 @@
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-static void one_file_is_watched_without_its_neighbours(void **state)
+static void file_is_watched_without_its_neighbours(void **state)
 {
     struct fixture *f = *state;
     make_dir(f, "d");
@@ -414,7 +414,7 @@ int main(void)
 {
 #define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        WATCH_TEST(one_file_is_watched_without_its_neighbours),
+        WATCH_TEST(file_is_watched_without_its_neighbours),
         WATCH_TEST(missing_scope_is_announced_when_it_appears),
         WATCH_TEST(scope_is_deleted_and_recreated_if_its_ancestor_moves),
         WATCH_TEST(overlapping_scopes_announce_once_and_end_independently),

@@ -165,7 +165,7 @@ static void damage_is_found_without_a_header(void **state)
     }
 }
 
-static void a_mark_is_rejected_if_any_byte_changed(void **state)
+static void mark_is_rejected_if_any_byte_changed(void **state)
 {
     (void)state;
     const struct commit_mark mark = {
@@ -196,7 +196,7 @@ int main(void)
         cmocka_unit_test(commit_padding_proves_nothing),
         cmocka_unit_test(leftovers_of_an_earlier_log_are_accepted),
         cmocka_unit_test(damage_is_found_without_a_header),
-        cmocka_unit_test(a_mark_is_rejected_if_any_byte_changed),
+        cmocka_unit_test(mark_is_rejected_if_any_byte_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

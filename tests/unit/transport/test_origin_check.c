@@ -88,32 +88,41 @@ static void refuse_hosts(const char *const *hosts, size_t count)
         refuse_hosts(hosts, COUNT(hosts));                                                         \
     }
 
-TRICK(a_name_of_its_own_that_resolves_to_us, "evil.example", "evil.example:7777", "rebind.network")
-TRICK(localhost_as_a_prefix, "localhost.evil.example", "localhost.evil.example:80",
-      "localhostevil.example", "localhost-evil.example", "127.0.0.1.evil.example",
-      "127.0.0.1.nip.io", "notes.example.evil.example")
-TRICK(localhost_as_a_suffix, "evil.localhost", "evil-localhost", "xlocalhost", "x127.0.0.1",
-      "evil.notes.example", "xnotes.example")
-TRICK(user_info_before_the_name, "localhost@evil.example", "localhost:80@evil.example",
-      "evil.example@localhost", "evil.example:80@localhost", "user:pw@localhost:80")
-TRICK(other_spellings_of_the_address, "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1",
-      "0177.0.0.1", "017700000001", "127.0.0.1.", "127.000.000.001", "127.0.0.2")
-TRICK(the_unspecified_address, "0.0.0.0", "0", "[::]", "0.0.0.0:80", "[::]:80")
-TRICK(ipv6_in_other_spellings, "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
-      "[::1%25lo]", "[::0001]", "[0::1]")
-TRICK(brackets_that_do_not_fit, "[::1", "::1", "::1]", "[::1]evil.example", "[[::1]]", "[::1]]",
-      "[127.0.0.1]", "[localhost]", "[]")
-TRICK(a_dot_at_the_end, "localhost.", "localhost.:80", "127.0.0.1.:80", "notes.example.")
-TRICK(ports_that_are_none, "localhost:", "localhost:0", "localhost:65536", "localhost:99999",
-      "localhost:080000", "localhost:+80", "localhost:-1", "localhost: 80", "localhost:80x",
-      "localhost:80:80", "127.0.0.1:80/", "[::1]:", "[::1]:x", "localhost:18446744073709551697")
-TRICK(a_path_query_or_fragment_behind, "localhost/evil.example", "localhost?evil.example",
-      "localhost#evil.example", "localhost\\evil.example", "localhost;evil.example")
-TRICK(two_names_in_one, "localhost,evil.example", "evil.example,localhost",
+TRICK(host_is_refused_if_a_foreign_name_resolves_to_this_server, "evil.example",
+      "evil.example:7777", "rebind.network")
+TRICK(host_is_refused_if_localhost_is_only_a_prefix, "localhost.evil.example",
+      "localhost.evil.example:80", "localhostevil.example", "localhost-evil.example",
+      "127.0.0.1.evil.example", "127.0.0.1.nip.io", "notes.example.evil.example")
+TRICK(host_is_refused_if_localhost_is_only_a_suffix, "evil.localhost", "evil-localhost",
+      "xlocalhost", "x127.0.0.1", "evil.notes.example", "xnotes.example")
+TRICK(host_is_refused_if_it_contains_user_info, "localhost@evil.example",
+      "localhost:80@evil.example", "evil.example@localhost", "evil.example:80@localhost",
+      "user:pw@localhost:80")
+TRICK(host_is_refused_in_other_spellings_of_the_address, "127.1", "127.0.1", "2130706433",
+      "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.1.", "127.000.000.001",
+      "127.0.0.2")
+TRICK(host_is_refused_if_unspecified_address, "0.0.0.0", "0", "[::]", "0.0.0.0:80", "[::]:80")
+TRICK(host_is_refused_in_other_spellings_of_ipv6, "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]",
+      "[::ffff:7f00:1]", "[::1%25lo]", "[::0001]", "[0::1]")
+TRICK(host_is_refused_if_brackets_do_not_match, "[::1", "::1", "::1]", "[::1]evil.example",
+      "[[::1]]", "[::1]]", "[127.0.0.1]", "[localhost]", "[]")
+TRICK(host_is_refused_with_a_trailing_dot, "localhost.", "localhost.:80", "127.0.0.1.:80",
+      "notes.example.")
+TRICK(host_is_refused_with_an_invalid_port, "localhost:", "localhost:0", "localhost:65536",
+      "localhost:99999", "localhost:080000", "localhost:+80", "localhost:-1", "localhost: 80",
+      "localhost:80x", "localhost:80:80", "127.0.0.1:80/", "[::1]:", "[::1]:x",
+      "localhost:18446744073709551697")
+TRICK(host_is_refused_with_a_path_query_or_fragment, "localhost/evil.example",
+      "localhost?evil.example", "localhost#evil.example", "localhost\\evil.example",
+      "localhost;evil.example")
+TRICK(host_is_refused_if_it_contains_two_names, "localhost,evil.example", "evil.example,localhost",
       "localhost evil.example", "evil.example localhost")
-TRICK(blanks_around, " localhost", "localhost ", "\tlocalhost", "localhost\t", "\nlocalhost")
-TRICK(letters_that_look_alike, "lоcalhost" /* Cyrillic */, "ｌocalhost", "localhoſt", "ⓛocalhost")
-TRICK(percent_encoding, "%6cocalhost", "localhost%00.evil.example", "127.0.0.1%2eevil.example")
+TRICK(host_is_refused_with_surrounding_blanks, " localhost", "localhost ", "\tlocalhost",
+      "localhost\t", "\nlocalhost")
+TRICK(host_is_refused_with_lookalike_letters, "lоcalhost" /* Cyrillic */, "ｌocalhost", "localhoſt",
+      "ⓛocalhost")
+TRICK(host_is_refused_if_percent_encoded, "%6cocalhost", "localhost%00.evil.example",
+      "127.0.0.1%2eevil.example")
 
 static void host_is_refused_if_its_name_contains_a_nul(void **state)
 {
@@ -307,21 +316,21 @@ static void own_page_is_recognized_by_its_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_of_its_own_that_resolves_to_us),
-        cmocka_unit_test(localhost_as_a_prefix),
-        cmocka_unit_test(localhost_as_a_suffix),
-        cmocka_unit_test(user_info_before_the_name),
-        cmocka_unit_test(other_spellings_of_the_address),
-        cmocka_unit_test(the_unspecified_address),
-        cmocka_unit_test(ipv6_in_other_spellings),
-        cmocka_unit_test(brackets_that_do_not_fit),
-        cmocka_unit_test(a_dot_at_the_end),
-        cmocka_unit_test(ports_that_are_none),
-        cmocka_unit_test(a_path_query_or_fragment_behind),
-        cmocka_unit_test(two_names_in_one),
-        cmocka_unit_test(blanks_around),
-        cmocka_unit_test(letters_that_look_alike),
-        cmocka_unit_test(percent_encoding),
+        cmocka_unit_test(host_is_refused_if_a_foreign_name_resolves_to_this_server),
+        cmocka_unit_test(host_is_refused_if_localhost_is_only_a_prefix),
+        cmocka_unit_test(host_is_refused_if_localhost_is_only_a_suffix),
+        cmocka_unit_test(host_is_refused_if_it_contains_user_info),
+        cmocka_unit_test(host_is_refused_in_other_spellings_of_the_address),
+        cmocka_unit_test(host_is_refused_if_unspecified_address),
+        cmocka_unit_test(host_is_refused_in_other_spellings_of_ipv6),
+        cmocka_unit_test(host_is_refused_if_brackets_do_not_match),
+        cmocka_unit_test(host_is_refused_with_a_trailing_dot),
+        cmocka_unit_test(host_is_refused_with_an_invalid_port),
+        cmocka_unit_test(host_is_refused_with_a_path_query_or_fragment),
+        cmocka_unit_test(host_is_refused_if_it_contains_two_names),
+        cmocka_unit_test(host_is_refused_with_surrounding_blanks),
+        cmocka_unit_test(host_is_refused_with_lookalike_letters),
+        cmocka_unit_test(host_is_refused_if_percent_encoded),
         cmocka_unit_test(host_is_refused_if_its_name_contains_a_nul),
         cmocka_unit_test(host_is_refused_if_empty),
         cmocka_unit_test(origins_are_refused_if_opaque_or_of_other_schemes),
