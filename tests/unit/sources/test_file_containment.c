@@ -18,7 +18,7 @@ static void put_outside(const struct fixture *f, const char *path, const char *t
     put(&outside, path, text);
 }
 
-static void containment_prefix_confusion(void **state)
+static void containment_refuses_prefix_confusion(void **state)
 {
     struct fixture *f = *state;
     struct fixture evil = *f;
@@ -31,7 +31,7 @@ static void containment_prefix_confusion(void **state)
     check_refused(f, MOUNT "../root-evil/secret", TIDINGS_E_NOTFOUND, "no such file");
 }
 
-static void containment_encoded_dot_dot(void **state)
+static void containment_refuses_encoded_dot_dot(void **state)
 {
     struct fixture *f = *state;
     static const char *const uris[] = {MOUNT "../secret",
@@ -53,7 +53,7 @@ static void containment_encoded_dot_dot(void **state)
     }
 }
 
-static void containment_symlink_escape_by_file_and_directory(void **state)
+static void containment_refuses_symlink_escape_by_file_and_directory(void **state)
 {
     struct fixture *f = *state;
     put_outside(f, "secret", "secret");
@@ -88,7 +88,7 @@ static void containment_absolute_symlink_inside_the_root_is_refused(void **state
     assert_false(is_listed(f, MOUNT "absolute"));
 }
 
-static void containment_proc_magic_links(void **state)
+static void containment_refuses_proc_magic_links(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0};
@@ -294,12 +294,12 @@ int main(void)
 {
 #define CONTAINMENT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        CONTAINMENT_TEST(containment_prefix_confusion),
+        CONTAINMENT_TEST(containment_refuses_prefix_confusion),
         CONTAINMENT_TEST(links_to_hidden_files_are_not_followed),
-        CONTAINMENT_TEST(containment_encoded_dot_dot),
-        CONTAINMENT_TEST(containment_symlink_escape_by_file_and_directory),
+        CONTAINMENT_TEST(containment_refuses_encoded_dot_dot),
+        CONTAINMENT_TEST(containment_refuses_symlink_escape_by_file_and_directory),
         CONTAINMENT_TEST(containment_absolute_symlink_inside_the_root_is_refused),
-        CONTAINMENT_TEST(containment_proc_magic_links),
+        CONTAINMENT_TEST(containment_refuses_proc_magic_links),
         CONTAINMENT_TEST(containment_fifo_does_not_hang),
         CONTAINMENT_TEST(containment_device_and_socket_are_refused),
         CONTAINMENT_TEST(containment_special_files_are_never_opened),
